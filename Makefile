@@ -1,0 +1,32 @@
+# Everything runs in .venv, made from pyproject.toml with the versions of constraints.txt.
+PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+
+.PHONY: install demo test quick lint format
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "no Python found; expected 3.11 or 3.12; make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m fdgjax.main --config=configs/hfedf.py
+
+test: install
+	$(BIN)/python -m pytest
+
+quick: install
+	$(BIN)/python -m pytest -m 'not slow'
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .

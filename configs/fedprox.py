@@ -1,0 +1,14 @@
+"""fedprox.
+
+python -m fdgjax.main --config=configs/fedprox.py                                    rotated digits, no download
+python -m fdgjax.main --config=configs/fedprox.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set; values from Table 10 where it has them."""
+    return make_config("fedprox", dataset)

@@ -1,0 +1,20 @@
+"""Aggregation rules: pure functions `rule(updates, weights=None, **hyper) -> (update, coefficients)`.
+
+`updates` is a pytree whose leaves are `[clients, ...]`; `weights` is None (uniform), one array `[clients]`, or a pytree
+prefix of such arrays (one per leaf or subtree). Weights need not sum to one. The returned update has no client axis;
+`coefficients`, of the same form as the weights, are what each client's update was multiplied by.
+"""
+
+from collections.abc import Mapping
+
+from fdgjax.aggregation.combine import chain, partition
+from fdgjax.aggregation.cosine_softmax import cosine_softmax
+from fdgjax.aggregation.mean import mean
+from fdgjax.contract import Rule
+
+RULES: Mapping[str, Rule] = {
+    "mean": mean,
+    "cosine_softmax": cosine_softmax,
+}
+
+__all__ = ["RULES", "chain", "cosine_softmax", "mean", "partition"]

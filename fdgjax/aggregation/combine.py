@@ -1,0 +1,68 @@
+"""Rules made of rules: by label (`partition`) and in sequence (`chain`)."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+
+from fdgjax.aggregation.weighting import normalise
+from fdgjax.contract import PyTree, Rule
+from fdgjax.errors import UserError
+
+
+def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyTree]) -> Rule:
+    """A rule that treats each leaf by the rule of its label, as `optax.partition` does with transformations.
+
+    Args:
+      rules: a rule for each label.
+      labels: a pytree (or prefix) of labels for `updates`, or a function from `updates` to one.
+
+    Returns:
+      A rule; its coefficients are a dict from label to that rule's coefficients.
+
+    Raises:
+      UserError: on use, where a leaf has a label without a rule.
+    """
+
+    def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        tree = labels(updates) if callable(labels) else labels
+        leaves, treedef = jax.tree.flatten(updates)
+        words = jax.tree.leaves(jax.tree.broadcast(tree, updates))
+        if missing := set(words) - set(rules):
+            raise UserError(
+                f"partition got leaves labelled {sorted(missing)}; expected only labels with a rule: {sorted(rules)}"
+            )
+        weights = normalise(weights, updates)
+        whole = jax.tree_util.all_leaves([weights])
+        shares = jax.tree.leaves(jax.tree.broadcast(weights, updates))
+        combined: dict[int, jax.Array] = {}
+        coefficients = {}
+        for label, one in rules.items():
+            places = [i for i, word in enumerate(words) if word == label]
+            if places:
+                part = [leaves[i] for i in places]
+                share = weights if whole else [shares[i] for i in places]
+                update, coefficients[label] = one(part, share)
+                combined.update(zip(places, update, strict=True))
+        return jax.tree.unflatten(treedef, [combined[i] for i in range(len(leaves))]), coefficients
+
+    return rule
+
+
+def chain(*rules: Rule) -> Rule:
+    """Rules in sequence: the coefficients of each are the weights of the next, and the last one's update counts.
+
+    `chain(cosine_softmax, cosine_softmax)` aligns a second time, with the direction found by the first.
+
+    Raises:
+      UserError: without any rule.
+    """
+    if not rules:
+        raise UserError("chain got no rule; expected at least one, for example chain(mean)")
+
+    def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        weights = normalise(weights, updates)
+        for one in rules:
+            update, weights = one(updates, weights)
+        return update, weights
+
+    return rule

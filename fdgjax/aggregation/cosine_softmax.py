@@ -1,0 +1,74 @@
+"""GradAlign: clients weighted by how well they agree with the mean direction (hFedF)."""
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.weighting import SCOPES, normalise, weighted_sum
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+
+def cosine_softmax(
+    updates: PyTree,
+    weights: PyTree | None = None,
+    *,
+    sign: int = 1,
+    temperature: float = 1.0,
+    scope: str = "tree",
+) -> tuple[PyTree, PyTree]:
+    r"""Softmax of each update's cosine with the mean update.
+
+    With `m = sum_i w_i u_i / sum_j w_j` and `cos_i = <u_i, m> / (|u_i| |m|)`,
+
+        c_i = w_i exp(sign * cos_i / temperature) / sum_j w_j exp(sign * cos_j / temperature),    u = sum_i c_i u_i.
+
+    The cosine with a zero vector counts as zero. Uniform weights, sign +1 and temperature 1 are the paper's.
+
+    Args:
+      updates: pytree of `[clients, ...]`.
+      weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible.
+      sign: +1 favours clients that agree with the mean (hFedF v2, Algorithm 3 and text), -1 those that do not
+        (as equation 9 is printed).
+      temperature: above one flattens, below one sharpens the weights.
+      scope: `"tree"` takes one cosine per client over all leaves, `"leaf"` one per client and leaf.
+
+    Returns:
+      `(update, coefficients)`; the coefficients sum to one over clients.
+
+    Raises:
+      UserError: unknown scope, sign other than +1 or -1, or a temperature that is not positive.
+
+    References:
+      hFedF v2, Algorithm 3 (GradAlign), equations 8 and 9.
+    """
+    if sign not in (1, -1):
+        raise UserError(f"cosine_softmax got sign={sign}; expected +1 (agreement) or -1 (disagreement)")
+    if not temperature > 0:
+        raise UserError(f"cosine_softmax got temperature={temperature}; expected a positive number")
+
+    def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        shares = normalise(weights, updates)
+        score = sign * cosines(updates, weighted_sum(updates, shares)) / temperature
+        coefficients = jax.tree.map(lambda w: weighted_softmax(score, w), shares)
+        return weighted_sum(updates, coefficients), coefficients
+
+    return lookup("scope", scope, SCOPES)(rule)(updates, weights)
+
+
+def weighted_softmax(score: jax.Array, weights: jax.Array) -> jax.Array:
+    """`w_i exp(s_i) / sum_j w_j exp(s_j)`, `[clients]`; all zero where all weights are."""
+    counts = weights > 0
+    top = jnp.max(score, where=counts, initial=-jnp.inf)
+    raised = weights * jnp.exp(jnp.where(counts, score - top, 0))
+    return raised / jnp.maximum(jnp.sum(raised), jnp.finfo(raised.dtype).tiny)
+
+
+def cosines(updates: PyTree, direction: PyTree) -> jax.Array:
+    """`<u_i, d> / (|u_i| |d|)` over all leaves, `[clients]`; zero where either vector is zero."""
+    pairs = list(zip(jax.tree.leaves(updates), jax.tree.leaves(direction), strict=True))
+    flat = [(u.reshape(len(u), -1).astype(jnp.float32), d.reshape(-1).astype(jnp.float32)) for u, d in pairs]
+    dots = sum(u @ d for u, d in flat)
+    length = jnp.sqrt(sum(jnp.sum(u * u, axis=1) for u, _ in flat))
+    norm = length * jnp.sqrt(sum(jnp.sum(d * d) for _, d in flat))
+    return jnp.where(norm > 0, dots / jnp.where(norm > 0, norm, 1), 0)

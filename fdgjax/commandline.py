@@ -1,0 +1,95 @@
+"""From the command line to a typed experiment and its folder, every mistake in one line."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from fdgjax.config import Config, read_config, to_plain
+from fdgjax.errors import UserError, unknown
+from fdgjax.records.workdir import identity
+from fdgjax.registry import lookup
+
+
+def parse(argv: Sequence[str]) -> tuple[Config, Path]:
+    """The experiment and its folder.
+
+    Args:
+      argv: the command's arguments, program name first.
+
+    Raises:
+      UserError: no or an unknown config file, an unknown flag or key, a value of the wrong type, or a value that no
+        experiment can have.
+    """
+    check_config_file(argv)
+    plain = read_flags([a for a in argv if not a.lstrip("-").startswith("config.")])
+    known = dict(leaves(plain.config))
+    for argument in argv[1:]:
+        name = argument.lstrip("-").partition("=")[0]
+        if name.startswith("config."):
+            lookup("config key", name.removeprefix("config."), known)
+    values = read_flags(argv)
+    config = read_config(values.config)
+    return config, Path(values.workdir or default_workdir(config))
+
+
+def read_flags(argv: Sequence[str]) -> flags.FlagValues:
+    """absl's flags from `argv`, with their own registry so that nothing global is touched."""
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", None, "configs/METHOD.py[:DATASET]", flag_values=values)
+    flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
+    before, sys.argv = sys.argv, list(argv)  # config_flags reads the overrides from there
+    try:
+        rest = values(list(argv))
+    except flags.Error as error:
+        raise UserError(" ".join(str(error).split()) + "; see --help") from error
+    finally:
+        sys.argv = before
+    if len(rest) > 1:
+        raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
+    return values
+
+
+def check_config_file(argv: Sequence[str]) -> None:
+    """Raises a `UserError` where `--config` is missing or names no file."""
+    given = [v for name, _, v in (a.lstrip("-").partition("=") for a in argv[1:]) if name == "config"]
+    if not given:
+        raise UserError("no --config given; expected --config=configs/METHOD.py[:DATASET], e.g. configs/hfedf.py")
+    path = Path(given[-1].partition(":")[0])
+    if not path.is_file():
+        siblings = [str(p) for p in sorted(path.parent.glob("*.py"))] or ["configs/hfedf.py"]
+        raise unknown("config file", str(path), siblings)
+
+
+def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys of a nested config with their values, `data.target` style."""
+    for key, value in config.items():
+        if isinstance(value, ConfigDict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def usage(argv: Sequence[str]) -> str:
+    """How to call the program; with a config file given, also its keys and their values."""
+    lines = ["python -m fdgjax.main --config=configs/METHOD.py[:DATASET] --workdir=DIR --config.KEY=VALUE ..."]
+    with_file = [a for a in argv if a.lstrip("-").startswith("config=")]
+    if with_file:
+        check_config_file([argv[0], *with_file])
+        config = read_flags([argv[0], *with_file]).config
+        lines += [f"  --config.{key}={value}" for key, value in leaves(config)]
+    else:
+        lines.append("give --config=FILE --help to see its keys")
+    return "\n".join(lines)
+
+
+def default_workdir(config: Config) -> str:
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: another experiment gets another folder."""
+    content = json.dumps(identity(to_plain(config)), sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"runs/{config.method}-{config.data.name}-{config.data.target or 'first'}-s{config.seed}-{digest}"

@@ -1,0 +1,168 @@
+"""What an experiment is, as typed data, and its form on the command line (a locked `ConfigDict`)."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from fdgjax.data import DATASETS
+from fdgjax.engine import CLIENT_AXES
+from fdgjax.errors import UserError
+from fdgjax.methods import METHODS
+from fdgjax.models import MODELS
+from fdgjax.registry import lookup
+from fdgjax.selection import SELECTIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """The federation.
+
+    name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
+    target: the unseen domain ('' for the first). image_size: pixels a side (0 for the data set's own).
+    clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
+    validation: fraction of each client's data held out. shots: target images given to each client for training.
+    """
+
+    name: str = "rotated_digits"
+    dir: str = ""
+    cache_dir: str = ""
+    target: str = ""
+    image_size: int = 0
+    clients: int = 0
+    domains_per_client: int = 1
+    validation: float = 0.1
+    shots: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One experiment.
+
+    seed: of everything random: split, initialisation, shuffling, dropout, participation.
+    rounds, local_epochs, batch_size: the protocol; drop_last leaves out a last partial batch.
+    clients_per_round: clients drawn for each round; 0 for all.
+    client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same numbers, other speed and memory.
+    eval_every, checkpoint_every: in rounds; the last round always has both.
+    selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
+      `oracle` (best on the target: an upper bound, never a fair result).
+    drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
+    model: name of the client model. method, hyper: name and hyperparameters of the method.
+    """
+
+    seed: int = 0
+    rounds: int = 200
+    local_epochs: int = 2
+    batch_size: int = 64
+    drop_last: bool = False
+    clients_per_round: int = 0
+    client_axis: str = "auto"
+    chunk: int = 8
+    eval_every: int = 5
+    eval_batch_size: int = 256
+    checkpoint_every: int = 20
+    selection: str = "last"
+    drop_nonfinite: bool = False
+    model: str = "inception"
+    data: DataConfig = DataConfig()
+    method: str = "fedavg"
+    hyper: Any = None
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "rotated_digits": {"model": "digits_cnn", "data": {"target": "r0"}},
+    "rotated_mnist": {"model": "digits_cnn", "data": {"target": "r0"}},
+    "pacs": {"data": {"target": "photo", "image_size": 32}},
+    "folder": {"data": {"image_size": 32}},
+}
+
+
+def make_config(
+    method: str, dataset: str, presets: Mapping[str, Mapping[str, Any]] | None = None
+) -> ml_collections.ConfigDict:
+    """The locked config of a method on a data set, as a config file returns it.
+
+    Args:
+      method: name of the method; its hyperparameters become the keys of `config.method`.
+      dataset: name of the data set; its preset (model, image size, target) comes first.
+      presets: the config file's own values per data set, laid over it; nested dicts, `method` included.
+
+    Raises:
+      UserError: unknown method or data set, or a preset for a key that does not exist.
+    """
+    entry = lookup("method", method, METHODS)
+    lookup("data set", dataset, DATASETS)
+    plain = dataclasses.asdict(Config())
+    plain["data"]["name"] = dataset
+    del plain["hyper"]
+    plain["method"] = {"name": method} | dataclasses.asdict(entry.hyper())
+    config = ml_collections.ConfigDict(plain)
+    config.lock()
+    for layer in (PRESETS.get(dataset, {}), (presets or {}).get(dataset, {})):
+        config.update(layer)
+    return config
+
+
+def read_config(config: ml_collections.ConfigDict) -> Config:
+    """The typed experiment, checked.
+
+    Raises:
+      UserError: a value that no experiment can have; says which key, what was got and what was expected.
+    """
+    plain = config.to_dict()
+    hyper = plain.pop("method")
+    method = hyper.pop("name")
+    entry = lookup("method", method, METHODS)
+    fields = {field.name for field in dataclasses.fields(entry.hyper)}
+    if fields != set(hyper):
+        raise UserError(
+            f"method.name='{method}' but the other method.* keys belong to another method; "
+            f"start from --config=configs/{method}.py instead of setting method.name"
+        )
+    typed = Config(
+        **{k: v for k, v in plain.items() if k != "data"},
+        data=DataConfig(**plain["data"]),
+        method=method,
+        hyper=entry.hyper(**hyper),
+    )
+    check(typed)
+    return typed
+
+
+def check(config: Config) -> None:
+    """Raises a `UserError` for a value that no experiment can have."""
+    lookup("data.name", config.data.name, DATASETS)
+    lookup("model", config.model, MODELS)
+    lookup("client_axis", config.client_axis, CLIENT_AXES)
+    lookup("selection", config.selection, SELECTIONS)
+    least = {
+        "rounds": 1,
+        "local_epochs": 1,
+        "batch_size": 1,
+        "eval_every": 1,
+        "eval_batch_size": 1,
+        "checkpoint_every": 1,
+        "chunk": 1,
+        "clients_per_round": 0,
+        "seed": 0,
+        "data.clients": 0,
+        "data.image_size": 0,
+        "data.shots": 0,
+    }
+    for key, smallest in least.items():
+        section, _, name = key.rpartition(".")
+        value = getattr(config.data if section else config, name)
+        if value < smallest:
+            raise UserError(f"config.{key} got {value}; expected at least {smallest}")
+    if not 0 < config.data.validation < 1:
+        raise UserError(
+            f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
+        )
+
+
+def to_plain(config: Config) -> dict[str, Any]:
+    """The config as nested plain data, the method's hyperparameters under `method`, as on the command line."""
+    plain = dataclasses.asdict(config)
+    plain["method"] = {"name": config.method} | plain.pop("hyper")
+    return plain

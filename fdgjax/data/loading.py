@@ -1,0 +1,91 @@
+"""From the name of a data set to its arrays."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fdgjax.data.cache import cache_root, published, read_arrays, remove_abandoned, write_arrays, write_names
+from fdgjax.data.domains import Domains
+from fdgjax.data.folders import folder_data
+from fdgjax.data.rotated import rotated_digits, rotated_mnist
+from fdgjax.data.source import Source
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+VERSION = "1.0.0"
+"""Of what the sources and the decoding make of given files; raise it whenever that changes."""
+
+DATASETS: Mapping[str, Callable[[str], Source]] = {
+    "rotated_digits": rotated_digits,
+    "rotated_mnist": rotated_mnist,
+    "pacs": folder_data(
+        folder="PACS",
+        domains=("art_painting", "cartoon", "photo", "sketch"),
+        classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
+        get_it_from="PACS is on GitHub (MachineLearning2020/Homework3-PACS) and linked from DomainBed",
+    ),
+    "folder": folder_data(),
+}
+"""Every data set by name; an entry turns `data_dir` into the `Source` found there."""
+
+
+def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "") -> Domains:
+    """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
+
+    Args:
+      name: one of `DATASETS`.
+      data_dir: the folder with the data; not used by `rotated_digits`.
+      image_size: height and width in pixels. 0 is the data set's native size (8 for digits, 28 for MNIST);
+        folders of images have none. Images of another size are resized bilinearly with antialiasing, to a
+        square.
+      cache_dir: where decoded data is kept; empty for `$XDG_CACHE_HOME/fdgjax` or `~/.cache/fdgjax`. An entry
+        belongs to one name, size and state of the source files (names, sizes, modification times).
+
+    Returns:
+      The images uint8 `[samples, image_size, image_size, channels]` (channels 1 for digits, 3 for folders)
+      with labels and domains. The order of the samples depends on nothing but the files' names.
+
+    Raises:
+      UserError: an unknown name, missing or damaged files, a size that is negative or needed, an unwritable
+        cache.
+    """
+    find = lookup("data set", name, DATASETS)
+    if image_size < 0:
+        raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
+    source = find(data_dir)
+    size = image_size or source.native_size
+    if not size:
+        raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
+    folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
+    remove_abandoned(folder)
+    arrays = folder / f"{size}px"
+    if not arrays.is_dir():
+        _prepare(name, source, size, folder, arrays)
+    return read_arrays(arrays)
+
+
+def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:
+    logger = logging.getLogger("fdgjax")
+    logger.info("preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", arrays)
+    records = folder / "records"
+    try:
+        with published(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
+            # New records are published only after all of their images could be decoded.
+            holder = records if records.is_dir() else until_decoded.enter_context(published(records))
+            _decode(name, source, size, holder, unfinished)
+    except OSError as error:
+        raise UserError(f"cannot write the cache {folder} ({error}): free space or set cache_dir") from error
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # empty only after a failure: a folder with anything in it stays
+
+
+def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:
+    from fdgjax.data import records  # here, so that cached data needs neither TFDS nor Grain
+
+    builder = records.builder(name, VERSION, source, holder)
+    records.prepare(builder)
+    shape = (source.samples, size, size, source.channels)
+    write_arrays(unfinished, shape, records.decoded(builder, size))
+    write_names(unfinished, source.domain_names, source.class_names, source.description)

@@ -1,0 +1,204 @@
+"""Who gets which samples: source domains to clients, held-out samples, a few shots of the target.
+
+Every function is determined by its arguments and the state of `rng`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fdgjax.data.domains import Domains
+from fdgjax.errors import UserError, unknown
+
+
+def source_domains(data: Domains, target: str) -> tuple[int, ...]:
+    """The indices of all domains but the target, in the data set's order (leave one domain out).
+
+    Raises:
+      UserError: no domain is called `target`, or there is no other.
+    """
+    if target not in data.domain_names:
+        raise unknown("target domain", target, data.domain_names)
+    sources = tuple(index for index, name in enumerate(data.domain_names) if name != target)
+    if not sources:
+        raise UserError(f"'{target}' is the only domain: leaving one out needs at least two; add a domain")
+    return sources
+
+
+def split_domains(
+    domains: np.ndarray,
+    sources: Sequence[int],
+    *,
+    clients: int,
+    domains_per_client: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Shares the source domains out so that each client holds exactly `domains_per_client` of them (hFedF).
+
+    hFedF v2 (C.8.1), Algorithm 5, for N clients, K source domains and d domains per client: with
+    `a = floor(N d / K)` and `b = N d mod K`, each of the b largest domains is cut at random into a + 1 equal
+    parts, each other into a. These N d parts are put in a row, domain by domain, and dealt to the clients in
+    turn, d times round. A domain has at most N parts, so N consecutive turns never give a client two parts of
+    it: everyone gets d different domains, and every part goes to someone.
+
+    Where the paper's listing leaves room:
+    - its loop deals the domains in their given order although the text says "randomly"; here their order is
+      random. Clients are then numbered by the domains they hold, so that with d = 1 and N = K client i holds
+      source i.
+    - a = 0 (N d < K) would cut the smaller domains into no parts: the N d largest domains are used, one part
+      each, and the others by nobody, since giving them to someone would break "exactly d domains".
+    - among domains of equal size the one that comes first in `sources` counts as larger.
+
+    Args:
+      domains: int `[samples]`, the domain of each sample.
+      sources: K different domains to share out.
+      clients: N.
+      domains_per_client: d.
+      rng: decides the order of the domains and who gets which sample.
+
+    Returns:
+      For each client its rows of the data set, ascending. No row is used twice; parts of a domain differ in
+      size by at most one.
+
+    Raises:
+      UserError: fewer than 1 client or domain, d > K, or a domain with too few samples for its parts.
+    """
+    kinds = len(sources)
+    if clients < 1:
+        raise UserError(f"clients is {clients}: there must be at least 1")
+    if not 1 <= domains_per_client <= kinds:
+        raise UserError(
+            f"domains_per_client is {domains_per_client}: there are {kinds} source domains; give 1 to {kinds}"
+        )
+    if len(set(sources)) != kinds:
+        raise UserError(f"source domains {tuple(sources)} name a domain twice; give each once")
+    each, extra = divmod(clients * domains_per_client, kinds)
+    rows = [np.flatnonzero(domains == source) for source in sources]
+    largest_first = np.argsort([-len(of_domain) for of_domain in rows], kind="stable")
+    parts_of = np.full(kinds, each)
+    parts_of[largest_first[:extra]] += 1
+    for source, of_domain, parts in zip(sources, rows, parts_of, strict=True):
+        if len(of_domain) < parts:
+            raise UserError(
+                f"source domain {source} has {len(of_domain)} samples for {parts} clients: a client would be "
+                "left without data; use fewer clients or domains_per_client"
+            )
+    return _deal(rows, parts_of, clients, rng)
+
+
+def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: np.random.Generator) -> list[np.ndarray]:
+    in_a_row = [
+        (int(index), part)
+        for index in rng.permutation(len(rows))
+        if parts_of[index]
+        for part in np.array_split(rng.permutation(rows[index]), parts_of[index])
+    ]
+    # A stable sort: clients with the same domains stay in the order of dealing.
+    hands = sorted(
+        (in_a_row[client::clients] for client in range(clients)),
+        key=lambda hand: sorted(held for held, _ in hand),
+    )
+    return [np.sort(np.concatenate([part for _, part in hand])) for hand in hands]
+
+
+def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Sets a random part of a client's samples aside: (training rows, validation rows), both ascending.
+
+    Args:
+      rows: the client's rows `[samples]`.
+      fraction: of the rows that are set aside, rounded to the nearest number, but at least one and not all.
+      rng: draws them.
+
+    Raises:
+      UserError: fewer than two rows, or a fraction not strictly between 0 and 1.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
+    if len(rows) < 2:
+        raise UserError(f"a client has {len(rows)} samples: holding some out needs at least 2; use fewer clients")
+    held = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
+    shuffled = rng.permutation(rows)
+    return np.sort(shuffled[held:]), np.sort(shuffled[:held])
+
+
+def few_shot(
+    rows_of_target: np.ndarray,
+    labels: np.ndarray,
+    *,
+    clients: int,
+    shots: int,
+    rng: np.random.Generator,
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """A few target samples for each client's training, from zero to few shots (hFedF v2, section "few-shot").
+
+    The paper gives each client "a small number of target domain samples" and leaves the draw open. Here no
+    sample goes to two clients, and a client's shots are spread over the classes as evenly as the target
+    allows: all classes are gone through in one random order, again and again, a random sample each.
+
+    Args:
+      rows_of_target: the target domain's rows of the data set.
+      labels: int `[samples]`, of the whole data set.
+      clients: how many clients draw.
+      shots: target samples per client; 0 gives empty arrays.
+      rng: draws them.
+
+    Returns:
+      For each client its `shots` rows, and the rows that are left for testing; all ascending.
+
+    Raises:
+      UserError: a negative number, or too few samples to leave one for testing.
+    """
+    if shots < 0 or clients < 1:
+        raise UserError(f"shots is {shots} for {clients} clients: give 0 or more shots and 1 or more clients")
+    drawn = clients * shots
+    if drawn >= len(rows_of_target):
+        raise UserError(
+            f"{shots} shots for each of {clients} clients need {drawn} target samples and one for tests, the "
+            f"target has {len(rows_of_target)}: use fewer shots or clients"
+        )
+    shuffled = rng.permutation(rows_of_target)
+    of_class = labels[shuffled]
+    turn = np.empty(len(shuffled), np.int64)  # the k-th sample of its class comes in the k-th turn
+    for label in np.unique(of_class):
+        turn[of_class == label] = np.arange(np.count_nonzero(of_class == label))
+    class_order = rng.permutation(int(labels.max()) + 1)
+    dealt = shuffled[np.lexsort((class_order[of_class], turn))]
+    return [np.sort(part) for part in dealt[:drawn].reshape(clients, shots)], np.sort(dealt[drawn:])
+
+
+def label_histogram(
+    labels: np.ndarray,
+    client_rows: Sequence[np.ndarray],
+    class_names: Sequence[str],
+    *,
+    domains: np.ndarray | None = None,
+    domain_names: Sequence[str] = (),
+) -> str:
+    """A text table of how many samples of each class each client holds, to be read before training.
+
+    Args:
+      labels: int `[samples]`, of the whole data set.
+      client_rows: each client's rows of it.
+      class_names: the names of the labels.
+      domains: int `[samples]`; if given, a last column names the domains each client holds.
+      domain_names: the names of those.
+
+    Returns:
+      One line for the header and one for each client; columns aligned, no newline at the end.
+    """
+    table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]
+    for client, rows in enumerate(client_rows):
+        counts = np.bincount(labels[rows], minlength=len(class_names))
+        line = [str(client), *map(str, counts), str(len(rows))]
+        if domains is not None:
+            line.append(" ".join(domain_names[held] for held in np.unique(domains[rows])))
+        table.append(line)
+    numbers = len(class_names) + 2
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column < numbers else cell
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in table
+    )

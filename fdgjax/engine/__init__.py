@@ -1,0 +1,6 @@
+"""The round, compiled: start, local training, aggregation, server update; and evaluation over many models."""
+
+from fdgjax.engine.clients import CLIENT_AXES, over_clients
+from fdgjax.engine.round import Plan, RoundInfo, State, compile_round, init_state
+
+__all__ = ["CLIENT_AXES", "Plan", "RoundInfo", "State", "compile_round", "init_state", "over_clients"]

@@ -1,0 +1,140 @@
+"""One round as one compiled program, traced once per experiment."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Context, Method, Moment, PyTree
+from fdgjax.engine.clients import over_clients
+from fdgjax.engine.local import Batching, train_locally
+from fdgjax.federation import Federation
+from fdgjax.randomness import Purpose, choose, stream
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on exactly.
+
+    seed: uint32, the root of every random stream.
+    round: int32, rounds done.
+    server: the method's server state.
+    clients: the method's client state, `[clients, ...]`.
+    optimizers: the local optimisers' states `[clients, ...]` where the method keeps them, else empty.
+    """
+
+    seed: jax.Array
+    round: jax.Array
+    server: PyTree
+    clients: PyTree
+    optimizers: PyTree
+
+
+class Plan(NamedTuple):
+    """How rounds are executed.
+
+    batching: local epochs and minibatches.
+    clients_per_round: clients drawn for each round; 0 for all.
+    client_axis, chunk: see `over_clients`.
+    drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was).
+    """
+
+    batching: Batching
+    clients_per_round: int = 0
+    client_axis: str = "auto"
+    chunk: int = 8
+    drop_nonfinite: bool = False
+
+
+class RoundInfo(NamedTuple):
+    """Diagnostics of a round; nothing of it feeds back.
+
+    participants: positions of the clients that took part, `[participants]`.
+    loss: each one's mean training loss. finite: whether all it sent and kept was finite.
+    coefficients: what the aggregation rule multiplied the updates by.
+    """
+
+    participants: jax.Array
+    loss: jax.Array
+    finite: jax.Array
+    coefficients: PyTree
+
+
+def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
+    """The state before the first round."""
+    seed = jnp.asarray(seed, jnp.uint32)
+    server, clients = method.init(stream(seed, Purpose.INIT), federation.ids)
+    optimizers: PyTree = {}
+    if method.keep_optimizer:
+        start = jax.vmap(method.start, in_axes=(None, 0), axis_size=len(federation.ids))
+        received = start(server, clients)
+        optimizers = jax.vmap(method.optimizer.init)(received["params"])
+    return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
+
+
+def compile_round(method: Method, plan: Plan) -> Callable[[State, Federation], tuple[State, RoundInfo]]:
+    """The jitted round; the state's buffers are donated, so the state passed in is used up."""
+    return jax.jit(partial(run_round, method, plan), donate_argnums=0)
+
+
+def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
+    """Broadcast, local training, aggregation and server update for the clients that take part."""
+    who = participants(plan, state, federation.ids)
+    pick = partial(jax.tree.map, lambda leaf: leaf[who])
+    clients, optimizers = pick(state.clients), pick(state.optimizers)
+
+    def one_client(client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array) -> PyTree:
+        received = method.start(state.server, client)
+        context = Context(state.server, client, received)
+        begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
+        key = stream(state.seed, Purpose.TRAINING, state.round, name)
+        trained = train_locally(
+            method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key
+        )
+        message, kept = method.finish(context, trained.variables)
+        kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
+        return message, kept, trained.loss, all_finite((message, kept))
+
+    over = over_clients(one_client, plan.client_axis, plan.chunk)
+    messages, (new_clients, new_optimizers), loss, finite = over(
+        clients, optimizers, federation.ids[who], *pick(federation.train)
+    )
+    weights = method.weights(federation.train.length[who])
+    if plan.drop_nonfinite:
+        weights = jnp.where(finite, weights, 0)
+        messages = keep_rows(finite, messages, jax.tree.map(jnp.zeros_like, messages))
+        new_clients = keep_rows(finite, new_clients, clients)
+        new_optimizers = keep_rows(finite, new_optimizers, optimizers)
+
+    aggregate, coefficients = method.aggregate(state.server, new_clients, messages, weights)
+    moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
+    server, new_clients = method.update(state.server, new_clients, aggregate, moment)
+    put = partial(jax.tree.map, lambda all_rows, rows: all_rows.at[who].set(rows))
+    after = State(
+        state.seed,
+        state.round + 1,
+        server,
+        put(state.clients, new_clients),
+        put(state.optimizers, new_optimizers),
+    )
+    return after, RoundInfo(who, loss, finite, coefficients)
+
+
+def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
+    """Positions of the clients that take part in this round."""
+    many = len(ids)
+    if plan.clients_per_round in (0, many):
+        return jnp.arange(many)
+    return choose(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
+
+
+def all_finite(tree: PyTree) -> jax.Array:
+    """Whether every number of the tree is finite; true for an empty tree."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])) if leaves else jnp.array(True)
+
+
+def keep_rows(keep: jax.Array, new: PyTree, old: PyTree) -> PyTree:
+    """Rows of `new` where `keep` `[clients]`, else of `old`."""
+    return jax.tree.map(lambda a, b: jnp.where(keep.reshape(keep.shape + (1,) * (a.ndim - 1)), a, b), new, old)

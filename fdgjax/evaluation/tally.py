@@ -1,0 +1,103 @@
+"""Counting right answers and confidences of many models over many samples, on the device."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Method, Model, PyTree, Variables
+from fdgjax.engine.clients import over_clients
+from fdgjax.engine.local import slice_rows, take_batch
+from fdgjax.federation import Federation, Rows
+
+BINS = 15
+
+
+class Tally(NamedTuple):
+    """Counts over samples; sums of tallies are tallies.
+
+    correct, total: `[..., domains]`.
+    bin_count, bin_correct, bin_confidence: by confidence, `[..., bins]` of equal width in [0, 1].
+    loss: summed cross-entropy, `[...]`.
+    """
+
+    correct: jax.Array
+    total: jax.Array
+    bin_count: jax.Array
+    bin_correct: jax.Array
+    bin_confidence: jax.Array
+    loss: jax.Array
+
+
+class Tallies(NamedTuple):
+    """`source`: each client's model on its own held-out data, `[clients, ...]`; `target`: each model for the unseen
+    domain on all of it, `[models, ...]`."""
+
+    source: Tally
+    target: Tally
+
+
+def tally(
+    model: Model, variables: Variables, federation: Federation, rows: Rows, *, domains: int, batch_size: int
+) -> Tally:
+    """Counts of one model over one row of samples, batch by batch."""
+    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+
+    def add(i: jax.Array, sums: Tally) -> Tally:
+        places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
+        batch, where = take_batch(federation, places, mask), federation.domains[places]
+        logits, _ = model.apply(variables, batch.images, False, key)
+        log_p = jax.nn.log_softmax(logits)
+        confidence = jnp.exp(jnp.max(log_p, axis=1))
+        right = (jnp.argmax(logits, axis=1) == batch.labels).astype(jnp.float32) * batch.mask
+        bins = jnp.minimum((confidence * BINS).astype(jnp.int32), BINS - 1)
+        nll = -jnp.take_along_axis(log_p, batch.labels[:, None], axis=1)[:, 0]
+        return Tally(
+            sums.correct.at[where].add(right),
+            sums.total.at[where].add(batch.mask),
+            sums.bin_count.at[bins].add(batch.mask),
+            sums.bin_correct.at[bins].add(right),
+            sums.bin_confidence.at[bins].add(confidence * batch.mask),
+            sums.loss + jnp.sum(nll * batch.mask),
+        )
+
+    by_domain, by_bin = jnp.zeros(domains, jnp.float32), jnp.zeros(BINS, jnp.float32)
+    empty = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, jnp.zeros((), jnp.float32))
+    return jax.lax.fori_loop(0, -(-rows.length // batch_size), add, empty)
+
+
+def compile_evaluation(
+    method: Method, model: Model, *, domains: int, batch_size: int, client_axis: str = "auto", chunk: int = 8
+) -> Callable[[PyTree, PyTree, Federation], Tallies]:
+    """`(server, clients, federation) -> Tallies`, jitted."""
+    count = partial(tally, model, domains=domains, batch_size=batch_size)
+
+    def evaluate(server: PyTree, clients: PyTree, federation: Federation) -> Tallies:
+        held_out, target = federation.validation, federation.target
+        if method.pooled:
+            clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
+
+        def on_source(client: PyTree, rows: Rows) -> Tally:
+            return count(method.predict(server, client), federation, rows)
+
+        def on_target(variables: Variables) -> Tally:
+            return count(variables, federation, Rows(target.places[0], target.length[0]))
+
+        return Tallies(
+            over_clients(on_source, client_axis, chunk)(clients, held_out),
+            over_clients(on_target, client_axis, chunk)(method.unseen(server, clients)),
+        )
+
+    return jax.jit(evaluate)
+
+
+def expected_calibration_error(counts: Tally) -> float:
+    """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3)."""
+    count, right, confidence = (
+        np.asarray(leaf, np.float64).reshape(-1, BINS).sum(axis=0)
+        for leaf in (counts.bin_count, counts.bin_correct, counts.bin_confidence)
+    )
+    return float(np.abs(right - confidence).sum() / count.sum())

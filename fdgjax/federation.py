@@ -1,0 +1,138 @@
+"""Clients as data: one array of images, and for each client a padded row of positions into it.
+
+Nothing is copied per client: a client is a row of `Rows.places` with a length, so that pooling all clients, drawing a
+round's participants or giving a client a few shots of the target are operations on small integer arrays.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.data.domains import Domains
+from fdgjax.data.splits import few_shot, hold_out, source_domains, split_domains
+from fdgjax.errors import UserError
+
+
+class Rows(NamedTuple):
+    """Positions into the data set.
+
+    places: int32 `[clients, longest]`, padded with zeros.
+    length: int32 `[clients]`, how many of each row are real.
+    """
+
+    places: jax.Array
+    length: jax.Array
+
+
+class Federation(NamedTuple):
+    """The data of a federation, as arrays.
+
+    images: uint8 `[samples, height, width, channels]`.
+    labels: int32 `[samples]`.
+    domains: int32 `[samples]`.
+    ids: int32 `[clients]`, each client's name in the random streams; it travels with the client when clients are
+      reordered or drawn.
+    train, validation: `[clients, ...]`; target: one row, the unseen domain's test samples.
+    """
+
+    images: jax.Array
+    labels: jax.Array
+    domains: jax.Array
+    ids: jax.Array
+    train: Rows
+    validation: Rows
+    target: Rows
+
+
+class Partition(NamedTuple):
+    """How the samples are shared out, before anything is put on a device.
+
+    domain, labels: `[samples]` of the data set; train, validation: sample positions of each client; target: of the
+    unseen domain.
+    """
+
+    train: list[np.ndarray]
+    validation: list[np.ndarray]
+    target: np.ndarray
+
+
+def partition(
+    data: Domains,
+    *,
+    target: str,
+    clients: int,
+    domains_per_client: int,
+    validation: float,
+    shots: int,
+    seed: int,
+) -> Partition:
+    """hFedF's protocol: one domain left out, the others dealt to clients, part of each client's data held out.
+
+    Args:
+      data: the data set.
+      target: name of the domain left out of training.
+      clients: number of clients; 0 for as many as source domains (hFedF v2, section 5.1).
+      domains_per_client: d, how many domains each client holds (hFedF v2, Algorithm 5).
+      validation: fraction of each client's data held out for id accuracy (paper: 0.1).
+      shots: target samples given to each client for training; they leave the target's test set.
+      seed: seed of the split.
+
+    Raises:
+      UserError: unknown target, d out of range, or a client left without data.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 0]))
+    sources = source_domains(data, target)
+    rows = split_domains(
+        data.domains,
+        sources,
+        clients=clients or len(sources),
+        domains_per_client=domains_per_client,
+        rng=rng,
+    )
+    halves = [hold_out(r, fraction=validation, rng=rng) for r in rows]
+    train = [half[0] for half in halves]
+    unseen = np.flatnonzero(data.domains == data.domain_names.index(target))
+    if shots:
+        extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=shots, rng=rng)
+        train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
+    return Partition(train, [half[1] for half in halves], unseen)
+
+
+def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
+    """Rows of different lengths as one padded array."""
+    longest = max(len(r) for r in rows)
+    places = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
+    return Rows(jnp.asarray(places, jnp.int32), jnp.asarray([len(r) for r in rows], jnp.int32))
+
+
+def federate(data: Domains, parts: Partition, *, batch_size: int, drop_last: bool) -> Federation:
+    """The federation on the device.
+
+    Raises:
+      UserError: with `drop_last`, a client with fewer samples than a batch would never train.
+    """
+    for client, rows in enumerate(parts.train):
+        if drop_last and len(rows) < batch_size:
+            raise UserError(
+                f"client {client} holds {len(rows)} training samples and drop_last leaves out batches smaller than "
+                f"batch_size={batch_size}: it would never train; lower batch_size or set drop_last=False"
+            )
+    return Federation(
+        images=jnp.asarray(data.images),
+        labels=jnp.asarray(data.labels, jnp.int32),
+        domains=jnp.asarray(data.domains, jnp.int32),
+        ids=jnp.arange(len(parts.train), dtype=jnp.int32),
+        train=pad_rows(parts.train),
+        validation=pad_rows(parts.validation),
+        target=pad_rows([parts.target]),
+    )
+
+
+def pool(federation: Federation) -> Federation:
+    """The same training data at one client: what a method without federation trains on."""
+    places, lengths = (np.asarray(leaf) for leaf in federation.train)
+    rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
+    return federation._replace(ids=jnp.zeros(1, jnp.int32), train=pad_rows([rows]))

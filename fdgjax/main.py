@@ -1,0 +1,72 @@
+"""The command line: one experiment.
+
+python -m fdgjax.main --config=configs/METHOD.py[:DATASET] --workdir=DIR --config.KEY=VALUE ...
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+import jax
+
+from fdgjax.commandline import parse, usage
+from fdgjax.config import Config
+from fdgjax.console import Console
+from fdgjax.data.cache import cache_root
+from fdgjax.errors import UserError
+from fdgjax.run import Interrupted, run
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input, 128 + signal number when stopped by one.
+    """
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("fdgjax").setLevel(logging.INFO)
+    console = Console()
+    stop = threading.Event()
+    received = save_on_signals(stop)
+    try:
+        if {"--help", "-h"} & set(argv):
+            console.say(usage([a for a in argv if a not in ("--help", "-h")]))
+            return 0
+        config, workdir = parse(argv)
+        remember_compilations(config)
+        console.result(run(config, workdir, console, stop))
+        console.say(f"records in {workdir}")
+    except UserError as error:
+        print(f"fdgjax: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as news:
+        console.say(str(news))
+        return 128 + received[0]
+    return 0
+
+
+def save_on_signals(stop: threading.Event) -> list[int]:
+    """SIGTERM and Ctrl-C ask for a save and a clean end; a second one ends at once. Returns the signals seen."""
+    received: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        received.append(number)
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    return received
+
+
+def remember_compilations(config: Config) -> None:
+    """Compiled programs are kept on disk, so that the same experiment starts at once the next time."""
+    jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

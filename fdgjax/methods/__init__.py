@@ -1,0 +1,30 @@
+"""The methods: one line enrols one everywhere (command line, shared tests, README table)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fdgjax.contract import Method, Setup
+from fdgjax.methods.central import Central, central
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.fedprox import FedProx, fedprox
+from fdgjax.methods.hfedf import HFedF, hfedf
+from fdgjax.methods.local import Local, local
+from fdgjax.methods.pfedhn import PFedHN, pfedhn
+
+
+class Entry(NamedTuple):
+    """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is."""
+
+    hyper: type[Any]
+    build: Callable[[Setup, Any], Method]
+    summary: str
+
+
+METHODS: Mapping[str, Entry] = {
+    "hfedf": Entry(HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)"),
+    "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
+    "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
+    "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
+    "local": Entry(Local, local, "each client by itself, nothing is sent"),
+    "central": Entry(Central, central, "all training data at one place, the reference without federation"),
+}

@@ -1,0 +1,23 @@
+"""Central: all training data at one place, the reference without federation.
+
+hFedF v2, section 5.1, with FedAvg's hyperparameters (appendix C.8.2). A round is `local_epochs` passes over the pooled
+data, so that budgets compare. FedAvg with one client is the same thing.
+"""
+
+import dataclasses
+
+from fdgjax.contract import Method, Setup
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import hyper
+
+
+@dataclasses.dataclass(frozen=True)
+class Central(FedAvg):
+    """FedAvg's hyperparameters; the optimiser's state runs on from round to round."""
+
+    keep_optimizer: bool = hyper(True, search=(True, False), source="nothing interrupts central training")
+
+
+def central(setup: Setup, h: Central) -> Method:
+    """FedAvg over one client that holds everybody's training data."""
+    return fedavg(setup, h)._replace(keep_optimizer=h.keep_optimizer, pooled=True)

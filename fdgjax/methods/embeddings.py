@@ -1,0 +1,74 @@
+"""Client embeddings from the clients' data: the latent means of an autoencoder (hFedF v2, appendix C.2, Table 6)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Batch, Context, Variables
+from fdgjax.engine.clients import over_clients
+from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
+from fdgjax.federation import Federation
+from fdgjax.models.autoencoder import Autoencoder
+from fdgjax.objectives.cross_entropy import masked_mean
+
+
+class EmbeddingTraining(NamedTuple):
+    """How the autoencoder is trained.
+
+    dim: e, the size of the latent vector. epochs: local passes (not stated in the paper).
+    images: training images per client (paper: 100). learning_rate: of Adam (not stated).
+    """
+
+    dim: int
+    epochs: int = 10
+    images: int = 100
+    learning_rate: float = 1e-3
+
+
+def autoencoder_embeddings(
+    federation: Federation, training: EmbeddingTraining, key: jax.Array, ids: jax.Array
+) -> jax.Array:
+    """One fixed embedding per client, `[clients, dim]`.
+
+    Every client receives the same autoencoder, trains it on some of its training images by the squared error of the
+    pixels in [0, 1], and sends the mean latent vector of its validation images.
+    """
+    height, width, channels = federation.images.shape[1:]
+    network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
+    init_key, train_key = jax.random.split(key)
+    received = dict(network.init(init_key, jnp.zeros((1, height, width, channels))))
+    optimizer = optax.adam(training.learning_rate)
+
+    def reconstruction(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del key, context
+        pixels = to_pixels(batch)
+        reconstructed, _ = network.apply(variables, pixels)
+        errors = jnp.mean(jnp.square(reconstructed - pixels), axis=(1, 2, 3))
+        return masked_mean(errors, batch.mask), ({}, {})
+
+    def one_client(name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array) -> jax.Array:
+        trained = train_locally(
+            reconstruction,
+            optimizer,
+            Batching(training.epochs, min(32, training.images), drop_last=False),
+            federation,
+            Context(None, None, received),
+            optimizer.init(received["params"]),
+            rows[: training.images],
+            jnp.minimum(count, training.images),
+            jax.random.fold_in(train_key, name),
+        )
+        batch = take_batch(federation, *slice_rows(held, many, 0, len(held)))
+        latent: jax.Array = network.apply(trained.variables, to_pixels(batch), method=network.encode)
+        return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
+
+    return over_clients(one_client, "map", 1)(ids, *federation.train, *federation.validation)
+
+
+def to_pixels(batch: Batch) -> jax.Array:
+    """Images in [0, 1], the range of the autoencoder's sigmoid."""
+    return (batch.images + 1) / 2

@@ -1,0 +1,24 @@
+"""FedProx: FedAvg whose clients stay near what the server sent, `L_i(w) + mu/2 |w - w_received|^2`.
+
+Li et al., "Federated optimization in heterogeneous networks", 2020. With mu = 0 it is FedAvg.
+Defaults and search ranges: hFedF v2, Table 10.
+"""
+
+import dataclasses
+
+from fdgjax.contract import Method, Setup
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.objectives import cross_entropy, proximal
+
+
+@dataclasses.dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg's hyperparameters and mu, the strength of the proximal term."""
+
+    mu: float = hyper(1e-2, search=(1e-1, 1e-2, 1e-3), source=TABLE_10)
+
+
+def fedprox(setup: Setup, h: FedProx) -> Method:
+    """FedAvg with a proximal term."""
+    return fedavg(setup, h, objective=proximal(cross_entropy(setup.model), h.mu))

@@ -1,0 +1,122 @@
+"""hFedF: hypernetwork-based federated fusion.
+
+    phi_i = h(theta, nu[i])                                 every client starts from its own generated model
+    delta_i = phi_i - (phi_i after local epochs)            a pseudo-gradient
+    g_theta_i, g_nu_i = J_i^T delta_i                       vector-Jacobian product of the hypernetwork
+    g_theta, g_nu = GradAlign(g_theta_i), GradAlign(g_nu_i) softmax of the cosine with the mean gradient
+    theta, nu <- Adam step;  theta, nu <- EMA after the warm-up round
+
+hFedF v2 (hypernetwork-driven federated fusion for domain generalization), Algorithms 1, 3 and 4, Tables 8 and 10.
+Without alignment and smoothing it is pFedHN with synchronous updates. Signs and initialisation: docs/deviations.md.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation import cosine_softmax
+from fdgjax.contract import Method, Moment, PyTree, Rule, Setup
+from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.methods.hypernet import (
+    HyperNetHyper,
+    Server,
+    Weights,
+    average,
+    descend,
+    embedding_dim,
+    hypernet,
+    random_embeddings,
+    server_optimizer,
+)
+from fdgjax.registry import lookup
+
+
+@dataclasses.dataclass(frozen=True)
+class HFedF(HyperNetHyper):
+    """hFedF's hyperparameters.
+
+    alignment: `separate` aligns theta and nu each by itself (v2), `joint` both together (v1), `none` averages.
+    alignment_sign: +1 favours agreement with the mean gradient (Algorithm 3), -1 is equation 9 as printed.
+    alignment_temperature, alignment_scope: of the softmax; the paper's are 1 and the whole tree.
+    ema: a, the weight of the new state in `a * new + (1 - a) * smoothed`; 1 switches smoothing off.
+    warmup: the round w (from 0) whose result starts the smoothed state; rounds after it are smoothed.
+    embeddings: `learned`, `random` (drawn anew every round) or `fixed` (from an autoencoder, trained by each client).
+    """
+
+    client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
+    alignment: str = hyper("separate", search=("separate", "joint", "none"), source="hFedF v2, Algorithm 1")
+    alignment_sign: int = hyper(1, search=(1, -1), source="hFedF v2, Algorithm 3; equation 9 prints -1")
+    alignment_temperature: float = hyper(1.0, search=(0.5, 1.0, 2.0), source="hFedF v2, equation 9")
+    alignment_scope: str = hyper("tree", search=("tree", "leaf"), source="hFedF v2, equation 8")
+    ema: float = hyper(0.95, search=(0.75, 0.85, 0.95), source=TABLE_10)
+    warmup: int = hyper(1, search=(1, 5, 10), source="hFedF v2, Algorithm 4: a positive integer")
+    embeddings: str = hyper("learned", search=("learned", "random", "fixed"), source="hFedF v2, appendix C.2-C.3")
+    autoencoder_epochs: int = hyper(10, search=(5, 10, 20), source="not stated")
+
+
+def align_separately(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+    """GradAlign for theta and for nu, each by itself (v2, Algorithm 1, line 13)."""
+    theta, gamma_theta = rule(gradients.theta, weights)
+    nu, gamma_nu = rule(gradients.nu, weights)
+    return Weights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}
+
+
+def align_jointly(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+    """GradAlign for {theta, nu} as one vector (v1)."""
+    gradient, gamma = rule(gradients, weights)
+    return gradient, {"joint": gamma}
+
+
+def align_nothing(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+    """The plain mean, as without GradAlign (v2, Table 3)."""
+    del rule
+    return average(gradients, weights)
+
+
+ALIGNMENTS: Mapping[str, Callable[[Rule, Weights, jax.Array], tuple[Weights, PyTree]]] = {
+    "separate": align_separately,
+    "joint": align_jointly,
+    "none": align_nothing,
+}
+
+
+def smooth(new: Weights, smoothed: Weights, h: HFedF, moment: Moment) -> Weights:
+    """Algorithm 4: `a * new + (1 - a) * smoothed` in rounds after the warm-up.
+
+    The smoothed state replaces the live one, so that the live state before the step is the smoothed one.
+    """
+    share = jnp.where(moment.round > h.warmup, h.ema, 1.0).astype(jnp.float32)
+    return jax.tree.map(lambda a, b: share * a + (1 - share) * b, new, smoothed)
+
+
+def hfedf(setup: Setup, h: HFedF) -> Method:
+    """hFedF for any Flax client model."""
+    rule = partial(cosine_softmax, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope)
+    align = partial(lookup("alignment", h.alignment, ALIGNMENTS), rule)
+    optimizer = server_optimizer(h)
+    ids, dim = setup.federation.ids, embedding_dim(h, setup.clients)
+    training = EmbeddingTraining(dim, h.autoencoder_epochs)
+    # What nu is before the first round, and after a server step.
+    initial, following = lookup(
+        "embeddings",
+        h.embeddings,
+        {
+            "learned": (None, lambda nu, before, key: nu),
+            "random": (None, lambda nu, before, key: random_embeddings(key, ids, dim)),
+            "fixed": (
+                partial(autoencoder_embeddings, setup.federation, training),
+                lambda nu, before, key: before,
+            ),
+        },
+    )
+
+    def update(server: Server, gradient: Weights, moment: Moment) -> Server:
+        stepped = descend(server, gradient, optimizer)
+        theta, nu = smooth(stepped.weights, server.weights, h, moment)
+        return stepped._replace(weights=Weights(theta, following(nu, server.weights.nu, moment.key)))
+
+    return hypernet(setup, h, align=align, update=update, embeddings=initial)

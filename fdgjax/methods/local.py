@@ -1,0 +1,28 @@
+"""Local: each client trains by itself and sends nothing; on an unseen domain their accuracies are averaged.
+
+hFedF v2, section 5.1 ("Local-Only"), with FedAvg's hyperparameters (appendix C.8.2).
+"""
+
+import dataclasses
+
+from fdgjax.contract import Method, Setup
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import hyper
+
+
+@dataclasses.dataclass(frozen=True)
+class Local(FedAvg):
+    """FedAvg's hyperparameters; a client that is never overwritten keeps its optimiser's state, too."""
+
+    keep_optimizer: bool = hyper(True, search=(True, False), source="no communication to reset it")
+
+
+def everything_local(path: str) -> str:
+    """Local's labels: nothing leaves the client."""
+    del path
+    return "local"
+
+
+def local(setup: Setup, h: Local) -> Method:
+    """FedAvg in which every variable stays at its client."""
+    return fedavg(setup, h, label=everything_local)._replace(keep_optimizer=h.keep_optimizer)

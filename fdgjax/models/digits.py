@@ -1,0 +1,38 @@
+"""A small network for handwritten digits (8x8 or 28x28), cheap enough for examples and tests on a laptop."""
+
+from functools import partial
+
+import flax.linen as nn
+import jax
+
+from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
+
+
+class DigitsCNN(nn.Module):
+    """Two 3x3 convolutions, a max-pool, 4x4 adaptive average bins and two linear layers; 38,282 parameters
+    for 10 classes.
+
+    Not from a paper. No BatchNorm, so that clients differ in nothing but their parameters.
+
+    Attributes:
+      classes: number of logits.
+      dropout: rate before the first linear layer.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+    """
+
+    classes: int
+    dropout: float = 0.0
+    init_name: str = "torch"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`; dropout (rng `dropout`) only
+        when `train`."""
+        conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
+        x = nn.relu(conv(16, (3, 3), name="conv_1")(x))
+        x = nn.relu(conv(32, (3, 3), name="conv_2")(x))
+        x = adaptive_avg_pool(max_pool(x, 2), 4)
+        x = x.reshape(x.shape[0], -1)
+        x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
+        x = nn.relu(dense(64, name="linear_1")(x))
+        return dense(self.classes, name="linear_2")(x)

@@ -1,0 +1,144 @@
+"""The hypernetwork: from a client's embedding to the parameters of its model, for any Flax model.
+
+    embedding [e] -> 4 x (linear 50, LeakyReLU between) -> one linear head per layer of the client model
+
+hFedF v2, Table 8; after Ha et al., "HyperNetworks", 2016, and Shamsian et al., "Personalized federated learning using
+hypernetworks", 2021 (pFedHN).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import traverse_util
+
+from fdgjax.nn import Dense
+from fdgjax.registry import lookup
+
+Params = dict[str, Any]
+
+
+class LayerTemplate(NamedTuple):
+    """One layer of the client model: its path and its leaves' names and shapes (kernel, bias, ...)."""
+
+    path: tuple[str, ...]
+    leaves: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """How many numbers the layer has."""
+        return sum(math.prod(shape) for _, shape in self.leaves)
+
+
+def find_layers(params: Params) -> tuple[LayerTemplate, ...]:
+    """The layers of a parameter tree: leaves that share a parent belong together."""
+    layers: dict[tuple[str, ...], list[tuple[str, tuple[int, ...]]]] = {}
+    for path, leaf in sorted(traverse_util.flatten_dict(params).items()):
+        layers.setdefault(path[:-1], []).append((path[-1], tuple(leaf.shape)))
+    return tuple(LayerTemplate(path, tuple(leaves)) for path, leaves in layers.items())
+
+
+class HyperNetwork(nn.Module):
+    """`h(theta, v)`: an embedding `[e]` to a parameter tree.
+
+    layers: the client model's layers, from `find_layers`; one head each.
+    hidden, depth: width and number of the hidden linear layers.
+    init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+    """
+
+    layers: tuple[LayerTemplate, ...]
+    hidden: int = 50
+    depth: int = 4
+    init_name: str = "torch"
+
+    @nn.compact
+    def __call__(self, embedding: jax.Array) -> Params:
+        """The client model's parameters."""
+        dense = partial(Dense, init_name=self.init_name)
+        features = dense(self.hidden, name="hidden_0")(embedding)
+        for i in range(1, self.depth):
+            features = dense(self.hidden, name=f"hidden_{i}")(nn.leaky_relu(features))
+        leaves: dict[tuple[str, ...], jax.Array] = {}
+        for layer in self.layers:
+            flat = dense(layer.size, name=head_name(layer))(features)
+            leaves.update(split_layer(layer, flat))
+        return traverse_util.unflatten_dict(leaves)
+
+
+def head_name(layer: LayerTemplate) -> str:
+    """The head's name in the hypernetwork's parameter tree."""
+    return "head_" + "_".join(layer.path)
+
+
+def split_layer(layer: LayerTemplate, flat: jax.Array) -> dict[tuple[str, ...], jax.Array]:
+    """A head's output `[size]` as the layer's leaves by path."""
+    leaves, start = {}, 0
+    for name, shape in layer.leaves:
+        size = math.prod(shape)
+        leaves[(*layer.path, name)] = flat[start : start + size].reshape(shape)
+        start += size
+    return leaves
+
+
+def join_layer(layer: LayerTemplate, params: Params) -> jax.Array:
+    """The inverse of `split_layer`: a layer's leaves as one vector `[size]`."""
+    leaves = traverse_util.flatten_dict(params)
+    return jnp.concatenate([leaves[(*layer.path, name)].ravel() for name, _ in layer.leaves])
+
+
+def from_framework(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
+    """theta as the layers' own initialisation drew it."""
+    del layers, client
+    return theta
+
+
+def from_client_model(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
+    """Head biases become an ordinary initialisation of the client model and head kernels a hundredth of what they
+    were: every client starts near the same ordinary model."""
+    heads = {
+        head_name(layer): {
+            "kernel": 0.01 * theta[head_name(layer)]["kernel"],
+            "bias": join_layer(layer, client),
+        }
+        for layer in layers
+    }
+    return theta | heads
+
+
+class Scheme(NamedTuple):
+    """How theta starts: the layers' initialisation (`fdgjax.nn.INITIALISATIONS`), and what is made of it."""
+
+    init_name: str
+    adjust: Callable[[Params, Sequence[LayerTemplate], Params], Params]
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "torch": Scheme("torch", from_framework),
+    "flax": Scheme("flax", from_framework),
+    "model": Scheme("torch", from_client_model),
+}
+
+
+def init_hypernetwork(
+    key: jax.Array, network: HyperNetwork, embedding_dim: int, client: Params, initialisation: str
+) -> Params:
+    """Initial `theta`.
+
+    Args:
+      key: random key.
+      network: the hypernetwork.
+      embedding_dim: e.
+      client: an ordinary initialisation of the client model's parameters.
+      initialisation: `torch` (kernels and biases uniform in +-1/sqrt(fan_in)), `flax` (lecun-normal kernels, zero
+        biases) or `model` (head biases from `client`). The paper states none and it matters (docs/deviations.md).
+
+    Raises:
+      UserError: unknown initialisation.
+    """
+    scheme = lookup("initialisation", initialisation, SCHEMES)
+    theta = network.clone(init_name=scheme.init_name).init(key, jnp.zeros(embedding_dim))["params"]
+    return scheme.adjust(theta, network.layers, client)

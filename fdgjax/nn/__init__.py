@@ -1,0 +1,19 @@
+"""Layers that stay fast inside compiled loops and with a client axis: convolution, pooling, and their Flax
+modules."""
+
+from fdgjax.nn.convolution import conv2d
+from fdgjax.nn.layers import INITIALISATIONS, Conv, ConvTranspose, Dense, Initialisation, initialisation
+from fdgjax.nn.pooling import adaptive_avg_pool, avg_pool, max_pool
+
+__all__ = [
+    "INITIALISATIONS",
+    "Conv",
+    "ConvTranspose",
+    "Dense",
+    "Initialisation",
+    "adaptive_avg_pool",
+    "avg_pool",
+    "conv2d",
+    "initialisation",
+    "max_pool",
+]

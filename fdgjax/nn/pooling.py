@@ -1,0 +1,121 @@
+"""Pooling of NHWC images, written with slices, reshapes and small matrix products instead of `reduce_window`.
+
+XLA:CPU runs `reduce_window` and above all its gradient (`select_and_scatter`) about ten times slower than
+these. Every function takes any leading axes: `x [..., H, W, channels]`.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
+
+Combine = Callable[..., jax.Array]
+
+
+@jax.custom_jvp
+def first_largest(*parts: jax.Array) -> jax.Array:
+    """The elementwise maximum of arrays of one shape; its whole derivative goes to the first array that
+    attains it."""
+    return reduce(jnp.maximum, parts)
+
+
+@first_largest.defjvp
+def _first_largest_jvp(parts: Sequence[jax.Array], tangents: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    largest, tangent = first_largest(*parts), tangents[-1]
+    for part, candidate in zip(parts[-2::-1], tangents[-2::-1], strict=True):
+        tangent = jnp.where(part == largest, candidate, tangent)
+    return largest, tangent
+
+
+def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
+    """The maximum over each window.
+
+    Gradient: where several pixels of a window attain the maximum, the first of them in reading order gets
+      the output
+    gradient, as in PyTorch. That is a sub-gradient.
+
+    Args:
+      x: `[..., H, W, channels]`.
+      window: height and width, or one number for both.
+      strides: likewise; None means the window's size, as in PyTorch.
+      padding: `"VALID"`, `"SAME"`, a number, or per axis a number or `(before, after)`; padding never wins.
+
+    Returns:
+      `[..., H', W', channels]`.
+    """
+    return _pool(x, window, strides, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
+
+
+def avg_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
+    """The mean over each window; padding counts as zeros (PyTorch's and Flax's default). Arguments as in
+    `max_pool`."""
+    total = _pool(x, window, strides, padding, lambda *parts: reduce(jnp.add, parts), jnp.zeros((), x.dtype))
+    return total / np.asarray(np.prod(pair(window)), total.dtype)
+
+
+def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
+    """Means over a fixed number of bins whatever the image's size, with PyTorch's bins, which overlap.
+
+    Bin `i` of `n` over `size` pixels is `[floor(i * size / n), ceil((i + 1) * size / n))`: for 8 -> 3 the
+    rows [0, 3), [2, 6) and [5, 8). Along each axis that is a constant `[n, size]` matrix.
+
+    Args:
+      x: `[..., H, W, channels]`.
+      output_size: bins per axis, or one number for both.
+
+    Returns:
+      `[..., bins_h, bins_w, channels]`.
+    """
+    *leading, height, width, channels = x.shape
+    bins_h, bins_w = pair(output_size)
+    x = _each(bin_means(height, bins_h), x.reshape(-1, height, width * channels))
+    x = _each(bin_means(width, bins_w), x.reshape(-1, width, channels))
+    return x.reshape(*leading, bins_h, bins_w, channels)
+
+
+def bin_means(size: int, bins: int) -> np.ndarray:
+    """The `[bins, size]` matrix that takes a vector's means over PyTorch's adaptive bins."""
+    index, pixel = np.arange(bins)[:, None], np.arange(size)[None]
+    inside = (pixel >= index * size // bins) & (pixel < -((index + 1) * -size // bins))
+    return inside / inside.sum(axis=1, keepdims=True)
+
+
+def _each(matrix: np.ndarray, x: jax.Array) -> jax.Array:
+    """`matrix [n, size]` times every `[size, k]` of `x [m, size, k]`: a batched product, which needs no
+    transpositions."""
+    return jnp.matmul(jnp.broadcast_to(jnp.asarray(matrix, x.dtype), (x.shape[0], *matrix.shape)), x)
+
+
+def _pool(
+    x: jax.Array, window: Size, strides: Size | None, padding: Padding, combine: Combine, neutral: jax.Array
+) -> jax.Array:
+    """`combine` of the pixels of each window, in reading order."""
+    windows, steps = pair(window), pair(window if strides is None else strides)
+    pads = pads_of(padding, pair(x.shape[-3:-1]), windows, steps)
+    if any(map(any, pads)):
+        x = lax.pad(x, neutral, [*[(0, 0, 0)] * (x.ndim - 3), *((*pad, 0) for pad in pads), (0, 0, 0)])
+    if windows == steps:
+        return combine(*_tiles(x, windows))
+    for axis in (1, 0):
+        x = combine(*_shifts(x, x.ndim - 3 + axis, windows[axis], steps[axis]))
+    return x
+
+
+def _tiles(x: jax.Array, window: Pair) -> list[jax.Array]:
+    """The first, second, ... pixel of every tile; rows and columns that fill no tile are left out."""
+    *leading, height, width, channels = x.shape
+    h, w = window
+    whole = x[..., : height // h * h, : width // w * w, :]
+    tiles = whole.reshape(*leading, height // h, h, width // w, w, channels)
+    return [tiles[..., i, :, j, :] for i in range(h) for j in range(w)]
+
+
+def _shifts(x: jax.Array, axis: int, size: int, step: int) -> list[jax.Array]:
+    """The first, second, ... pixel of every window along one axis."""
+    count = (x.shape[axis] - size) // step + 1
+    return [lax.slice_in_dim(x, i, i + (count - 1) * step + 1, step, axis) for i in range(size)]

@@ -1,0 +1,26 @@
+"""Cross-entropy, the supervised objective of every labelled client."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Batch, Context, Model, Objective, Variables
+
+
+def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """`sum_i m_i v_i / sum_i m_i`, zero where the mask is all zero; both `[batch]`."""
+    return jnp.sum(values * mask) / jnp.maximum(jnp.sum(mask), 1)
+
+
+def cross_entropy(model: Model) -> Objective:
+    """`-mean_i log softmax(f(x_i))[y_i]` over the unmasked samples of a batch."""
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        logits, changed = model.apply(variables, batch.images, True, key)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels)
+        return masked_mean(losses, batch.mask), (changed, {})
+
+    return objective

@@ -1,0 +1,25 @@
+"""The proximal term of FedProx: stay near what the server sent."""
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Objective, Variables
+
+
+def proximal(objective: Objective, strength: float) -> Objective:
+    """`objective + strength / 2 * |w - w_received|^2` over the parameters.
+
+    References:
+      Li et al., "Federated optimization in heterogeneous networks", 2020, equation 2.
+    """
+
+    def with_proximal(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        loss, (changed, info) = objective(variables, batch, key, context)
+        gaps = jax.tree.map(
+            lambda w, start: jnp.sum(jnp.square(w - start)), variables["params"], context.received["params"]
+        )
+        return loss + strength / 2 * sum(jax.tree.leaves(gaps)), (changed, info)
+
+    return with_proximal

@@ -1,0 +1,124 @@
+"""The run's folder: whose it is, and files written so that a kill at any moment leaves them whole."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fdgjax.config import Config, to_plain
+from fdgjax.errors import UserError
+
+# Where data lie says nothing about the experiment.
+PLACES = ("dir", "cache_dir")
+
+
+class Workdir(NamedTuple):
+    """A run's folder and the files in it."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The config with versions and seed."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One line of JSON per round."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """The result; it exists once the run is finished."""
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Orbax checkpoints of the whole state."""
+        return self.path / "checkpoints"
+
+    @property
+    def events(self) -> Path:
+        """TensorBoard events."""
+        return self.path / "tensorboard"
+
+
+def open_workdir(path: Path, config: Config) -> Workdir:
+    """The folder for this experiment, made where it does not exist.
+
+    Raises:
+      UserError: the folder holds another experiment (the first key that differs is named), or files that are no run.
+    """
+    workdir = Workdir(path)
+    if workdir.config.exists():
+        held = json.loads(workdir.config.read_text())["config"]
+        if differing := difference(identity(to_plain(config)), identity(held)):
+            key, ours, theirs = differing
+            raise UserError(
+                f"workdir {path} holds another experiment: config.{key} is {theirs} there and {ours} here; "
+                "choose another --workdir, or repeat that run's command to continue it"
+            )
+        return workdir
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(
+            f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
+            "or one made by a run; choose another --workdir"
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(workdir.config, {"config": to_plain(config), "versions": versions()})
+    return workdir
+
+
+def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a config that makes it another experiment when it changes."""
+    return {**plain, "data": {k: v for k, v in plain["data"].items() if k not in PLACES}}
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:
+    """The first key, in order, on which two nested configs disagree."""
+    for key in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(key), theirs.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if found := difference(a, b, f"{prefix}{key}."):
+                return found
+        elif a != b:
+            return f"{prefix}{key}", a, b
+    return None
+
+
+def versions() -> dict[str, str]:
+    """What computed the numbers."""
+    names = ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Whole or not at all: written beside, then renamed."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """All records as JSON lines, replacing the file in one step."""
+    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    """One more JSON line."""
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text)
+    os.replace(beside, path)

@@ -1,0 +1,41 @@
+"""Which round a run reports, and what that choice looks at."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Record = Mapping[str, Any]
+
+
+class Selection(NamedTuple):
+    """A rule of selection: which of the evaluated rounds, and which data it looks at."""
+
+    choose: Callable[[Sequence[Record]], Record]
+    looks_at: str
+
+
+SELECTIONS: Mapping[str, Selection] = {
+    "last": Selection(lambda rounds: rounds[-1], "nothing"),
+    "validation": Selection(
+        lambda rounds: max(rounds, key=lambda r: r["id_accuracy"]), "held-out data of the source domains"
+    ),
+    "oracle": Selection(
+        lambda rounds: max(rounds, key=lambda r: r["ood_accuracy"]),
+        "labels of the target domain: an upper bound, no result",
+    ),
+}
+
+
+def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
+    """What each rule of selection would report; the oracle only where it was asked for by name.
+
+    Args:
+      evaluated: records of the rounds that were evaluated, in order.
+      used: the rule whose round is the run's result.
+    """
+    entries: dict[str, Any] = {"used": used}
+    for name, selection in SELECTIONS.items():
+        if name != "oracle" or used == "oracle":
+            record = selection.choose(evaluated)
+            figures = {key: record[key] for key in ("round", "id_accuracy", "ood_accuracy")}
+            entries[name] = figures | {"looks_at": selection.looks_at}
+    return entries

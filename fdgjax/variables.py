@@ -1,0 +1,57 @@
+"""Variables by label: which leaves are shared, which are personal, which stay with the client."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+from flax import traverse_util
+
+from fdgjax.contract import PyTree, Variables
+from fdgjax.errors import UserError
+
+LABELS = {
+    "shared": "one value for all clients, aggregated by the server",
+    "personal": "sent to the server, which gives each client its own value",
+    "local": "never leaves the client",
+}
+
+
+def flatten(variables: Variables) -> dict[str, jax.Array]:
+    """Leaves by path, `{"params/head/kernel": array}`."""
+    return traverse_util.flatten_dict(variables, sep="/")
+
+
+def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, str]:
+    """The label of every leaf by path; a `UserError` where a method answers with a word that is no label."""
+    table = {path: label(path) for path in flatten(variables)}
+    wrong = {path: word for path, word in table.items() if word not in LABELS}
+    if wrong:
+        path, word = next(iter(wrong.items()))
+        raise UserError(f"label '{word}' for variable '{path}'; expected one of {', '.join(LABELS)}")
+    return table
+
+
+def select(variables: Variables, label: Callable[[str], str], *wanted: str) -> Variables:
+    """The leaves whose label is among `wanted`, in the same nesting; the others are left out."""
+    kept = {path: leaf for path, leaf in flatten(variables).items() if label(path) in wanted}
+    return traverse_util.unflatten_dict(kept, sep="/")
+
+
+def merge(*parts: Variables) -> Variables:
+    """One tree of variables from disjoint parts made by `select`."""
+    leaves: dict[str, jax.Array] = {}
+    for part in parts:
+        leaves.update(flatten(part))
+    return traverse_util.unflatten_dict(leaves, sep="/")
+
+
+def subtract(left: PyTree, right: PyTree) -> PyTree:
+    """`left - right`, leaf by leaf."""
+    return jax.tree.map(lambda a, b: a - b, left, right)
+
+
+def bytes_by_label(shapes: Variables, label: Callable[[str], str]) -> Mapping[str, int]:
+    """How many bytes of one client model carry each label."""
+    totals = dict.fromkeys(LABELS, 0)
+    for path, leaf in flatten(shapes).items():
+        totals[label(path)] += leaf.size * leaf.dtype.itemsize
+    return totals

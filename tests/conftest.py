@@ -1,0 +1,35 @@
+"""What every test shares: strict dtype and rank promotion, and the folders of real data and conformance numbers."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
+
+
+def pytest_configure() -> None:
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def _folder(name: str) -> Path:
+    path = (SHARED / name).resolve()
+    if not path.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"{path} is missing: CI runs every test, none may be skipped for want of data")
+        pytest.skip(f"{path} is absent: this test reads real data or conformance numbers kept outside the project")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real PACS and MNIST."""
+    return _folder("data")
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Path:
+    """The folder with numbers produced by the methods' official code."""
+    return _folder("conformance")

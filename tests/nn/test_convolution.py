@@ -1,0 +1,202 @@
+"""`conv2d` against the library's convolution: same numbers, under every transformation."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import chex
+import flax.linen as nn
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from jax import lax
+
+from fdgjax.nn import Conv, conv2d
+from fdgjax.nn.convolution import UNROLLED_CLIENTS
+from fdgjax.nn.lowerings import PLANS
+
+GROUPS = (1, 2, 4)
+Case = dict[str, Any]
+
+
+def library(x: jax.Array, kernel: jax.Array, *, strides: Any, padding: Any, groups: int) -> jax.Array:
+    names = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, kernel, strides, padding, dimension_numbers=names, feature_group_count=groups)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Case, tuple[int, ...], tuple[int, ...]]:
+    """Options, shape of x and shape of the kernel of some convolution."""
+    groups = draw(st.sampled_from(GROUPS))
+    inputs, outputs = groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 3))
+    window = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    size = tuple(draw(st.integers(k, k + 4)) for k in window)
+    explicit = st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2)
+    options = {
+        "strides": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        "padding": draw(st.sampled_from(["SAME", "VALID"]) | explicit),
+        "groups": groups,
+    }
+    return options, (2, *size, inputs), (*window, inputs // groups, outputs)
+
+
+def arrays(*shapes: tuple[int, ...], seed: int = 0) -> list[jax.Array]:
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+def value_and_both_gradients(function: Callable[..., jax.Array], x: jax.Array, kernel: jax.Array) -> Any:
+    y, pullback = jax.vjp(function, x, kernel)
+    return y, pullback(jnp.sin(y))
+
+
+def close(got: Any, expected: Any) -> None:
+    chex.assert_trees_all_equal_shapes_and_dtypes(got, expected)
+    chex.assert_trees_all_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("plan", [None, *PLANS])
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(case=cases())
+def test_value_and_gradients_are_the_librarys(plan: str | None, case: Any) -> None:
+    options, *shapes = case
+    x, kernel = arrays(*shapes)
+    ours = jax.jit(partial(value_and_both_gradients, partial(conv2d, plan=plan, **options)))
+    theirs = jax.jit(partial(value_and_both_gradients, partial(library, **options)))
+    close(ours(x, kernel), theirs(x, kernel))
+
+
+def both(function: Callable[..., Any], axes: list[Any], arguments: list[jax.Array], **options: Any) -> None:
+    """Compares `function(convolution)` mapped over the nested `axes`, ours with the library's."""
+    results = []
+    for convolution in (conv2d, library):
+        mapped = partial(function, partial(convolution, **options))
+        for axis in reversed(axes):
+            mapped = jax.vmap(mapped, axis)
+        results.append(jax.jit(mapped)(*arguments))
+    close(*results)
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0), (1, 3)])
+@pytest.mark.parametrize(("groups", "inputs"), [(1, 3), (2, 4), (4, 4)])
+def test_client_axis_on_either_or_both(axes: tuple[Any, Any], groups: int, inputs: int) -> None:
+    shapes = [[2, 5, 4, inputs], [3, 3, inputs // groups, 4]]
+    for shape, axis in zip(shapes, axes, strict=True):
+        if axis is not None:
+            shape.insert(axis, 3)
+    options = {"strides": (2, 1), "padding": "SAME", "groups": groups}
+    both(value_and_both_gradients, [axes], arrays(*map(tuple, shapes)), **options)
+
+
+@pytest.mark.parametrize("inner", [(0, 0), (0, None), (None, 0)])
+@pytest.mark.parametrize("outer", [(0, 0), (0, None), (None, 0)])
+def test_clients_times_seeds(outer: tuple[Any, Any], inner: tuple[Any, Any]) -> None:
+    shapes = [
+        ((2,) if outer[i] == 0 else ()) + ((3,) if inner[i] == 0 else ()) + shape
+        for i, shape in enumerate([(2, 4, 4, 2), (3, 3, 2, 3)])
+    ]
+    options = {"strides": (1, 1), "padding": "SAME", "groups": 1}
+    both(value_and_both_gradients, [outer, inner], arrays(*shapes), **options)
+
+
+def test_forward_mode_and_second_derivatives() -> None:
+    options = {"strides": (2, 2), "padding": "SAME", "groups": 1}
+    x, kernel = arrays((2, 5, 5, 2), (3, 3, 2, 3))
+
+    def hessian_vector(convolution: Callable[..., jax.Array], x: jax.Array, kernel: jax.Array) -> Any:
+        gradient = jax.grad(lambda *both: (convolution(*both) ** 3).sum(), (0, 1))
+        forward_over_reverse = jax.jvp(gradient, (x, kernel), (jnp.cos(x), jnp.sin(kernel)))
+        reverse_over_reverse = jax.vjp(gradient, x, kernel)[1]((jnp.cos(x), jnp.sin(kernel)))
+        return forward_over_reverse, reverse_over_reverse
+
+    both(hessian_vector, [], [x, kernel], **options)
+
+
+def train(convolution: Callable[..., jax.Array], x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Three gradient steps in a loop."""
+
+    def step(kernel: jax.Array, batch: jax.Array) -> tuple[jax.Array, None]:
+        return kernel - 0.01 * jax.grad(lambda k: (convolution(batch, k) ** 2).mean())(kernel), None
+
+    return lax.scan(step, kernel, x)[0]
+
+
+@pytest.mark.parametrize("axes", [[], [(0, 0)]])
+def test_training_inside_scan(axes: list[Any]) -> None:
+    clients = (2,) if axes else ()
+    x, kernel = arrays((*clients, 3, 2, 6, 6, 2), (*clients, 3, 3, 2, 3))
+    both(train, axes, [x, kernel], strides=(1, 1), padding="SAME", groups=1)
+
+
+def test_mapped_training_equals_one_client_at_a_time() -> None:
+    x, kernel = arrays((3, 2, 2, 6, 6, 2), (3, 3, 3, 2, 3))
+    one = partial(train, partial(conv2d, padding="SAME"))
+    mapped = jax.jit(lambda *both: lax.map(lambda pair: one(*pair), both))(x, kernel)
+    close(jax.jit(jax.vmap(one))(x, kernel), mapped)
+
+
+def test_many_clients() -> None:
+    clients = UNROLLED_CLIENTS + 1
+    x, kernel = arrays((clients, 2, 4, 4, 2), (clients, 3, 3, 2, 3))
+    both(value_and_both_gradients, [(0, 0)], [x, kernel], strides=(1, 1), padding="SAME", groups=1)
+
+
+def test_shard_map_over_clients() -> None:
+    mesh = jax.make_mesh((1,), ("clients",), axis_types=(jax.sharding.AxisType.Auto,))
+    part = jax.sharding.PartitionSpec("clients")
+    x, kernel = arrays((2, 2, 4, 4, 2), (3, 3, 2, 3))
+
+    def one(x: jax.Array, kernel: jax.Array) -> Any:
+        def loss(kernel: jax.Array) -> jax.Array:
+            return lax.psum((jax.vmap(partial(conv2d, padding="SAME"), (0, None))(x, kernel) ** 2).sum(), "clients")
+
+        return jax.grad(loss)(kernel)
+
+    sharded = jax.jit(jax.shard_map(one, mesh=mesh, in_specs=(part, jax.P()), out_specs=jax.P()))
+    expected = jax.grad(
+        lambda k: (library(x.reshape(-1, 4, 4, 2), k, strides=(1, 1), padding="SAME", groups=1) ** 2).sum()
+    )(kernel)
+    close(sharded(x, kernel), expected)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_bfloat16(groups: int) -> None:
+    x, kernel = arrays((2, 6, 6, 4), (3, 3, 4 // groups, 8))
+    options: Case = {"strides": (1, 1), "padding": "SAME", "groups": groups}
+    got = jax.jit(partial(value_and_both_gradients, partial(conv2d, **options)))(
+        x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
+    )
+    expected = jax.jit(partial(value_and_both_gradients, partial(library, **options)))(x, kernel)
+    assert {leaf.dtype for leaf in jax.tree.leaves(got)} == {jnp.dtype(jnp.bfloat16)}
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        error = jnp.linalg.norm(ours.astype(jnp.float32) - theirs) / jnp.linalg.norm(theirs)
+        assert error < 0.03, error
+
+
+def test_without_jit() -> None:
+    x, kernel = arrays((2, 4, 4, 2), (3, 3, 2, 3))
+    with jax.disable_jit():
+        got = conv2d(x, kernel, padding="SAME")
+    close(got, conv2d(x, kernel, padding="SAME"))
+
+
+def test_shapes_and_dtypes_that_do_not_fit() -> None:
+    x, kernel = arrays((2, 4, 4, 2), (3, 3, 3, 3))
+    with pytest.raises(ValueError, match=r"groups=1; expected x"):
+        conv2d(x, kernel, padding="SAME")
+    with pytest.raises(ValueError, match="one dtype"):
+        conv2d(x, kernel[:, :, :2].astype(jnp.bfloat16), padding="SAME")
+    with pytest.raises(ValueError, match="one entry per axis"):
+        conv2d(x, kernel[:, :, :2], padding=[1, 2, 3])
+
+
+@pytest.mark.parametrize("options", [{}, {"strides": 2, "padding": "VALID"}, {"feature_group_count": 2}])
+def test_conv_module_is_flaxs(options: dict[str, Any]) -> None:
+    (x,) = arrays((2, 6, 6, 4))
+    ours, theirs = Conv(6, (3, 3), **options), nn.Conv(6, (3, 3), **options)
+    variables = ours.init(jax.random.key(0), x)
+    chex.assert_trees_all_equal_shapes_and_dtypes(variables, theirs.init(jax.random.key(1), x))
+    close(ours.apply(variables, x), theirs.apply(variables, x))

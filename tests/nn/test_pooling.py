@@ -1,0 +1,115 @@
+"""Pooling against Flax, PyTorch's numbers, and the definition of a sub-gradient."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import chex
+import flax.linen as nn
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from jax import lax
+
+from fdgjax.nn import adaptive_avg_pool, avg_pool, max_pool
+from fdgjax.nn.pooling import bin_means
+
+CASES = [(2, 2, "VALID"), (3, 1, "SAME"), (3, 2, "VALID"), (2, 2, "SAME"), (3, 2, [(1, 0), (1, 1)])]
+
+
+def images(*shape: int, seed: int = 0) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def mean_window(x: jax.Array, window: int, strides: int, padding: Any) -> jax.Array:
+    sides = padding if isinstance(padding, str) else [(0, 0), *padding, (0, 0)]
+    total = lax.reduce_window(x, 0.0, lax.add, (1, window, window, 1), (1, strides, strides, 1), sides)
+    return total / window**2
+
+
+def max_window(x: jax.Array, window: int, strides: int, padding: Any) -> jax.Array:
+    return nn.max_pool(x, (window, window), (strides, strides), padding)
+
+
+@pytest.mark.parametrize(("window", "strides", "padding"), CASES)
+@pytest.mark.parametrize("functions", [(max_pool, max_window), (avg_pool, mean_window)])
+def test_value_and_gradient_are_the_librarys(functions: Any, window: int, strides: int, padding: Any) -> None:
+    x = images(2, 7, 6, 3)
+    results = []
+    for function in functions:
+        y, pullback = jax.vjp(lambda x, pool=function: pool(x, window, strides, padding), x)
+        results.append((y, pullback(jnp.sin(y))))
+    chex.assert_trees_all_close(*results, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("window", "strides", "padding"), CASES)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 1000))
+def test_max_pool_gradient_is_a_subgradient_at_ties(window: int, strides: int, padding: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = jnp.asarray(rng.integers(0, 2, (1, 5, 5, 2)), jnp.float32)
+    y, pullback = jax.vjp(lambda x: max_pool(x, window, strides, padding), x)
+    g = jnp.asarray(rng.random(y.shape), jnp.float32)
+    (share,) = pullback(g)
+    assert (share >= 0).all()
+    np.testing.assert_allclose(share.sum(), g.sum(), rtol=1e-5)
+    # Convexity: sum g * pool(z) >= sum g * pool(x) + <share, z - x> for every z.
+    z = jnp.asarray(rng.normal(size=x.shape), jnp.float32)
+    bound = (g * y).sum() + (share * (z - x)).sum()
+    assert (g * max_pool(z, window, strides, padding)).sum() >= bound - 1e-4
+
+
+def test_max_pool_gradient_goes_to_the_first_of_the_largest() -> None:
+    for window, strides, padding, expected in [(2, 2, "VALID", 1), (3, 1, "SAME", 4)]:
+        gradient = jax.grad(lambda x, a=(window, strides, padding): max_pool(x, *a).sum())(jnp.zeros((1, 2, 2, 1)))
+        np.testing.assert_array_equal(gradient[0, :, :, 0], [[expected, 0], [0, 0]])
+
+
+def test_max_pool_in_forward_mode() -> None:
+    x, tangent = images(1, 5, 5, 2), images(1, 5, 5, 2, seed=1)
+    pool = partial(max_pool, window=3, strides=1, padding="SAME")
+    _, forward = jax.jvp(pool, (x,), (tangent,))
+    small = (pool(x + 1e-3 * tangent) - pool(x - 1e-3 * tangent)) / 2e-3
+    assert jnp.median(jnp.abs(forward - small)) < 1e-3
+
+
+def test_pooling_has_no_preferred_leading_axes() -> None:
+    x = images(2, 3, 6, 6, 2)
+    for pool in (partial(max_pool, window=2), partial(adaptive_avg_pool, output_size=4)):
+        chex.assert_trees_all_close(pool(x), jax.vmap(pool)(x), rtol=1e-6)
+
+
+def test_conformance_with_torch(conformance: Path) -> None:
+    cases = np.load(conformance / "torch_layers.npz")
+    x, x13 = jnp.asarray(cases["x_nhwc"]), jnp.asarray(cases["x13_nhwc"])
+    np.testing.assert_allclose(adaptive_avg_pool(x, 3), cases["adaptive_avg_pool_3"], atol=1e-6)
+    np.testing.assert_allclose(adaptive_avg_pool(x13, 6), cases["adaptive_avg_pool_6"], atol=1e-6)
+    for source in (x, x13):
+        pooled = max_pool(source, 3, 2)
+        if pooled.shape == cases["max_pool_3_2"].shape:
+            np.testing.assert_array_equal(pooled, cases["max_pool_3_2"])
+            return
+    pytest.fail("no input of the conformance file pools to the expected shape")
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(size=st.integers(1, 20), bins=st.integers(1, 20))
+def test_bins_are_torchs(size: int, bins: int) -> None:
+    matrix = bin_means(size, bins)
+    for i, row in enumerate(matrix):
+        start, stop = int(np.floor(i * size / bins)), int(np.ceil((i + 1) * size / bins))
+        expected = np.zeros(size)
+        expected[start:stop] = 1 / (stop - start)
+        np.testing.assert_allclose(row, expected)
+
+
+def test_bins_of_the_published_model() -> None:
+    assert [list(np.flatnonzero(row)) for row in bin_means(8, 3)] == [[0, 1, 2], [2, 3, 4, 5], [5, 6, 7]]
+
+
+def test_window_of_the_wrong_length() -> None:
+    with pytest.raises(ValueError, match="expected one number"):
+        max_pool(images(1, 4, 4, 1), (2, 2, 2))
