@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,42 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
         experiment can have.
     """
     check_config_file(argv)
-    plain = read_flags([a for a in argv if not a.lstrip("-").startswith("config.")])
-    known = dict(leaves(plain.config))
-    for argument in argv[1:]:
-        name = argument.lstrip("-").partition("=")[0]
-        if name.startswith("config."):
-            lookup("config key", name.removeprefix("config."), known)
+    defaults = dict(leaves(read_flags([a for a in argv if not is_override(a)]).config))
+    overrides = [a.lstrip("-").removeprefix("config.").partition("=") for a in argv[1:] if is_override(a)]
+    for key, equals, value in overrides:
+        default = lookup("config key", key, defaults)
+        if equals or not isinstance(default, bool):
+            check_type(key, value, default)
     values = read_flags(argv)
     config = read_config(values.config)
     return config, Path(values.workdir or default_workdir(config))
+
+
+def is_override(argument: str) -> bool:
+    """Whether an argument sets a key of the config."""
+    return argument.lstrip("-").startswith("config.")
+
+
+def check_type(key: str, value: str, default: Any) -> None:
+    """Raises a `UserError` where `value` cannot be read as the type of the key's default."""
+    words, reads = TYPES[type(default)]
+    try:
+        reads(value)
+    except ValueError:
+        raise UserError(f"config.{key} got '{value}'; expected {words}, such as {default!r}") from None
+
+
+def read_bool(value: str) -> bool:
+    """True or False, as absl reads them."""
+    return flags.BooleanParser().parse(value)
+
+
+TYPES: Mapping[type, tuple[str, Callable[[str], Any]]] = {
+    bool: ("True or False", read_bool),
+    int: ("a whole number", int),
+    float: ("a number", float),
+    str: ("a word", str),
+}
 
 
 def read_flags(argv: Sequence[str]) -> flags.FlagValues:
@@ -47,12 +74,21 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
     try:
         rest = values(list(argv))
     except flags.Error as error:
-        raise UserError(" ".join(str(error).split()) + "; see --help") from error
+        raise first_user_error(error) or UserError(" ".join(str(error).split()) + "; see --help") from error
     finally:
         sys.argv = before
     if len(rest) > 1:
         raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
     return values
+
+
+def first_user_error(error: BaseException | None) -> UserError | None:
+    """The mistake a config file named itself, at the root of an error of the flags; None where there is none."""
+    found = None
+    while error is not None:
+        found = error if isinstance(error, UserError) else found
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def check_config_file(argv: Sequence[str]) -> None:

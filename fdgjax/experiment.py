@@ -166,7 +166,10 @@ def label_summary(experiment: Experiment) -> str:
 
 def histogram(experiment: Experiment) -> str:
     """Training labels per client."""
-    return label_histogram(experiment.data.labels, experiment.parts.train, experiment.data.class_names)
+    data = experiment.data
+    return label_histogram(
+        data.labels, experiment.parts.train, data.class_names, domains=data.domains, domain_names=data.domain_names
+    )
 
 
 def images_per_round(experiment: Experiment) -> float:

@@ -82,16 +82,23 @@ def _examples(root: Path, files: Sequence[ImageFile]) -> Iterator[Example]:
 def _root(data_dir: str, folder: str, domains: tuple[str, ...], get_it_from: str) -> Path:
     layout = f"{folder + '/' if folder else ''}<domain>/<class>/*.jpg"
     if not data_dir:
-        raise UserError(f"data_dir is empty: set it to the folder that holds {layout}. {get_it_from}".strip())
+        raise UserError(
+            f"data_dir is empty: set it (config.data.dir) to the folder that holds {layout}. {get_it_from}".strip()
+        )
     base = Path(data_dir).expanduser().absolute()
     if not base.is_dir():
-        raise UserError(f"no folder {base}: set data_dir to the folder that holds {layout}. {get_it_from}".strip())
+        raise UserError(
+            f"no folder {base}: data_dir (config.data.dir) must be the one that holds {layout}. {get_it_from}".strip()
+        )
     tried = (base / folder, base) if folder else (base,)
     for root in tried:
         if not domains or any((root / domain).is_dir() for domain in domains):
             return root
     looked = " or ".join(str(root) for root in tried)
-    raise UserError(f"no folder {', '.join(domains)} in {looked}: data_dir must hold {layout}. {get_it_from}".strip())
+    raise UserError(
+        f"no folder {', '.join(domains)} in {looked}: "
+        f"data_dir (config.data.dir) must hold {layout}. {get_it_from}".strip()
+    )
 
 
 def _subfolders(path: Path) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def rotated_mnist(data_dir: str) -> Source:
 
 
 def _find_mnist(data_dir: str) -> IdxPair:
-    get_it = "get MNIST's IDX files and set data_dir to their folder or to the one that holds it as mnist/"
+    get_it = "get MNIST's IDX files and set data_dir (config.data.dir) to their folder, or to one that has it as mnist/"
     if not data_dir:
         raise UserError(f"data_dir is empty: rotated_mnist needs MNIST's files; {get_it}")
     base = Path(data_dir).expanduser().absolute()

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fdgjax.contract import Batch, Context, Variables
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
 from fdgjax.federation import Federation
+from fdgjax.methods.hyper import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
 
@@ -39,7 +39,7 @@ def autoencoder_embeddings(
     network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
     init_key, train_key = jax.random.split(key)
     received = dict(network.init(init_key, jnp.zeros((1, height, width, channels))))
-    optimizer = optax.adam(training.learning_rate)
+    adam = optimizer("adam", learning_rate=training.learning_rate)
 
     def reconstruction(
         variables: Variables, batch: Batch, key: jax.Array, context: Context
@@ -53,17 +53,17 @@ def autoencoder_embeddings(
     def one_client(name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array) -> jax.Array:
         trained = train_locally(
             reconstruction,
-            optimizer,
+            adam,
             Batching(training.epochs, min(32, training.images), drop_last=False),
             federation,
             Context(None, None, received),
-            optimizer.init(received["params"]),
+            adam.init(received["params"]),
             rows[: training.images],
             jnp.minimum(count, training.images),
             jax.random.fold_in(train_key, name),
         )
         batch = take_batch(federation, *slice_rows(held, many, 0, len(held)))
-        latent: jax.Array = network.apply(trained.variables, to_pixels(batch), method=network.encode)
+        latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
     return over_clients(one_client, "map", 1)(ids, *federation.train, *federation.validation)

@@ -5,8 +5,10 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import optax
 
+from fdgjax.contract import PyTree
 from fdgjax.errors import UserError, unknown
 
 
@@ -57,7 +59,9 @@ def optimizer(
     accepted = {
         key: inspect.signature(value).parameters
         for key, value in vars(optax).items()
-        if inspect.isfunction(value) and "learning_rate" in inspect.signature(value).parameters
+        if inspect.isfunction(value)
+        and not key.startswith(("_", "scale_by"))
+        and "learning_rate" in inspect.signature(value).parameters
     }
     if name not in accepted:
         raise unknown("optimizer", name, accepted)
@@ -65,4 +69,14 @@ def optimizer(
     if extra and "momentum" not in accepted[name]:
         raise UserError(f"optimizer '{name}' takes no momentum, got {momentum}; expected 0 or an optimizer like sgd")
     base = getattr(optax, name)(learning_rate=learning_rate, **extra)
-    return optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base
+    return lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
+
+
+def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The same under `jax_numpy_dtype_promotion=strict`, where optax's own mixing of floats and step counts fails."""
+
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        with jax.numpy_dtype_promotion("standard"):
+            return transformation.update(updates, state, params)
+
+    return optax.GradientTransformation(transformation.init, update)

@@ -30,10 +30,7 @@ class Geometry(NamedTuple):
     strides: Pair
     pads: Pads  # ((top, bottom), (left, right))
     groups: int
-    dilation: Pair = (
-        1,
-        1,
-    )  # zeros between input pixels: only the input gradient of a strided convolution has them
+    dilation: Pair = (1, 1)  # spacing of the input pixels: more only in the gradient of a strided convolution
 
     def out(self) -> Pair:
         """Height and width of the output."""

@@ -35,8 +35,7 @@ def _first_largest_jvp(parts: Sequence[jax.Array], tangents: Sequence[jax.Array]
 def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
     """The maximum over each window.
 
-    Gradient: where several pixels of a window attain the maximum, the first of them in reading order gets
-      the output
+    Gradient: where several pixels of a window attain the maximum, the first of them in reading order gets the output
     gradient, as in PyTorch. That is a sub-gradient.
 
     Args:

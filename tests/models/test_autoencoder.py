@@ -28,10 +28,10 @@ def test_shapes_of_the_published_table() -> None:
     }
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 1), (13, 10, 3)])
+@pytest.mark.parametrize("shape", [(7, 10, 2)])
 def test_any_image_size(shape: tuple[int, int, int]) -> None:
     model, x = Autoencoder(embedding=4, image_shape=shape), images(3, *shape)
-    (reconstruction, latent), variables = jax.jit(model.init_with_output)(jax.random.key(0), x)
+    (reconstruction, latent), variables = model.init_with_output(jax.random.key(0), x)
     chex.assert_shape(reconstruction, x.shape)
     chex.assert_shape(latent, (3, 4))
     assert ((reconstruction >= 0) & (reconstruction <= 1)).all()
@@ -49,7 +49,7 @@ def test_training_reduces_the_reconstruction_error_below_a_constant_image() -> N
     brightness = images(16, 1, 1, 1)
     x = jnp.broadcast_to(brightness, (16, 8, 8, 1))
     model, optimiser = Autoencoder(embedding=2, image_shape=(8, 8, 1)), optax.adam(1e-2)
-    params = jax.jit(model.init)(jax.random.key(0), x)
+    params = model.init(jax.random.key(0), x)
 
     def loss(params: chex.ArrayTree) -> jax.Array:
         reconstruction, _ = model.apply(params, x)

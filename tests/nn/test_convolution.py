@@ -58,10 +58,10 @@ def close(got: Any, expected: Any) -> None:
     chex.assert_trees_all_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("plan", [None, *PLANS])
-@settings(max_examples=8, deadline=None, derandomize=True)
+@pytest.mark.parametrize("plan", PLANS)
+@settings(max_examples=7, deadline=None, derandomize=True)
 @given(case=cases())
-def test_value_and_gradients_are_the_librarys(plan: str | None, case: Any) -> None:
+def test_value_and_gradients_are_the_librarys(plan: str, case: Any) -> None:
     options, *shapes = case
     x, kernel = arrays(*shapes)
     ours = jax.jit(partial(value_and_both_gradients, partial(conv2d, plan=plan, **options)))

@@ -1,0 +1,93 @@
+"""The engine's specification: a round as plain Python loops, without padding, masks, scans or a client axis."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from fdgjax.contract import Batch, Context, Method, Moment, PyTree, Variables
+from fdgjax.engine import State
+from fdgjax.engine.local import Batching
+from fdgjax.federation import Federation
+from fdgjax.randomness import Purpose, stream
+from tests.toys import row
+
+
+def shuffled(key: jax.Array, rows: np.ndarray) -> np.ndarray:
+    """Rows in the order of one random number per position."""
+    draws = [int(jax.random.bits(jax.random.fold_in(key, position))) for position in range(len(rows))]
+    return rows[np.argsort(draws, kind="stable")]
+
+
+class PlainRound:
+    """A round of one method; keeps the jitted gradient, which is all that is compiled."""
+
+    def __init__(self, method: Method, batching: Batching) -> None:
+        self.method, self.batching = method, batching
+
+        def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
+            return method.objective({**variables, "params": params}, batch, key, context)
+
+        self.gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))
+        self.optimize = jax.jit(method.optimizer.update)
+
+    def batches(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Consecutive minibatches; a last partial one is kept as it is or left out."""
+        size = self.batching.batch_size
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        return [part for part in parts if len(part) == size or not self.batching.drop_last]
+
+    def train(
+        self, federation: Federation, context: Context, optimizer: PyTree, rows: np.ndarray, key: jax.Array
+    ) -> tuple[Variables, PyTree, float]:
+        """One client's local epochs; the mean loss over the samples it saw."""
+        images, labels = np.asarray(federation.images), np.asarray(federation.labels)
+        variables, losses = context.received, []
+        for epoch_key in jax.random.split(key, self.batching.epochs):
+            order_key, step_key = jax.random.split(epoch_key)
+            for i, part in enumerate(self.batches(shuffled(order_key, rows))):
+                pixels = images[part].astype(np.float32) / np.float32(127.5) - np.float32(1)
+                batch = Batch(jnp.asarray(pixels), jnp.asarray(labels[part]), jnp.ones(len(part), jnp.float32))
+                (loss, (changed, _)), grads = self.gradient(
+                    variables["params"], variables, batch, jax.random.fold_in(step_key, i), context
+                )
+                updates, optimizer = self.optimize(grads, optimizer, variables["params"])
+                variables = {**variables, **changed, "params": optax.apply_updates(variables["params"], updates)}
+                losses += [float(loss)] * len(part)
+        return variables, optimizer, float(np.mean(losses)) if losses else 0.0
+
+    def __call__(self, state: State, federation: Federation, who: list[int]) -> tuple[State, list[float]]:
+        """The state after a round of the clients `who`, and their losses."""
+        method = self.method
+        ids, places, lengths = (np.asarray(x) for x in (federation.ids, *federation.train))
+        messages, kept, optimizers, losses = [], [], [], []
+        for client in who:
+            mine = row(state.clients, client)
+            received = method.start(state.server, mine)
+            context = Context(state.server, mine, received)
+            if method.keep_optimizer:
+                optimizer = row(state.optimizers, client)
+            else:
+                optimizer = method.optimizer.init(received["params"])
+            key = stream(state.seed, Purpose.TRAINING, state.round, int(ids[client]))
+            rows = places[client][: lengths[client]]
+            trained, optimizer, loss = self.train(federation, context, optimizer, rows, key)
+            message, new = method.finish(context, trained)
+            messages.append(message)
+            kept.append(new)
+            optimizers.append(optimizer if method.keep_optimizer else row(state.optimizers, client))
+            losses.append(loss)
+        stack = lambda rows: jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)  # noqa: E731
+        weights = method.weights(jnp.asarray(lengths[who], jnp.int32))
+        aggregate, _ = method.aggregate(state.server, stack(kept), stack(messages), weights)
+        moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
+        server, clients = method.update(state.server, stack(kept), aggregate, moment)
+        put = lambda everyone, some: jax.tree.map(  # noqa: E731
+            lambda a, b: jnp.asarray([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some
+        )
+        after = State(
+            state.seed, state.round + 1, server, put(state.clients, clients), put(state.optimizers, stack(optimizers))
+        )
+        return after, losses

@@ -1,0 +1,97 @@
+"""Every mistake on the command line is one line that says what was got and what was expected."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fdgjax.commandline import default_workdir, parse, usage
+from fdgjax.config import Config
+from fdgjax.errors import UserError
+from fdgjax.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = f"--config={ROOT}/configs/hfedf.py"
+
+
+def parsed(*arguments: str) -> tuple[Config, Path]:
+    return parse(["fdgjax", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        ((), r"no --config given; expected --config=configs/METHOD.py"),
+        ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
+        ((f"{CONFIG}:pac",), r"unknown data set 'pac'; .*did you mean 'pacs'"),
+        ((CONFIG, "--config.roundz=3"), r"unknown config key 'roundz'; .*did you mean 'rounds'"),
+        ((CONFIG, "--config.method.emma=1"), r"unknown config key 'method.emma'; .*did you mean 'method.ema'"),
+        ((CONFIG, "--config.rounds=many"), r"config.rounds got 'many'; expected a whole number"),
+        ((CONFIG, "--config.rounds=2.5"), r"config.rounds got '2.5'; expected a whole number"),
+        ((CONFIG, "--config.method.ema=high"), r"config.method.ema got 'high'; expected a number"),
+        ((CONFIG, "--config.drop_last=maybe"), r"config.drop_last got 'maybe'; expected True or False"),
+        ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
+        ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
+        ((CONFIG, "--config.client_axis=pmap"), r"unknown client_axis 'pmap'; .*did you mean 'map'"),
+        ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
+        ((CONFIG, "--config.model=inceptio"), r"unknown model 'inceptio'; .*did you mean 'inception'"),
+        ((CONFIG, "--config.method.name=fedavgg"), r"unknown method 'fedavgg'; .*did you mean 'fedavg'"),
+        ((CONFIG, "--config.method.name=fedavg"), r"start from --config=configs/fedavg.py"),
+        ((CONFIG, "--wokdir=x"), r"Unknown command line flag 'wokdir'.*workdir"),
+        ((CONFIG, "rounds=3"), r"got 'rounds=3', which is no flag; expected --config.KEY=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None:
+    with pytest.raises(UserError, match=pattern) as caught:
+        parsed(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_arrive_with_their_types() -> None:
+    config, workdir = parsed(
+        CONFIG, "--config.rounds=7", "--config.method.ema=1", "--config.drop_last", "--workdir=somewhere"
+    )
+    assert (config.rounds, config.hyper.ema, config.drop_last) == (7, 1.0, True)
+    assert isinstance(config.hyper.ema, float)
+    assert workdir == Path("somewhere")
+
+
+def test_parsing_leaves_no_global_behind() -> None:
+    assert parsed(CONFIG, "--config.rounds=7")[0].rounds == 7
+    assert parsed(CONFIG)[0].rounds != 7
+
+
+def test_another_experiment_gets_another_default_folder() -> None:
+    folders = {
+        default_workdir(parsed(CONFIG, *more)[0]) for more in ((), ("--config.seed=1",), ("--config.batch_size=8",))
+    }
+    assert len(folders) == 3
+    moved = parsed(CONFIG, "--config.data.dir=elsewhere", "--config.data.cache_dir=there")[0]
+    assert default_workdir(moved) == default_workdir(parsed(CONFIG)[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dataset", ["rotated_digits", "rotated_mnist", "pacs", "folder"])
+def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str) -> None:
+    config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
+    assert (config.method, config.data.name) == (method, dataset)
+    assert isinstance(config.hyper, METHODS[method].hyper)
+
+
+def test_help_lists_every_key_with_its_value() -> None:
+    text = usage(["fdgjax", CONFIG])
+    assert "--config.method.ema=0.95" in text
+    assert "--config.data.target=r0" in text
+
+
+def test_the_program_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fdgjax.main", CONFIG, "--config.data.target=r50", f"--workdir={tmp_path / 'run'}"]
+    done = subprocess.run(
+        [*command, f"--config.data.cache_dir={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("fdgjax: unknown target domain 'r50'; expected one of: r0, r15")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()

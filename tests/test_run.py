@@ -1,0 +1,227 @@
+"""A run leaves its records, and an interrupted one ends as if nothing had happened, bit for bit."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from fdgjax.config import Config, make_config, read_config
+from fdgjax.console import Console
+from fdgjax.errors import UserError
+from fdgjax.experiment import build
+from fdgjax.methods import METHODS
+from fdgjax.records import TIMINGS, open_checkpoints
+from fdgjax.run import Interrupted, run
+
+ROOT = Path(__file__).resolve().parents[1]
+SUMMARY_KEYS = {
+    *("method", "dataset", "target", "seed", "rounds", "id_accuracy", "ood_accuracy", "per_domain_accuracy"),
+    *("worst_domain_accuracy", "ece", "parameters", "bytes_up_per_round", "bytes_down_per_round"),
+    *("images_per_second", "wall_seconds", "selection"),
+}
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def small(cache: Path, method: str = "fedavg", **changes: Any) -> Config:
+    config: ConfigDict = make_config(method, "rotated_digits")
+    config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, **changes})
+    config.data.cache_dir = str(cache)
+    return read_config(config)
+
+
+class StopAfter(threading.Event):
+    """An event that is set once it has been looked at a given number of times: an interrupt at a known moment."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def never() -> threading.Event:
+    return threading.Event()
+
+
+def summary_of(path: Path) -> dict[str, Any]:
+    summary = json.loads((path / "summary.json").read_text())
+    return {key: value for key, value in summary.items() if key not in TIMINGS}
+
+
+def final_state(path: Path, config: Config) -> Any:
+    checkpoints = open_checkpoints(path / "checkpoints")
+    restored = checkpoints.restore(build(config).init())
+    checkpoints.close()
+    assert restored is not None
+    assert int(restored[0].round) == config.rounds
+    return restored[0]
+
+
+def assert_same_run(one: Path, other: Path, config: Config) -> None:
+    assert summary_of(one) == summary_of(other)
+    assert (one / "metrics.jsonl").read_text() == (other / "metrics.jsonl").read_text()
+    chex.assert_trees_all_equal(final_state(one, config), final_state(other, config))
+
+
+def test_a_run_leaves_its_records(cache: Path, tmp_path: Path) -> None:
+    config = small(cache)
+    summary = run(config, tmp_path / "run", Console(), never())
+    assert set(summary) >= SUMMARY_KEYS
+    assert summary == json.loads((tmp_path / "run/summary.json").read_text())
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert ["id_accuracy" in line for line in lines] == [False, True, False, True]
+    assert sum(lines[0]["coefficients/weights"]) == pytest.approx(1)
+    written = json.loads((tmp_path / "run/config.json").read_text())
+    assert written["config"]["seed"] == config.seed
+    assert written["versions"]["jax"] == jax.__version__
+    assert list((tmp_path / "run/tensorboard").glob("events.*"))
+    assert set(summary["selection"]) == {"used", "last", "validation"}
+    assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
+    assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
+
+
+def test_a_finished_run_is_not_done_again(cache: Path, tmp_path: Path) -> None:
+    config = small(cache)
+    first = run(config, tmp_path / "run", Console(), never())
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert run(config, tmp_path / "run", Console(), never()) == first
+    assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*") if p.is_file()}
+
+
+def test_another_experiments_folder_is_left_alone(cache: Path, tmp_path: Path) -> None:
+    config = small(cache)
+    run(config, tmp_path / "run", Console(), never())
+    before = (tmp_path / "run/summary.json").read_text()
+    with pytest.raises(UserError, match=r"holds another experiment: config.seed is 0 there and 1 here"):
+        run(dataclasses.replace(config, seed=1), tmp_path / "run", Console(), never())
+    assert (tmp_path / "run/summary.json").read_text() == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("all I have")
+    with pytest.raises(UserError, match=r"not empty and holds no config\.json"):
+        run(config, tmp_path / "mine", Console(), never())
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tmp_path: Path) -> None:
+    # Partial participation and an odd number of rounds, so that every stream and a partial checkpoint are exercised.
+    many = 0 if method == "central" else 2
+    config = small(cache, method, rounds=5, clients_per_round=many)
+    run(config, tmp_path / "undisturbed", Console(), never())
+    # The event is looked at once or twice a round; the exact round does not matter.
+    with pytest.raises(Interrupted, match=r"the same command continues"):
+        run(config, tmp_path / "resumed", Console(), StopAfter(2))
+    assert not (tmp_path / "resumed/summary.json").exists()
+    run(config, tmp_path / "resumed", Console(), never())
+    assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
+
+
+def test_the_oracle_is_reported_only_when_asked_for(cache: Path, tmp_path: Path) -> None:
+    summary = run(small(cache, selection="oracle"), tmp_path / "run", Console(), never())
+    assert summary["selection"]["used"] == "oracle"
+    assert summary["ood_accuracy"] == summary["selection"]["oracle"]["ood_accuracy"]
+
+
+def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_path: Path) -> None:
+    config = small(cache)
+    diverging = dataclasses.replace(
+        config, hyper=dataclasses.replace(config.hyper, client_optimizer="sgd", client_learning_rate=1e38)
+    )
+    with pytest.raises(UserError, match=r"client 0 sent an update with NaN or infinity in round 1; .*drop_nonfinite"):
+        run(diverging, tmp_path / "stopped", Console(), never())
+    leaving_out = dataclasses.replace(diverging, drop_nonfinite=True)
+    summary = run(leaving_out, tmp_path / "dropped", Console(), never())
+    assert np.isfinite(summary["id_loss"])
+    first = json.loads((tmp_path / "dropped/metrics.jsonl").read_text().splitlines()[0])
+    assert first["dropped"] == [0, 1, 2, 3, 4]
+
+
+class Process:
+    """The command line on a real process, killed or signalled at chosen moments."""
+
+    def __init__(self, workdir: Path, cache: Path, method: str, rounds: int) -> None:
+        self.workdir = workdir
+        self.command = [
+            *(sys.executable, "-m", "fdgjax.main", f"--config=configs/{method}.py", f"--workdir={workdir}"),
+            *(f"--config.data.cache_dir={cache}", f"--config.rounds={rounds}", "--config.local_epochs=1"),
+            *("--config.checkpoint_every=3", "--config.eval_every=7"),
+        ]
+
+    def finish(self) -> None:
+        done = subprocess.run(self.command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def signal_when(self, moment: Callable[[Path], bool], number: int) -> int:
+        process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + 120
+            while not moment(self.workdir):
+                assert process.poll() is None, "the run ended before the moment came"
+                assert time.monotonic() < deadline, "the moment never came"
+                time.sleep(0.001)
+            os.kill(process.pid, number)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert b"Traceback" not in output
+        assert not (self.workdir / "summary.json").exists(), "the run was over before the signal"
+        return process.returncode
+
+
+def lines_written(many: int) -> Callable[[Path], bool]:
+    def moment(workdir: Path) -> bool:
+        metrics = workdir / "metrics.jsonl"
+        return metrics.exists() and metrics.read_text().count("\n") >= many
+
+    return moment
+
+
+def checkpoint_half_written(after: int) -> Callable[[Path], bool]:
+    def moment(workdir: Path) -> bool:
+        unfinished = workdir.glob("checkpoints/*.orbax-checkpoint-tmp*")
+        return any(int(path.name.split(".")[0]) > after for path in unfinished)
+
+    return moment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["hfedf", "local"])
+def test_killed_and_resumed_equals_undisturbed(method: str, cache: Path, tmp_path: Path) -> None:
+    rounds = 40
+    Process(tmp_path / "undisturbed", cache, method, rounds).finish()
+    killed = Process(tmp_path / "killed", cache, method, rounds)
+    for moment in (lines_written(1), lines_written(8), checkpoint_half_written(9), lines_written(20)):
+        assert killed.signal_when(moment, signal.SIGKILL) == -signal.SIGKILL
+    killed.finish()
+    config = small(cache, method, rounds=rounds)
+    assert_same_run(tmp_path / "undisturbed", tmp_path / "killed", config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves_cleanly(number: int, cache: Path, tmp_path: Path) -> None:
+    process = Process(tmp_path / "run", cache, "fedavg", 300)
+    assert process.signal_when(lines_written(4), number) == 128 + number
+    lines = (tmp_path / "run/metrics.jsonl").read_text().count("\n")
+    saved = [int(p.name) for p in (tmp_path / "run/checkpoints").iterdir() if p.name.isdigit()]
+    assert max(saved) == lines, "the last round done was not saved"

@@ -1,0 +1,199 @@
+"""A federation small enough to be trained by a plain Python loop, and every method on it, compiled once."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Method, Model, PyTree, Setup
+from fdgjax.engine import Plan, State, compile_round, init_state
+from fdgjax.engine.local import Batching
+from fdgjax.experiment import as_model
+from fdgjax.federation import Federation, Rows, pool
+from fdgjax.methods import METHODS
+
+CLASSES = 3
+DOMAINS = 3
+IMAGE = (4, 4, 1)
+LENGTHS = (5, 8, 2, 9)
+"""Training samples per client: with batches of 4, a partial batch of 1, none, one client smaller than a batch."""
+CLIENTS = len(LENGTHS)
+BATCH = 4
+POISON = CLASSES - 1
+"""The label that only client `POISONED` holds."""
+POISONED = 1
+
+SMALL = {
+    "client_optimizer": "sgd",
+    "client_learning_rate": 0.1,
+    "client_momentum": 0.9,
+    "client_weight_decay": 1e-2,
+    "hidden": 5,
+    "depth": 2,
+    "autoencoder_epochs": 1,
+}
+"""Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
+SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
+
+
+class DenseNet(nn.Module):
+    """Two linear layers."""
+
+    dropout: float = 0.0
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = nn.relu(_linear(4, "linear_1")(x.reshape(len(x), -1)))
+        x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        return _linear(CLASSES, "linear_2")(x)
+
+
+class NormNet(nn.Module):
+    """A linear layer, BatchNorm, a linear layer."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = _linear(4, "linear_1")(x.reshape(len(x), -1))
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
+        return _linear(CLASSES, "linear_2")(nn.relu(x))
+
+
+def _linear(features: int, name: str) -> nn.Dense:
+    # A bias that is not zero, so that no parameter starts at a special point.
+    return nn.Dense(features, bias_init=nn.initializers.normal(0.3), name=name)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "dense": DenseNet,
+    "dropout": functools.partial(DenseNet, dropout=0.5),
+    "norm": NormNet,
+}
+
+
+def tiny_model(name: str = "dense") -> Model:
+    """One of `MODELS` for the toy federation's images."""
+    return as_model(MODELS[name](), IMAGE)
+
+
+def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
+    """Consecutive rows of the data set from `first`, padded with zeros."""
+    places = np.zeros((len(lengths), longest), np.int32)
+    for client, length in enumerate(lengths):
+        places[client, :length] = first + np.arange(length)
+        first += length
+    return Rows(jnp.asarray(places), jnp.asarray(lengths, jnp.int32))
+
+
+@functools.lru_cache
+def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: int = 7, longest: int = 9) -> Federation:
+    """Clients of `lengths` training and `held` validation samples (one more each), `unseen` of the target.
+
+    The ids are not the positions. Only client `POISONED` has the label `POISON`.
+    """
+    rng = np.random.default_rng(7)
+    validation = [held + client for client in range(len(lengths))]
+    train, many = rows_of(lengths, 0, longest), sum(lengths)
+    held_out = rows_of(validation, many, max(validation))
+    samples = many + sum(validation) + unseen
+    labels = rng.integers(0, CLASSES, samples)
+    labels[:many] = rng.integers(0, CLASSES - 1, many)
+    of_poisoned = np.asarray(train.places)[POISONED, : lengths[POISONED]] if len(lengths) > POISONED else []
+    labels[of_poisoned] = POISON
+    domains = rng.integers(0, DOMAINS - 1, samples)
+    domains[-unseen:] = DOMAINS - 1
+    # An image is brighter where its class says so, so that there is something to learn.
+    images = rng.integers(0, 180, (samples, *IMAGE)) + 25 * labels[:, None, None, None]
+    return Federation(
+        images=jnp.asarray(images, jnp.uint8),
+        labels=jnp.asarray(labels, jnp.int32),
+        domains=jnp.asarray(domains, jnp.int32),
+        ids=jnp.asarray([11 + 3 * client for client in range(len(lengths))], jnp.int32),
+        train=train,
+        validation=held_out,
+        target=rows_of([unseen], samples - unseen, unseen),
+    )
+
+
+def reorder(federation: Federation, order: Sequence[int]) -> Federation:
+    """The clients in another order (or only some of them), each with its id."""
+    take = np.asarray(order)
+    rows = {name: Rows(*(leaf[take] for leaf in getattr(federation, name))) for name in ("train", "validation")}
+    return federation._replace(ids=federation.ids[take], **rows)
+
+
+def small_hyper(name: str, **chosen: Any) -> Any:
+    """The hyperparameters of a method, tiny, with some of them `chosen`."""
+    kind = METHODS[name].hyper
+    fields = {field.name for field in dataclasses.fields(kind)}
+    small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {})
+    return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
+
+
+def build(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> Method:
+    """The method of that name on a toy model."""
+    setup = Setup(tiny_model(model), federation, clients=len(federation.ids), rounds=3)
+    return METHODS[name].build(setup, small_hyper(name, **chosen))
+
+
+class Case(NamedTuple):
+    """A method with what it trains on and its compiled round (which uses up the state it is given)."""
+
+    method: Method
+    federation: Federation
+    batching: Batching
+    round: Callable[[State, Federation], Any]
+
+    def start(self, seed: int = 0) -> State:
+        """A fresh state."""
+        return init_state(self.method, self.federation, seed)
+
+
+def make_plan(
+    axis: str = "map", drop_last: bool = False, per_round: int = 0, epochs: int = 2, drop_nonfinite: bool = False
+) -> Plan:
+    """A plan with small batches; chunks of 3 do not divide the 4 clients."""
+    return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 3, drop_nonfinite)
+
+
+def make_case(
+    name: str, federation: Federation | None = None, model: str = "dense", plan: Plan | None = None, **chosen: Any
+) -> Case:
+    """A method on the toy federation, not shared."""
+    federation = federation or toy_federation()
+    plan = plan or make_plan()
+    method = build(name, federation, model, **chosen)
+    trained = pool(federation) if method.pooled else federation
+    return Case(method, trained, plan.batching, compile_round(method, plan))
+
+
+@functools.lru_cache(maxsize=None)
+def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
+    """`make_case` on the standard federation, compiled once for all tests."""
+    return make_case(name, model=model, plan=plan)
+
+
+def copy(tree: PyTree) -> PyTree:
+    """Fresh buffers: a compiled round uses up those of its state."""
+    return jax.tree.map(jnp.copy, tree)
+
+
+def row(tree: PyTree, client: int) -> PyTree:
+    """One client's row of stacked state."""
+    return jax.tree.map(lambda leaf: leaf[client], tree)
+
+
+def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -> None:
+    """Same structure, and equal up to the rounding of a few dozen float32 steps."""
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol), left, right)
+
+
+def flat(tree: PyTree) -> np.ndarray:
+    """All numbers of a tree as one float64 vector."""
+    leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves) if leaves else np.zeros(0)
