@@ -1,7 +1,12 @@
-"""central.
+"""Central: all training data at one place, the reference without federation.
 
-python -m fdgjax.main --config=configs/central.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/central.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: hFedF v2, section 5.1, with FedAvg's hyperparameters.
+
+    python -m fdgjax.main --config=configs/central.py
+    python -m fdgjax.main --config=configs/central.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 3, after 200 rounds: id 74.9, ood 65.0 (hFedF v2, Table 13).
+@EXPECT_central@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("central", dataset)

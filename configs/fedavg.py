@@ -1,7 +1,12 @@
-"""fedavg.
+"""FedAvg: the weighted mean of the clients' updates.
 
-python -m fdgjax.main --config=configs/fedavg.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/fedavg.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: McMahan et al., 2017; hyperparameters of hFedF v2, Table 10 (PACS column).
+
+    python -m fdgjax.main --config=configs/fedavg.py
+    python -m fdgjax.main --config=configs/fedavg.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 1, after 200 rounds: id 67.3, ood 57.8 (hFedF v2, Table 11).
+@EXPECT_fedavg@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("fedavg", dataset)

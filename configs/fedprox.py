@@ -1,7 +1,12 @@
-"""fedprox.
+"""FedProx: FedAvg whose clients stay near what the server sent.
 
-python -m fdgjax.main --config=configs/fedprox.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/fedprox.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: Li et al., 2020; hyperparameters of hFedF v2, Table 10 (PACS column).
+
+    python -m fdgjax.main --config=configs/fedprox.py
+    python -m fdgjax.main --config=configs/fedprox.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 1, after 200 rounds: id 67.2, ood 56.1 (hFedF v2, Table 11).
+@EXPECT_fedprox@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("fedprox", dataset)

@@ -1,7 +1,12 @@
-"""hFedF: hypernetwork-based federated fusion (hFedF v2, Algorithm 1, Table 10).
+"""hFedF: a server hypernetwork learned from aligned client updates, smoothed over rounds.
 
-python -m fdgjax.main --config=configs/hfedf.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/hfedf.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: hFedF v2, Algorithm 1; hyperparameters of Table 10 (PACS column).
+
+    python -m fdgjax.main --config=configs/hfedf.py
+    python -m fdgjax.main --config=configs/hfedf.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 1, after 200 rounds: id 70.9, ood 63.1 (Table 11).
+@EXPECT_hfedf@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("hfedf", dataset)

@@ -1,7 +1,12 @@
-"""local.
+"""Local: each client trains by itself and sends nothing.
 
-python -m fdgjax.main --config=configs/local.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/local.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: hFedF v2, section 5.1 (Local-Only), with FedAvg's hyperparameters.
+
+    python -m fdgjax.main --config=configs/local.py
+    python -m fdgjax.main --config=configs/local.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 1, after 200 rounds: id 74.4, ood 41.9 (hFedF v2, Table 11).
+@EXPECT_local@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("local", dataset)

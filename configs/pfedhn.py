@@ -1,7 +1,12 @@
-"""pfedhn.
+"""pFedHN: a server hypernetwork learned from the mean of the client updates.
 
-python -m fdgjax.main --config=configs/pfedhn.py                                    rotated digits, no download
-python -m fdgjax.main --config=configs/pfedhn.py:pacs --config.data.dir=DATA        real PACS, DATA/PACS/<domain>/...
+Paper: Shamsian et al., 2021; hyperparameters of hFedF v2, Table 10 (PACS column).
+
+    python -m fdgjax.main --config=configs/pfedhn.py
+    python -m fdgjax.main --config=configs/pfedhn.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, target photo, d = 1, after 200 rounds: id 60.3, ood 55.7 (hFedF v2, Table 11).
+@EXPECT_pfedhn@
 """
 
 from ml_collections import ConfigDict
@@ -10,5 +15,5 @@ from fdgjax.config import make_config
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set; values from Table 10 where it has them."""
+    """The config of this method on a data set."""
     return make_config("pfedhn", dataset)

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Method, Model, PyTree, Setup
-from fdgjax.engine import Plan, State, compile_round, init_state
+from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
+from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Rows, pool
@@ -20,13 +20,12 @@ from fdgjax.methods import METHODS
 CLASSES = 3
 DOMAINS = 3
 IMAGE = (4, 4, 1)
-LENGTHS = (5, 8, 2, 9)
+LENGTHS = (5, 8, 1, 9)
 """Training samples per client: with batches of 4, a partial batch of 1, none, one client smaller than a batch."""
 CLIENTS = len(LENGTHS)
 BATCH = 4
-POISON = CLASSES - 1
-"""The label that only client `POISONED` holds."""
-POISONED = 1
+POISON = CLASSES
+"""A label beyond the classes, which makes a toy method's loss NaN."""
 
 SMALL = {
     "client_optimizer": "sgd",
@@ -93,7 +92,7 @@ def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
 def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: int = 7, longest: int = 9) -> Federation:
     """Clients of `lengths` training and `held` validation samples (one more each), `unseen` of the target.
 
-    The ids are not the positions. Only client `POISONED` has the label `POISON`.
+    The ids are not the positions.
     """
     rng = np.random.default_rng(7)
     validation = [held + client for client in range(len(lengths))]
@@ -101,9 +100,6 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
     held_out = rows_of(validation, many, max(validation))
     samples = many + sum(validation) + unseen
     labels = rng.integers(0, CLASSES, samples)
-    labels[:many] = rng.integers(0, CLASSES - 1, many)
-    of_poisoned = np.asarray(train.places)[POISONED, : lengths[POISONED]] if len(lengths) > POISONED else []
-    labels[of_poisoned] = POISON
     domains = rng.integers(0, DOMAINS - 1, samples)
     domains[-unseen:] = DOMAINS - 1
     # An image is brighter where its class says so, so that there is something to learn.
@@ -140,41 +136,83 @@ def build(name: str, federation: Federation, model: str = "dense", **chosen: Any
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 
+def poisonable(objective: Objective) -> Objective:
+    """The objective, NaN for a batch in which there is the label `POISON`."""
+
+    def poisoned(variables: Any, batch: Batch, key: jax.Array, context: Context) -> Any:
+        loss, rest = objective(variables, batch._replace(labels=batch.labels % POISON), key, context)
+        return loss * jnp.where(jnp.any((batch.labels == POISON) & (batch.mask > 0)), jnp.nan, 1.0), rest
+
+    return poisoned
+
+
+def poison(federation: Federation, client: int) -> Federation:
+    """The federation with one sample of one client labelled `POISON`."""
+    return federation._replace(labels=federation.labels.at[federation.train.places[client, 0]].set(POISON))
+
+
 class Case(NamedTuple):
-    """A method with what it trains on and its compiled round (which uses up the state it is given)."""
+    """A method with what it trains on and its compiled round (which uses up the state it is given).
+
+    traces: one entry for each time `method.finish` is traced.
+    """
 
     method: Method
     federation: Federation
-    batching: Batching
-    round: Callable[[State, Federation], Any]
+    plan: Plan
+    round: Callable[[State, Federation], tuple[State, RoundInfo]]
+    traces: list[None]
 
-    def start(self, seed: int = 0) -> State:
+    @property
+    def everyone(self) -> list[int]:
+        """The positions of all clients that train."""
+        return list(range(len(self.federation.ids)))
+
+    def start(self, seed: int = 0, federation: Federation | None = None) -> State:
         """A fresh state."""
-        return init_state(self.method, self.federation, seed)
+        return INIT(self.method, federation or self.federation, seed)
+
+    def advance(self, rounds: int, seed: int = 0, federation: Federation | None = None) -> State:
+        """The state after so many rounds from a fresh one."""
+        state = self.start(seed, federation)
+        for _ in range(rounds):
+            state, _ = self.round(state, federation or self.federation)
+        return state
+
+
+INIT = jax.jit(init_state, static_argnums=0)
 
 
 def make_plan(
     axis: str = "map", drop_last: bool = False, per_round: int = 0, epochs: int = 2, drop_nonfinite: bool = False
 ) -> Plan:
-    """A plan with small batches; chunks of 3 do not divide the 4 clients."""
-    return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 3, drop_nonfinite)
+    """A plan with small batches."""
+    return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 2, drop_nonfinite)
 
 
-def make_case(
-    name: str, federation: Federation | None = None, model: str = "dense", plan: Plan | None = None, **chosen: Any
-) -> Case:
-    """A method on the toy federation, not shared."""
-    federation = federation or toy_federation()
-    plan = plan or make_plan()
-    method = build(name, federation, model, **chosen)
+@functools.lru_cache(maxsize=None)
+def shared_method(name: str, model: str = "dense") -> Method:
+    """The method on the standard federation, its objective `poisonable`."""
+    method = build(name, toy_federation(), model)
+    return method._replace(objective=poisonable(method.objective))
+
+
+def make_case(method: Method, federation: Federation | None = None, plan: Plan | None = None) -> Case:
+    """A method on a federation, by default the standard one, not shared."""
+    federation, plan, traces = federation or toy_federation(), plan or make_plan(), []
+
+    def finish(*args: Any) -> Any:
+        traces.append(None)
+        return method.finish(*args)
+
     trained = pool(federation) if method.pooled else federation
-    return Case(method, trained, plan.batching, compile_round(method, plan))
+    return Case(method, trained, plan, compile_round(method._replace(finish=finish), plan), traces)
 
 
 @functools.lru_cache(maxsize=None)
 def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
-    """`make_case` on the standard federation, compiled once for all tests."""
-    return make_case(name, model=model, plan=plan)
+    """`shared_method` on the standard federation, compiled once for all tests."""
+    return make_case(shared_method(name, model), plan=plan)
 
 
 def copy(tree: PyTree) -> PyTree:
@@ -190,7 +228,9 @@ def row(tree: PyTree, client: int) -> PyTree:
 def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -> None:
     """Same structure, and equal up to the rounding of a few dozen float32 steps."""
     assert jax.tree.structure(left) == jax.tree.structure(right)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol), left, right)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol), left, right
+    )
 
 
 def flat(tree: PyTree) -> np.ndarray:

@@ -11,6 +11,7 @@ All functions here work on *one* client: `x [batch, H, W, in]`, `kernel [kh, kw,
 """
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -124,31 +125,43 @@ def im2col_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
     return jnp.matmul(columns, kernel.reshape(-1, kernel.shape[-1]))
 
 
+def _elementwise(groups: int, inputs: int) -> bool:
+    """Whether groups are so thin that products per channel beat one small matrix product per group."""
+    return groups > 1 and inputs <= 4
+
+
 def shift_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
     """The sum over kernel elements of the shifted input times that element's `[in, out]` matrix."""
     kh, kw, inputs, out = kernel.shape
-    groups = geometry.groups
+    groups, wide = geometry.groups, _wide(x.dtype)
     matrices = kernel.reshape(kh * kw, inputs, groups, out // groups)
-    total = jnp.zeros((), _wide(x.dtype))
-    for tap, matrix in zip(_taps(x, geometry), matrices, strict=True):
-        grouped = tap.reshape(*tap.shape[:3], groups, inputs)
-        if inputs == 1:
-            term = grouped.astype(total.dtype) * matrix[0].astype(total.dtype)[None, None, None]
-        else:
-            term = jnp.einsum("bhwgi,igo->bhwgo", grouped, matrix, preferred_element_type=total.dtype)
-        total = term if total.ndim == 0 else total + term
+    taps = [tap.reshape(*tap.shape[:3], groups, inputs) for tap in _taps(x, geometry)]
+    if _elementwise(groups, inputs):
+        terms = [
+            tap[..., i, None].astype(wide) * matrix[i].astype(wide)[None, None, None]
+            for tap, matrix in zip(taps, matrices, strict=True)
+            for i in range(inputs)
+        ]
+    else:
+        terms = [
+            jnp.einsum("bhwgi,igo->bhwgo", tap, matrix, preferred_element_type=wide)
+            for tap, matrix in zip(taps, matrices, strict=True)
+        ]
+    total = reduce(jnp.add, terms)
     return total.reshape(*total.shape[:3], out).astype(x.dtype)
 
 
 def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times
-    `g`."""
+    """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times `g`."""
     groups, inputs, out = geometry.groups, x.shape[-1] // geometry.groups, g.shape[-1]
-    grouped = g.reshape(*g.shape[:3], groups, out // groups)
-    wide = _wide(x.dtype)
-    taps = (tap.reshape(*tap.shape[:3], groups, inputs) for tap in _taps(x, geometry))
-    if inputs == 1:
-        products = [(tap.astype(wide) * grouped.astype(wide)).sum((0, 1, 2))[None] for tap in taps]
+    grouped, wide = g.reshape(*g.shape[:3], groups, out // groups), _wide(x.dtype)
+    taps = [tap.reshape(*tap.shape[:3], groups, inputs) for tap in _taps(x, geometry)]
+    if _elementwise(groups, inputs):
+        products = [
+            (tap[..., i, None].astype(wide) * grouped.astype(wide)).sum((0, 1, 2))
+            for tap in taps
+            for i in range(inputs)
+        ]
     else:
         products = [jnp.einsum("bhwgi,bhwgo->igo", tap, grouped, preferred_element_type=wide) for tap in taps]
     return jnp.stack(products).reshape(*geometry.window, inputs, out).astype(x.dtype)

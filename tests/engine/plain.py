@@ -30,8 +30,17 @@ class PlainRound:
         def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
             return method.objective({**variables, "params": params}, batch, key, context)
 
-        self.gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))
-        self.optimize = jax.jit(method.optimizer.update)
+        def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
+            params = variables["params"]
+            (value, (changed, _)), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
+            updates, optimizer = method.optimizer.update(grads, optimizer, params)
+            return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
+
+        def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, moment: Moment) -> PyTree:
+            aggregate, _ = method.aggregate(server, clients, messages, weights)
+            return method.update(server, clients, aggregate, moment)
+
+        self.start, self.step, self.serve = jax.jit(method.start), jax.jit(step), jax.jit(serve)
 
     def batches(self, rows: np.ndarray) -> list[np.ndarray]:
         """Consecutive minibatches; a last partial one is kept as it is or left out."""
@@ -50,22 +59,21 @@ class PlainRound:
             for i, part in enumerate(self.batches(shuffled(order_key, rows))):
                 pixels = images[part].astype(np.float32) / np.float32(127.5) - np.float32(1)
                 batch = Batch(jnp.asarray(pixels), jnp.asarray(labels[part]), jnp.ones(len(part), jnp.float32))
-                (loss, (changed, _)), grads = self.gradient(
-                    variables["params"], variables, batch, jax.random.fold_in(step_key, i), context
-                )
-                updates, optimizer = self.optimize(grads, optimizer, variables["params"])
-                variables = {**variables, **changed, "params": optax.apply_updates(variables["params"], updates)}
+                step_key_i = jax.random.fold_in(step_key, i)
+                variables, optimizer, loss = self.step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * len(part)
         return variables, optimizer, float(np.mean(losses)) if losses else 0.0
 
-    def __call__(self, state: State, federation: Federation, who: list[int]) -> tuple[State, list[float]]:
-        """The state after a round of the clients `who`, and their losses."""
+    def __call__(
+        self, state: State, federation: Federation, who: list[int], invisible: tuple[int, ...] = ()
+    ) -> tuple[State, list[float]]:
+        """The state after a round of the clients `who`, and their losses; `invisible` ones train with weight zero."""
         method = self.method
         ids, places, lengths = (np.asarray(x) for x in (federation.ids, *federation.train))
         messages, kept, optimizers, losses = [], [], [], []
         for client in who:
             mine = row(state.clients, client)
-            received = method.start(state.server, mine)
+            received = self.start(state.server, mine)
             context = Context(state.server, mine, received)
             if method.keep_optimizer:
                 optimizer = row(state.optimizers, client)
@@ -81,9 +89,9 @@ class PlainRound:
             losses.append(loss)
         stack = lambda rows: jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)  # noqa: E731
         weights = method.weights(jnp.asarray(lengths[who], jnp.int32))
-        aggregate, _ = method.aggregate(state.server, stack(kept), stack(messages), weights)
+        weights = jnp.where(jnp.asarray([client in invisible for client in who]), 0, weights)
         moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-        server, clients = method.update(state.server, stack(kept), aggregate, moment)
+        server, clients = self.serve(state.server, stack(kept), stack(messages), weights, moment)
         put = lambda everyone, some: jax.tree.map(  # noqa: E731
             lambda a, b: jnp.asarray([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some
         )

@@ -1,5 +1,7 @@
 """A round is the same however it is executed, in whatever order the clients stand and however they are padded."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,117 +10,121 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.plain import PlainRound
-from fdgjax.engine import State, compile_round, init_state
+from fdgjax.engine import State, compile_round
+from fdgjax.engine.clients import over_clients
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation, Rows, pool
+from fdgjax.federation import Federation, Rows
 from fdgjax.methods import METHODS
-from tests.toys import CLIENTS, Case, build, close, copy, flat, make_plan, reorder, row, shared_case, toy_federation
+from tests.engine.plain import PlainRound
+from tests.toys import CLIENTS, Case, close, copy, flat, make_plan, poison, reorder, row, shared_case, shared_method
 
 ALL = sorted(METHODS)
-FEDERATED = [name for name in ALL if not build(name, toy_federation()).pooled]
-PLAIN: dict[tuple[str, str, bool], PlainRound] = {}
+FEDERATED = [name for name in ALL if not shared_method(name).pooled]
+WHOLE = make_plan("map", drop_nonfinite=True)
+"""Everybody, partial batches kept; leaving out what is not finite changes nothing where all is finite."""
+DRAWN = make_plan("map", drop_last=True, per_round=2)
+"""Two clients a round, partial batches left out."""
 
 
-def plain(name: str, case: Case, model: str = "dense") -> PlainRound:
-    return PLAIN.setdefault((name, model, case.batching.drop_last), PlainRound(case.method, case.batching))
+@functools.cache
+def plain(name: str, drop_last: bool = False, model: str = "dense") -> PlainRound:
+    return PlainRound(shared_method(name, model), make_plan(drop_last=drop_last).batching)
 
 
-def advance(case: Case, state: State, rounds: int, federation: Federation | None = None) -> State:
-    for _ in range(rounds):
-        state, _ = case.round(state, federation or case.federation)
-    return state
+@functools.cache
+def expected(name: str, seed: int, rounds: int) -> tuple[State, list[float]]:
+    """The specification's state after so many rounds of everybody, and the losses of the last."""
+    case = shared_case(name, plan=WHOLE)
+    state = expected(name, seed, rounds - 1)[0] if rounds > 1 else case.start(seed)
+    return plain(name)(state, case.federation, case.everyone)
 
 
-@pytest.mark.parametrize("axis", ["map", "vmap", "chunk"])
-@pytest.mark.parametrize("name", ALL)
-def test_a_round_equals_the_plain_loop(name: str, axis: str) -> None:
-    case = shared_case(name, plan=make_plan(axis))
-    everyone = list(range(len(case.federation.ids)))
-    expected = case.start()
+def more_padding(federation: Federation) -> Federation:
+    """The same clients behind rows that are longer, filled with other clients' samples."""
+    places, length = (np.asarray(leaf) for leaf in federation.train)
+    padded = np.random.default_rng(0).integers(0, len(federation.images), (len(places), places.shape[1] + 3))
+    for client, count in enumerate(length):
+        padded[client, :count] = places[client, :count]
+    return federation._replace(train=Rows(jnp.asarray(padded, jnp.int32), federation.train.length))
+
+
+def check_against_plain(name: str, case: Case, federation: Federation) -> None:
     for seed in (0, 1):
-        expected, state = case.start(seed), case.start(seed)
-        for _ in range(2):
-            expected, losses = plain(name, case)(expected, case.federation, everyone)
-            state, info = case.round(state, case.federation)
-            close(state, expected)
+        state = case.start(seed, federation)
+        for rounds in (1, 2):
+            wanted, losses = expected(name, seed, rounds)
+            state, info = case.round(state, federation)
+            close(state, wanted)
             np.testing.assert_allclose(info.loss, losses, rtol=1e-4)
             assert np.asarray(info.finite).all()
-            assert np.asarray(info.participants).tolist() == everyone
+            assert np.asarray(info.participants).tolist() == case.everyone
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_leaving_out_partial_batches_equals_the_plain_loop(name: str) -> None:
-    case = shared_case(name, plan=make_plan(drop_last=True))
-    expected, losses = plain(name, case)(case.start(), case.federation, list(range(len(case.federation.ids))))
-    state, info = case.round(case.start(), case.federation)
-    close(state, expected)
-    np.testing.assert_allclose(info.loss, losses, rtol=1e-4)
+def test_one_client_at_a_time_equals_the_plain_loop(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    check_against_plain(name, case, case.federation)
 
 
-@pytest.mark.parametrize("axis", ["map", "vmap"])
-def test_dropout_draws_from_each_clients_own_stream(axis: str) -> None:
-    case = shared_case("fedavg", "dropout", make_plan(axis, drop_last=True))
-    expected, _ = plain("fedavg", case, "dropout")(case.start(), case.federation, list(range(CLIENTS)))
-    state, _ = case.round(case.start(), case.federation)
-    close(state, expected)
+@pytest.mark.parametrize("name", FEDERATED)
+def test_two_clients_at_a_time_equal_the_plain_loop(name: str) -> None:
+    case = shared_case(name, plan=make_plan("chunk"))
+    check_against_plain(name, case, case.federation)
 
 
-def test_auto_is_one_of_the_others_and_an_unknown_axis_is_refused() -> None:
-    case = shared_case("fedavg", plan=make_plan("auto"))
-    close(advance(case, case.start(), 1), advance(shared_case("fedavg", plan=make_plan("vmap")), case.start(), 1))
-    with pytest.raises(UserError, match="client_axis") as error:
+@pytest.mark.parametrize("name", ALL)
+def test_all_clients_at_once_behind_more_padding_equal_the_plain_loop(name: str) -> None:
+    case = shared_case(name, plan=make_plan("vmap"))
+    check_against_plain(name, case, more_padding(case.federation))
+
+
+def test_more_padding_is_invisible_one_client_at_a_time() -> None:
+    case = shared_case("fedavg", plan=WHOLE)
+    check_against_plain("fedavg", case, more_padding(case.federation))
+
+
+def test_dropout_draws_from_each_clients_own_stream() -> None:
+    case = shared_case("fedavg", "dropout", make_plan("vmap", drop_last=True))
+    wanted, _ = plain("fedavg", True, "dropout")(case.start(), case.federation, case.everyone)
+    close(case.advance(1), wanted)
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(clients=st.integers(1, 7), chunk=st.integers(1, 9), axis=st.sampled_from(["auto", "map", "vmap", "chunk"]))
+def test_the_client_axis_is_only_an_execution_choice(clients: int, chunk: int, axis: str) -> None:
+    left = np.arange(clients, dtype=np.float32)
+    right = np.arange(2 * clients, dtype=np.float32).reshape(clients, 2)
+    over = over_clients(lambda a, b: {"x": a + b["y"], "n": jnp.sum(b["y"]), "none": {}}, axis, chunk)
+    got = over(jnp.asarray(left), {"y": jnp.asarray(right)}) if clients else None
+    close(got, {"x": left[:, None] + right, "n": right.sum(axis=1), "none": {}})
+
+
+def test_an_unknown_client_axis_is_refused_in_one_line() -> None:
+    case = shared_case("fedavg", plan=WHOLE)
+    with pytest.raises(UserError, match="did you mean 'vmap'") as error:
         compile_round(case.method, make_plan("vmpa"))(case.start(), case.federation)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_padding_is_invisible(name: str) -> None:
-    plain_case = shared_case(name, plan=make_plan())
-    federation = plain_case.federation
-    places, length = (np.asarray(leaf) for leaf in federation.train)
-    rubbish = np.random.default_rng(0).integers(0, len(federation.images), (len(places), places.shape[1] + 3))
-    for client, count in enumerate(length):
-        rubbish[client, :count] = places[client, :count]
-    padded = federation._replace(train=Rows(jnp.asarray(rubbish, jnp.int32), federation.train.length))
-    close(advance(plain_case, plain_case.start(), 1, padded), advance(plain_case, plain_case.start(), 1))
-
-
-@pytest.mark.parametrize("per_round", [0, 2])
+@pytest.mark.parametrize("plan", [WHOLE, DRAWN], ids=["everybody", "some"])
 @pytest.mark.parametrize("name", FEDERATED)
-def test_the_order_of_the_clients_does_not_matter(name: str, per_round: int) -> None:
-    case = shared_case(name, plan=make_plan(per_round=per_round))
-    state = advance(case, case.start(), 2)
-    for order in ([2, 0, 3, 1], [3, 2, 1, 0]):
-        swapped = reorder(case.federation, order)
-        after = advance(case, init_state(case.method, swapped, 0), 2, swapped)
-        predict = jax.vmap(case.method.predict, in_axes=(None, 0), axis_size=CLIENTS)
-        expected = jax.tree.map(lambda leaf, order=order: leaf[jnp.asarray(order)], predict(state.server, state.clients))
-        close(predict(after.server, after.clients), expected)
-
-
-@pytest.mark.parametrize("name", ["fedavg", "fedprox"])
-def test_the_order_of_the_clients_leaves_the_server_as_it_is(name: str) -> None:
-    case = shared_case(name, plan=make_plan())
-    swapped = reorder(case.federation, [2, 0, 3, 1])
-    after = advance(case, init_state(case.method, swapped, 0), 2, swapped)
-    close(after.server, advance(case, case.start(), 2).server)
-
-
-@pytest.mark.parametrize("name", ["hfedf", "pfedhn"])
-def test_embeddings_travel_with_their_clients(name: str) -> None:
-    case, order = shared_case(name, plan=make_plan()), [2, 0, 3, 1]
-    swapped = reorder(case.federation, order)
-    weights = advance(case, case.start(), 2).server.weights
-    after = advance(case, init_state(case.method, swapped, 0), 2, swapped).server.weights
-    close(after.nu, weights.nu[jnp.asarray(order)])
-    close(after.theta, weights.theta)
+def test_the_order_of_the_clients_does_not_matter(name: str, plan: object) -> None:
+    case, order = shared_case(name, plan=plan), jnp.asarray([2, 0, 3, 1])
+    swapped = reorder(case.federation, order.tolist())
+    state, after = case.advance(2), case.advance(2, federation=swapped)
+    predict = jax.jit(jax.vmap(case.method.predict, in_axes=(None, 0), axis_size=CLIENTS))
+    wanted = jax.tree.map(lambda leaf: leaf[order], predict(state.server, state.clients))
+    close(predict(after.server, after.clients), wanted)
+    if name in ("fedavg", "fedprox"):
+        close(after.server, state.server)
+    if name in ("hfedf", "pfedhn"):
+        close(after.server.weights.nu, state.server.weights.nu[order])
+        close(after.server.weights.theta, state.server.weights.theta)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_only_those_who_take_part_change(name: str) -> None:
-    case = shared_case(name, plan=make_plan(per_round=2))
-    reference = plain(name, case)
+    case = shared_case(name, plan=DRAWN)
     state, seen = case.start(), set()
     for _ in range(3):
         before = copy(state)
@@ -126,41 +132,74 @@ def test_only_those_who_take_part_change(name: str) -> None:
         who = np.asarray(info.participants).tolist()
         assert len(set(who)) == 2
         seen |= set(who)
-        close(state, reference(before, case.federation, who)[0])
-        for client in set(range(CLIENTS)) - set(who):
+        wanted, losses = plain(name, True)(before, case.federation, who)
+        close(state, wanted)
+        np.testing.assert_allclose(info.loss, losses, rtol=1e-4)
+        for client in set(case.everyone) - set(who):
             chex.assert_trees_all_equal(row(state.clients, client), row(before.clients, client))
             chex.assert_trees_all_equal(row(state.optimizers, client), row(before.optimizers, client))
-    assert len(seen) > 2, "the same clients are drawn every round"
+    assert len(seen) > 2, "the same clients were drawn in every round"
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_not_finite_is_named_and_left_out(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    victim = case.everyone[1 % len(case.everyone)]
+    before = case.advance(1)
+    wanted, _ = plain(name)(copy(before), case.federation, case.everyone, invisible=(victim,))
+    kept = copy((row(before.clients, victim), row(before.optimizers, victim)))
+    state, info = case.round(before, poison(case.federation, victim))
+    assert np.asarray(info.finite).tolist() == [client != victim for client in case.everyone]
+    assert np.isfinite(flat((state.server, state.clients, state.optimizers))).all()
+    close(state.server, wanted.server)
+    for client in set(case.everyone) - {victim}:
+        close(row(state.clients, client), row(wanted.clients, client))
+    chex.assert_trees_all_equal((row(state.clients, victim), row(state.optimizers, victim)), kept)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "hfedf", "local"])
+def test_a_round_in_which_nobody_is_finite_keeps_everything_finite(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    federation = case.federation
+    for client in case.everyone:
+        federation = poison(federation, client)
+    state, info = case.round(case.start(), federation)
+    assert not np.asarray(info.finite).any()
+    assert np.isfinite(flat((state.server, state.clients))).all()
+
+
+def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:
+    case = shared_case("fedavg", plan=make_plan("chunk"))
+    _, info = case.round(case.start(), poison(case.federation, 2))
+    assert np.asarray(info.finite).tolist() == [True, True, False, True]
+
+
+@settings(derandomize=True, deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_streams_follow_the_seed(seed: int) -> None:
-    case = shared_case("fedavg", plan=make_plan())
-    first, again = (advance(case, case.start(seed), 1) for _ in range(2))
+def test_everything_random_follows_the_seed(seed: int) -> None:
+    case = shared_case("fedavg", plan=WHOLE)
+    first, again, other = case.advance(1, seed), case.advance(1, seed), case.advance(1, (seed + 1) % 2**32)
     chex.assert_trees_all_equal(first, again)
-    other = advance(case, case.start((seed + 1) % 2**32), 1)
     assert not np.array_equal(flat(first.server), flat(other.server))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_traced_once_per_experiment(name: str) -> None:
-    federation = toy_federation()
-    method = build(name, federation)
-    trained = pool(federation) if method.pooled else federation
-    counted = compile_round(
-        method._replace(finish=chex.assert_max_traces(method.finish, n=1)), make_plan("map", epochs=1)
-    )
-    state = jax.jit(init_state, static_argnums=0)(method, trained, 0)
-    for done in range(3):
+def test_traced_once_and_types_kept(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    state = case.start()
+    types = jax.tree.map(jax.typeof, state)
+    state, _ = case.round(state, case.federation)
+    traced = len(case.traces)
+    for done in (1, 2):
         assert int(state.round) == done
-        state, _ = counted(state, trained)
+        state, _ = case.round(state, case.federation)
+        assert jax.tree.map(jax.typeof, state) == types
+    assert len(case.traces) == traced, "the round was traced again"
 
 
-def test_what_goes_in_comes_out_with_the_same_types() -> None:
-    for name in ALL:
-        case = shared_case(name, plan=make_plan())
-        before = case.start()
-        shapes = jax.tree.map(jax.typeof, before)
-        after = advance(case, before, 1)
-        assert jax.tree.map(jax.typeof, after) == shapes, name
+@pytest.mark.parametrize("name", ALL)
+def test_interrupted_and_resumed_is_never_interrupted(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    stored = jax.device_get(case.advance(1))
+    resumed, _ = case.round(jax.tree.map(jnp.asarray, stored), case.federation)
+    chex.assert_trees_all_equal(resumed, case.advance(2))

@@ -1,0 +1,43 @@
+"""What README promises: its tables are complete and its worked example runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fdgjax.config import Config, DataConfig
+from fdgjax.data import DATASETS
+from fdgjax.experiment import build, train
+from fdgjax.methods import METHODS, Entry
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+
+
+def test_the_table_of_methods_is_the_registry() -> None:
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE)[: len(METHODS)] == [
+        (name, entry.summary) for name, entry in METHODS.items()
+    ]
+
+
+def test_the_table_of_data_sets_is_the_registry() -> None:
+    section = README.partition("### Data sets")[2].partition("##")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(DATASETS)
+
+
+def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+    assert code.count("\n") < 40
+    names: dict = {"__name__": "example"}
+    exec(compile(code, "README.md", "exec"), names)
+    monkeypatch.setitem(METHODS, "fedmedian", Entry(names["FedMedian"], names["fedmedian"], "median"))
+    config = Config(
+        method="fedmedian",
+        hyper=names["FedMedian"](),
+        model="digits_cnn",
+        rounds=3,
+        eval_every=3,
+        data=DataConfig(cache_dir=str(tmp_path)),
+    )
+    experiment = build(config)
+    losses = [progress.record["train_loss"] for progress in train(experiment, experiment.init())]
+    assert losses[-1] < losses[0]
