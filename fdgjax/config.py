@@ -71,8 +71,8 @@ class Config:
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "rotated_digits": {"model": "digits_cnn", "data": {"target": "r0"}},
-    "rotated_mnist": {"model": "digits_cnn", "data": {"target": "r0"}},
+    "rotated_digits": {"model": "digits_cnn", "data": {"target": "r45"}},
+    "rotated_mnist": {"model": "digits_cnn", "data": {"target": "r45"}},
     "pacs": {"data": {"target": "photo", "image_size": 32}},
     "folder": {"data": {"image_size": 32}},
 }

@@ -57,8 +57,8 @@ class Console:
 
     def result(self, summary: Record) -> None:
         """The table of accuracies per domain, and where the rest is."""
-        title = f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, seed {summary['seed']}"
-        table = Table(title=title, title_justify="left", show_footer=True)
+        self.say(f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, seed {summary['seed']}")
+        table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
         table.add_column("id", justify="right", footer=f"{summary['id_accuracy']:.3f}")
         table.add_column("ood", justify="right", footer=f"{summary['ood_accuracy']:.3f}")

@@ -82,7 +82,7 @@ def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str)
 def test_help_lists_every_key_with_its_value() -> None:
     text = usage(["fdgjax", CONFIG])
     assert "--config.method.ema=0.95" in text
-    assert "--config.data.target=r0" in text
+    assert "--config.data.target=r45" in text
 
 
 def test_the_program_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:

@@ -125,6 +125,11 @@ def im2col_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
     return jnp.matmul(columns, kernel.reshape(-1, kernel.shape[-1]))
 
 
+def _taps_grouped(x: jax.Array, geometry: Geometry) -> list[jax.Array]:
+    """`_taps` with the channels split: `[batch, H', W', groups, in / groups]`."""
+    return [tap.reshape(*tap.shape[:3], geometry.groups, -1) for tap in _taps(x, geometry)]
+
+
 def _elementwise(groups: int, inputs: int) -> bool:
     """Whether groups are so thin that products per channel beat one small matrix product per group."""
     return groups > 1 and inputs <= 4
@@ -135,7 +140,7 @@ def shift_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Ar
     kh, kw, inputs, out = kernel.shape
     groups, wide = geometry.groups, _wide(x.dtype)
     matrices = kernel.reshape(kh * kw, inputs, groups, out // groups)
-    taps = [tap.reshape(*tap.shape[:3], groups, inputs) for tap in _taps(x, geometry)]
+    taps = _taps_grouped(x, geometry)
     if _elementwise(groups, inputs):
         terms = [
             tap[..., i, None].astype(wide) * matrix[i].astype(wide)[None, None, None]
@@ -155,7 +160,7 @@ def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax
     """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times `g`."""
     groups, inputs, out = geometry.groups, x.shape[-1] // geometry.groups, g.shape[-1]
     grouped, wide = g.reshape(*g.shape[:3], groups, out // groups), _wide(x.dtype)
-    taps = [tap.reshape(*tap.shape[:3], groups, inputs) for tap in _taps(x, geometry)]
+    taps = _taps_grouped(x, geometry)
     if _elementwise(groups, inputs):
         products = [
             (tap[..., i, None].astype(wide) * grouped.astype(wide)).sum((0, 1, 2))
