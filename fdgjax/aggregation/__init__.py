@@ -8,8 +8,9 @@ prefix of such arrays (one per leaf or subtree). Weights need not sum to one. Th
 from collections.abc import Mapping
 
 from fdgjax.aggregation.combine import chain, partition
-from fdgjax.aggregation.cosine_softmax import cosine_softmax
+from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.mean import mean
+from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
 from fdgjax.contract import Rule
 
 RULES: Mapping[str, Rule] = {
@@ -17,4 +18,15 @@ RULES: Mapping[str, Rule] = {
     "cosine_softmax": cosine_softmax,
 }
 
-__all__ = ["RULES", "chain", "cosine_softmax", "mean", "partition"]
+__all__ = [
+    "RULES",
+    "Updates",
+    "align",
+    "chain",
+    "cosine_softmax",
+    "explicit",
+    "joined",
+    "mean",
+    "partition",
+    "pulled_back",
+]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 
-from fdgjax.aggregation.weighting import normalise
+from fdgjax.aggregation.weighting import client_count, normalise
 from fdgjax.contract import PyTree, Rule
 from fdgjax.errors import UserError
 
@@ -17,7 +17,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
       labels: a pytree (or prefix) of labels for `updates`, or a function from `updates` to one.
 
     Returns:
-      A rule; its coefficients are a dict from label to that rule's coefficients.
+      A rule; its coefficients are a tree like `updates` with one `[clients]` per leaf.
 
     Raises:
       UserError: on use, where a leaf has a label without a rule.
@@ -31,19 +31,23 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
             raise UserError(
                 f"partition got leaves labelled {sorted(missing)}; expected only labels with a rule: {sorted(rules)}"
             )
-        weights = normalise(weights, updates)
+        weights = normalise(weights, client_count(updates))
         whole = jax.tree_util.all_leaves([weights])
         shares = jax.tree.leaves(jax.tree.broadcast(weights, updates))
         combined: dict[int, jax.Array] = {}
-        coefficients = {}
+        coefficients: dict[int, jax.Array] = {}
         for label, one in rules.items():
             places = [i for i, word in enumerate(words) if word == label]
             if places:
                 part = [leaves[i] for i in places]
-                share = weights if whole else [shares[i] for i in places]
-                update, coefficients[label] = one(part, share)
+                update, used = one(part, weights if whole else [shares[i] for i in places])
                 combined.update(zip(places, update, strict=True))
-        return jax.tree.unflatten(treedef, [combined[i] for i in range(len(leaves))]), coefficients
+                coefficients.update(zip(places, jax.tree.leaves(jax.tree.broadcast(used, part)), strict=True))
+        in_order = range(len(leaves))
+        return (
+            jax.tree.unflatten(treedef, [combined[i] for i in in_order]),
+            jax.tree.unflatten(treedef, [coefficients[i] for i in in_order]),
+        )
 
     return rule
 
@@ -60,7 +64,7 @@ def chain(*rules: Rule) -> Rule:
         raise UserError("chain got no rule; expected at least one, for example chain(mean)")
 
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        weights = normalise(weights, updates)
+        weights = normalise(weights, client_count(updates))
         for one in rules:
             update, weights = one(updates, weights)
         return update, weights

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.weighting import SCOPES, normalise, weighted_sum
+from fdgjax.aggregation.scopes import SCOPES
+from fdgjax.aggregation.updates import Updates, explicit, global_norm
+from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
@@ -42,16 +44,30 @@ def cosine_softmax(
     References:
       hFedF v2, Algorithm 3 (GradAlign), equations 8 and 9.
     """
+    return align(explicit(updates), weights, sign=sign, temperature=temperature, scope=scope)
+
+
+def align(
+    updates: Updates,
+    weights: PyTree | None = None,
+    *,
+    sign: int = 1,
+    temperature: float = 1.0,
+    scope: str = "tree",
+) -> tuple[PyTree, PyTree]:
+    """`cosine_softmax` of updates that need not be written out; see there."""
     if sign not in (1, -1):
         raise UserError(f"cosine_softmax got sign={sign}; expected +1 (agreement) or -1 (disagreement)")
     if not temperature > 0:
         raise UserError(f"cosine_softmax got temperature={temperature}; expected a positive number")
 
-    def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        shares = normalise(weights, updates)
-        score = sign * cosines(updates, weighted_sum(updates, shares)) / temperature
-        coefficients = jax.tree.map(lambda w: weighted_softmax(score, w), shares)
-        return weighted_sum(updates, coefficients), coefficients
+    def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        shares = normalise(weights, updates.clients)
+        direction = updates.combine(shares)
+        norm = updates.norms() * global_norm(direction)
+        cosine = jnp.where(norm > 0, updates.inner(direction) / jnp.where(norm > 0, norm, 1), 0)
+        coefficients = jax.tree.map(lambda w: weighted_softmax(sign * cosine / temperature, w), shares)
+        return updates.combine(coefficients), coefficients
 
     return lookup("scope", scope, SCOPES)(rule)(updates, weights)
 
@@ -62,13 +78,3 @@ def weighted_softmax(score: jax.Array, weights: jax.Array) -> jax.Array:
     top = jnp.max(score, where=counts, initial=-jnp.inf)
     raised = weights * jnp.exp(jnp.where(counts, score - top, 0))
     return raised / jnp.maximum(jnp.sum(raised), jnp.finfo(raised.dtype).tiny)
-
-
-def cosines(updates: PyTree, direction: PyTree) -> jax.Array:
-    """`<u_i, d> / (|u_i| |d|)` over all leaves, `[clients]`; zero where either vector is zero."""
-    pairs = list(zip(jax.tree.leaves(updates), jax.tree.leaves(direction), strict=True))
-    flat = [(u.reshape(len(u), -1).astype(jnp.float32), d.reshape(-1).astype(jnp.float32)) for u, d in pairs]
-    dots = sum(u @ d for u, d in flat)
-    length = jnp.sqrt(sum(jnp.sum(u * u, axis=1) for u, _ in flat))
-    norm = length * jnp.sqrt(sum(jnp.sum(d * d) for _, d in flat))
-    return jnp.where(norm > 0, dots / jnp.where(norm > 0, norm, 1), 0)

@@ -1,6 +1,6 @@
 """The weighted mean (FedAvg)."""
 
-from fdgjax.aggregation.weighting import normalise, weighted_sum
+from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
 from fdgjax.contract import PyTree
 
 
@@ -17,5 +17,5 @@ def mean(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree
     References:
       McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017, Algorithm 1.
     """
-    coefficients = normalise(weights, updates)
+    coefficients = normalise(weights, client_count(updates))
     return weighted_sum(updates, coefficients), coefficients

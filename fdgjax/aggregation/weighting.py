@@ -1,20 +1,17 @@
-"""What every rule shares: weights that sum to one, weighted sums over the client axis, and the scope of a rule."""
-
-from collections.abc import Callable, Mapping
+"""What every rule shares: weights that sum to one, and weighted sums over the client axis."""
 
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import PyTree, Rule
+from fdgjax.contract import PyTree
 
 
-def normalise(weights: PyTree | None, updates: PyTree) -> PyTree:
+def normalise(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
     Weights that are all zero stay zero, so that a round in which nobody counts changes nothing.
     """
     if weights is None:
-        clients = len(jax.tree.leaves(updates)[0])
         weights = jnp.ones(clients, jnp.float32)
 
     def to_one(w: jax.Array) -> jax.Array:
@@ -39,22 +36,7 @@ def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     return jax.tree.map(one, updates, jax.tree.broadcast(coefficients, updates))
 
 
-def leaf_scope(rule: Rule) -> Rule:
-    """The rule applied to each leaf by itself; its coefficients become a tree with one `[clients]` per leaf."""
-
-    def per_leaf(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        leaves, treedef = jax.tree.flatten(updates)
-        shares = jax.tree.leaves(jax.tree.broadcast(normalise(weights, updates), updates))
-        results = [rule(leaf, share) for leaf, share in zip(leaves, shares, strict=True)]
-        updates, coefficients = zip(*results, strict=True)
-        return jax.tree.unflatten(treedef, updates), jax.tree.unflatten(treedef, coefficients)
-
-    return per_leaf
-
-
-def tree_scope(rule: Rule) -> Rule:
-    """The rule applied to all leaves together."""
-    return rule
-
-
-SCOPES: Mapping[str, Callable[[Rule], Rule]] = {"tree": tree_scope, "leaf": leaf_scope}
+def client_count(updates: PyTree) -> int:
+    """The length of the client axis; zero for a tree without leaves."""
+    leaves = jax.tree.leaves(updates)
+    return len(leaves[0]) if leaves else 0

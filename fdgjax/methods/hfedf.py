@@ -17,11 +17,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation import cosine_softmax
-from fdgjax.contract import Method, Moment, PyTree, Rule, Setup
+from fdgjax.aggregation import align, joined
+from fdgjax.aggregation.scopes import UpdatesRule
+from fdgjax.contract import Method, Moment, PyTree, Setup
 from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.hyper import TABLE_10, hyper
 from fdgjax.methods.hypernet import (
+    Gradients,
     HyperNetHyper,
     Server,
     Weights,
@@ -58,26 +60,26 @@ class HFedF(HyperNetHyper):
     autoencoder_epochs: int = hyper(10, search=(5, 10, 20), source="not stated")
 
 
-def align_separately(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
     """GradAlign for theta and for nu, each by itself (v2, Algorithm 1, line 13)."""
     theta, gamma_theta = rule(gradients.theta, weights)
     nu, gamma_nu = rule(gradients.nu, weights)
     return Weights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}
 
 
-def align_jointly(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_jointly(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
     """GradAlign for {theta, nu} as one vector (v1)."""
-    gradient, gamma = rule(gradients, weights)
-    return gradient, {"joint": gamma}
+    gradient, gamma = rule(joined(gradients), weights)
+    return Weights(*gradient), {"joint": gamma}
 
 
-def align_nothing(rule: Rule, gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_nothing(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
     """The plain mean, as without GradAlign (v2, Table 3)."""
     del rule
     return average(gradients, weights)
 
 
-ALIGNMENTS: Mapping[str, Callable[[Rule, Weights, jax.Array], tuple[Weights, PyTree]]] = {
+ALIGNMENTS: Mapping[str, Callable[[UpdatesRule, Gradients, jax.Array], tuple[Weights, PyTree]]] = {
     "separate": align_separately,
     "joint": align_jointly,
     "none": align_nothing,
@@ -95,8 +97,8 @@ def smooth(new: Weights, smoothed: Weights, h: HFedF, moment: Moment) -> Weights
 
 def hfedf(setup: Setup, h: HFedF) -> Method:
     """hFedF for any Flax client model."""
-    rule = partial(cosine_softmax, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope)
-    align = partial(lookup("alignment", h.alignment, ALIGNMENTS), rule)
+    rule = partial(align, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope)
+    grad_align = partial(lookup("alignment", h.alignment, ALIGNMENTS), rule)
     optimizer = server_optimizer(h)
     ids, dim = setup.federation.ids, embedding_dim(h, setup.clients)
     training = EmbeddingTraining(dim, h.autoencoder_epochs)
@@ -119,4 +121,4 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         theta, nu = smooth(stepped.weights, server.weights, h, moment)
         return stepped._replace(weights=Weights(theta, following(nu, server.weights.nu, moment.key)))
 
-    return hypernet(setup, h, align=align, update=update, embeddings=initial)
+    return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.aggregation import mean
+from fdgjax.aggregation import Updates, pulled_back
+from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Variables
 from fdgjax.methods.fedavg import WEIGHTINGS
 from fdgjax.methods.hyper import (
@@ -51,6 +52,13 @@ class Weights(NamedTuple):
 
     theta: PyTree
     nu: jax.Array
+
+
+class Gradients(NamedTuple):
+    """The clients' server gradients `J_i^T delta_i` by theta and by nu."""
+
+    theta: Updates
+    nu: Updates
 
 
 class Server(NamedTuple):
@@ -102,7 +110,7 @@ def hypernet(
     setup: Setup,
     h: HyperNetHyper,
     *,
-    align: Callable[[Weights, jax.Array], tuple[Weights, PyTree]],
+    align: Callable[[Gradients, jax.Array], tuple[Weights, PyTree]],
     update: Callable[[Server, Weights, Moment], Server],
     embeddings: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> Method:
@@ -111,8 +119,7 @@ def hypernet(
     Args:
       setup: what the method is built for.
       h: hyperparameters.
-      align: the aggregation of the clients' server gradients, `(gradients [clients, ...], weights) ->
-        (gradient, coefficients)`.
+      align: the aggregation of the clients' server gradients, `(gradients, weights) -> (gradient, coefficients)`.
       update: the server's step with the aggregated gradient.
       embeddings: initial nu, `(key, ids) -> [clients, e]`; random by default.
     """
@@ -141,11 +148,10 @@ def hypernet(
         return gradient, context.client._replace(local=select(trained, generated, "local"))
 
     def aggregate(server: Server, clients: Client, gradients: PyTree, weights: jax.Array) -> tuple[Weights, PyTree]:
-        def pull_back(place: jax.Array, gradient: PyTree) -> Weights:
-            _, vjp = jax.vjp(lambda w: generate(w, place), server.weights)
-            return vjp(gradient)[0]
-
-        return align(jax.vmap(pull_back)(clients.place, gradients), weights)
+        theta, nu = server.weights
+        g_theta = pulled_back(lambda theta, place: generate(Weights(theta, nu), place), theta, clients.place, gradients)
+        g_nu = pulled_back(lambda nu, place: generate(Weights(theta, nu), place), nu, clients.place, gradients)
+        return align(Gradients(g_theta, g_nu), weights)
 
     def step(server: Server, clients: Client, gradient: Weights, moment: Moment) -> tuple[Server, Client]:
         return update(server, gradient, moment), clients
@@ -165,10 +171,10 @@ def hypernet(
     )
 
 
-def average(gradients: Weights, weights: jax.Array) -> tuple[Weights, PyTree]:
+def average(gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
     """The plain mean of the clients' server gradients."""
-    gradient, coefficients = mean(gradients, weights)
-    return gradient, {"weights": coefficients}
+    shares = normalise(weights, gradients.theta.clients)
+    return Weights(gradients.theta.combine(shares), gradients.nu.combine(shares)), {"weights": shares}
 
 
 def descend(server: Server, gradient: Weights, optimizer: optax.GradientTransformation) -> Server:

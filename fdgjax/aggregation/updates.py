@@ -1,0 +1,125 @@
+"""Clients' updates as a rule sees them: to be combined and compared, whether or not they were ever written out.
+
+A rule needs sums `sum_i c_i u_i`, inner products `<u_i, d>` and norms `|u_i|`, no more. A stack of arrays answers these
+directly (`explicit`). Updates that are gradients pulled back through a large server model, `u_i = J_i^T delta_i`,
+answer them by automatic differentiation (`pulled_back`), without room for one server gradient per client.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.weighting import client_count, weighted_sum
+from fdgjax.contract import PyTree
+
+
+class Updates(NamedTuple):
+    """What a rule may ask of the clients' updates.
+
+    clients: how many there are.
+    combine: `(coefficients [clients] or prefix tree) -> sum_i c_i u_i`.
+    inner: `(direction) -> <u_i, d>`, `[clients]`.
+    norms: `() -> |u_i|`, `[clients]`.
+    stacked: `() -> pytree of [clients, ...]`, written out.
+    """
+
+    clients: int
+    combine: Callable[[PyTree], PyTree]
+    inner: Callable[[PyTree], jax.Array]
+    norms: Callable[[], jax.Array]
+    stacked: Callable[[], PyTree]
+
+
+def explicit(updates: PyTree) -> Updates:
+    """Updates written out as a pytree of `[clients, ...]`."""
+    return Updates(
+        clients=client_count(updates),
+        combine=partial(weighted_sum, updates),
+        inner=partial(inner_products, updates),
+        norms=lambda: jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), updates))),
+        stacked=lambda: updates,
+    )
+
+
+def pulled_back(
+    function: Callable[[PyTree, PyTree], PyTree], primal: PyTree, inputs: PyTree, cotangents: PyTree
+) -> Updates:
+    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, x_i)` by `primal`.
+
+    - `sum_i c_i u_i` is one vector-Jacobian product of all y together, with cotangents `c_i delta_i`;
+    - `<u_i, d> = <delta_i, J_i d>` is one Jacobian-vector product;
+    - only the norms pass over the clients, one gradient at a time.
+
+    Args:
+      function: what maps the primal and one client's input to that client's output.
+      primal: what is learned, e.g. the hypernetwork's parameters.
+      inputs, cotangents: x and delta, `[clients, ...]`.
+    """
+
+    def outputs(primal: PyTree) -> PyTree:
+        return jax.vmap(partial(function, primal))(inputs)
+
+    def gradient(x: PyTree, cotangent: PyTree) -> PyTree:
+        return jax.vjp(lambda p: function(p, x), primal)[1](cotangent)[0]
+
+    def combine(coefficients: PyTree) -> PyTree:
+        scaled = jax.tree.map(lambda delta: scale_rows(delta, coefficients), cotangents)
+        return jax.vjp(outputs, primal)[1](scaled)[0]
+
+    def squared_norm(row: tuple[PyTree, PyTree]) -> jax.Array:
+        return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(*row)))
+
+    return Updates(
+        clients=client_count(cotangents),
+        combine=combine,
+        inner=lambda direction: inner_rows(jax.jvp(outputs, (primal,), (direction,))[1], cotangents),
+        norms=lambda: jnp.sqrt(jax.lax.map(squared_norm, (inputs, cotangents))),
+        stacked=lambda: jax.vmap(gradient)(inputs, cotangents),
+    )
+
+
+def joined(parts: Any) -> Updates:
+    """Several parts of the same clients' updates as one vector; `parts` is a NamedTuple of `Updates`, and a combined
+    update is a NamedTuple of that kind."""
+    kind = type(parts)
+    return Updates(
+        clients=parts[0].clients,
+        combine=lambda coefficients: kind(*(part.combine(coefficients) for part in parts)),
+        inner=lambda direction: sum_over_leaves([p.inner(d) for p, d in zip(parts, direction, strict=True)]),
+        norms=lambda: jnp.sqrt(sum_over_leaves([jnp.square(part.norms()) for part in parts])),
+        stacked=lambda: kind(*(part.stacked() for part in parts)),
+    )
+
+
+def rows(leaf: jax.Array) -> jax.Array:
+    """One row per client, `[clients, numbers]`, in float32."""
+    return leaf.reshape(len(leaf), -1).astype(jnp.float32)
+
+
+def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """`c_i u_i`; a client with coefficient zero is invisible whatever it sent."""
+    column = coefficients.reshape(coefficients.shape + (1,) * (leaf.ndim - 1)).astype(leaf.dtype)
+    return jnp.where(column == 0, jnp.zeros_like(leaf), column * leaf)
+
+
+def sum_over_leaves(tree: PyTree) -> jax.Array:
+    """The sum of all leaves."""
+    return jax.tree.reduce(jnp.add, tree)
+
+
+def global_norm(tree: PyTree) -> jax.Array:
+    """`|d|` over all leaves, in float32."""
+    return jnp.sqrt(sum_over_leaves(jax.tree.map(lambda d: jnp.sum(jnp.square(d.astype(jnp.float32))), tree)))
+
+
+def inner_products(updates: PyTree, direction: PyTree) -> jax.Array:
+    """`<u_i, d>` over all leaves, `[clients]`."""
+    return sum_over_leaves(jax.tree.map(lambda u, d: rows(u) @ d.ravel().astype(jnp.float32), updates, direction))
+
+
+def inner_rows(left: PyTree, right: PyTree) -> jax.Array:
+    """`<a_i, b_i>` over all leaves, `[clients]`."""
+    return sum_over_leaves(jax.tree.map(lambda a, b: jnp.sum(rows(a) * rows(b), axis=1), left, right))
