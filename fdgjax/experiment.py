@@ -19,7 +19,7 @@ from fdgjax.evaluation import Metrics, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate, partition, pool
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
-from fdgjax.variables import bytes_by_label, flatten, label_table
+from fdgjax.variables import bytes_by_label, label_table
 
 Record = dict[str, Any]
 
@@ -222,7 +222,10 @@ def round_record(round_: int, info: RoundInfo) -> Record:
         "client_loss": as_plain(info.loss),
         "participants": as_plain(info.participants),
         **({"dropped": dropped} if dropped else {}),
-        **{f"coefficients/{path}": as_plain(leaf) for path, leaf in flatten(info.coefficients).items()},
+        **{
+            f"coefficients/{jax.tree_util.keystr(path, simple=True, separator='/')}": as_plain(leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(info.coefficients)
+        },
     }
 
 

@@ -1,11 +1,14 @@
 """A run: an experiment trained with records in a folder, resumed exactly where it stopped."""
 
+import contextlib
 import json
 import statistics
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from fdgjax.config import Config
 from fdgjax.console import Console
@@ -48,17 +51,19 @@ def train_with_records(
     """Training from the newest checkpoint to the summary; see `run`."""
     begin = time.perf_counter()
     config = experiment.config
-    checkpoints = open_checkpoints(workdir.checkpoints)
-    state, history = experiment.init(), History([], 0.0)
-    if restored := checkpoints.restore(state):
-        state, history = restored
-        console.say(f"continuing after round {int(state.round)} of {config.rounds}")
-    records, before = history
-    # Rounds after the checkpoint are done again, so their lines go.
-    write_lines(workdir.metrics, records)
     durations = []
-    events = open_events(workdir.events, first_round=len(records) + 1)
-    with console.progress(config.rounds, len(records)) as show:
+    with contextlib.ExitStack() as cleanup:
+        checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
+        restored = checkpoints.restore(jax.eval_shape(experiment.init))
+        state, (records, before) = restored or (experiment.init(), History([], 0.0))
+        done = len(records)
+        if done:
+            console.say(f"continuing after round {done} of {config.rounds}")
+        # Rounds after the checkpoint are done again, so their lines go.
+        write_lines(workdir.metrics, records)
+        events = cleanup.enter_context(contextlib.closing(open_events(workdir.events, first_round=done + 1)))
+        leave_if(stop, done, config.rounds)
+        show = cleanup.enter_context(console.progress(config.rounds, done))
         for progress in train(experiment, state):
             durations.append(progress.seconds)
             records.append(progress.record)
@@ -69,13 +74,19 @@ def train_with_records(
             elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))
-            if stop.is_set() and done < config.rounds:
-                raise Interrupted(f"stopped after round {done} of {config.rounds}; the same command continues")
+            leave_if(stop, done, config.rounds)
+    # The first round of a process includes compilation.
+    typical = statistics.median(durations[1:] or durations or [before / config.rounds])
     timings = {
-        # The first round of a process includes compilation.
-        "images_per_second": images_per_round(experiment) / statistics.median(durations[1:] or durations or [1]),
+        "images_per_second": images_per_round(experiment) / typical,
         "wall_seconds": before + time.perf_counter() - begin,
     }
     summary = summarise(records, config.selection, experiment.facts, timings)
     write_json(workdir.summary, summary)
     return summary
+
+
+def leave_if(stop: threading.Event, done: int, rounds: int) -> None:
+    """Raises `Interrupted` where the run was asked to stop and is not over."""
+    if done < rounds and stop.is_set():
+        raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
 from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
@@ -190,7 +191,7 @@ def make_plan(
     return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 2, drop_nonfinite)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def shared_method(name: str, model: str = "dense") -> Method:
     """The method on the standard federation, its objective `poisonable`."""
     method = build(name, toy_federation(), model)
@@ -209,10 +210,19 @@ def make_case(method: Method, federation: Federation | None = None, plan: Plan |
     return Case(method, trained, plan, compile_round(method._replace(finish=finish), plan), traces)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
     """`shared_method` on the standard federation, compiled once for all tests."""
     return make_case(shared_method(name, model), plan=plan)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def compile_quickly() -> Iterator[None]:
+    """Tiny programs take longer to optimise than to run; imported by the folders that compile many."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def copy(tree: PyTree) -> PyTree:

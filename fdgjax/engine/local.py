@@ -35,9 +35,12 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batc
 
 
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
-    """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last."""
+    """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last.
+
+    Beyond the last the rows begin again, so that batch statistics see nobody else's data.
+    """
     positions = start + jnp.arange(size)
-    return rows.at[positions].get(mode="fill", fill_value=0), positions < count
+    return rows[positions % jnp.maximum(count, 1)], positions < count
 
 
 def train_locally(

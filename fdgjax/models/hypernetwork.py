@@ -22,23 +22,31 @@ from fdgjax.registry import lookup
 Params = dict[str, Any]
 
 
+class LeafTemplate(NamedTuple):
+    """A leaf's name, shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+
 class LayerTemplate(NamedTuple):
-    """One layer of the client model: its path and its leaves' names and shapes (kernel, bias, ...)."""
+    """One layer of the client model: its path and its leaves (kernel, bias, ...)."""
 
     path: tuple[str, ...]
-    leaves: tuple[tuple[str, tuple[int, ...]], ...]
+    leaves: tuple[LeafTemplate, ...]
 
     @property
     def size(self) -> int:
         """How many numbers the layer has."""
-        return sum(math.prod(shape) for _, shape in self.leaves)
+        return sum(math.prod(leaf.shape) for leaf in self.leaves)
 
 
 def find_layers(params: Params) -> tuple[LayerTemplate, ...]:
     """The layers of a parameter tree: leaves that share a parent belong together."""
-    layers: dict[tuple[str, ...], list[tuple[str, tuple[int, ...]]]] = {}
+    layers: dict[tuple[str, ...], list[LeafTemplate]] = {}
     for path, leaf in sorted(traverse_util.flatten_dict(params).items()):
-        layers.setdefault(path[:-1], []).append((path[-1], tuple(leaf.shape)))
+        layers.setdefault(path[:-1], []).append(LeafTemplate(path[-1], tuple(leaf.shape), leaf.dtype))
     return tuple(LayerTemplate(path, tuple(leaves)) for path, leaves in layers.items())
 
 
@@ -63,23 +71,23 @@ class HyperNetwork(nn.Module):
         for i in range(1, self.depth):
             features = dense(self.hidden, name=f"hidden_{i}")(nn.leaky_relu(features))
         leaves: dict[tuple[str, ...], jax.Array] = {}
-        for layer in self.layers:
-            flat = dense(layer.size, name=head_name(layer))(features)
+        for name, layer in zip(head_names(self.layers), self.layers, strict=True):
+            flat = dense(layer.size, name=name)(features)
             leaves.update(split_layer(layer, flat))
         return traverse_util.unflatten_dict(leaves)
 
 
-def head_name(layer: LayerTemplate) -> str:
-    """The head's name in the hypernetwork's parameter tree."""
-    return "head_" + "_".join(layer.path)
+def head_names(layers: Sequence[LayerTemplate]) -> list[str]:
+    """The heads' names in the hypernetwork's parameter tree; the number keeps paths apart that read alike."""
+    return [f"head_{i}_{'_'.join(layer.path)}" for i, layer in enumerate(layers)]
 
 
 def split_layer(layer: LayerTemplate, flat: jax.Array) -> dict[tuple[str, ...], jax.Array]:
     """A head's output `[size]` as the layer's leaves by path."""
     leaves, start = {}, 0
-    for name, shape in layer.leaves:
-        size = math.prod(shape)
-        leaves[(*layer.path, name)] = flat[start : start + size].reshape(shape)
+    for leaf in layer.leaves:
+        size = math.prod(leaf.shape)
+        leaves[(*layer.path, leaf.name)] = flat[start : start + size].reshape(leaf.shape).astype(leaf.dtype)
         start += size
     return leaves
 
@@ -87,7 +95,7 @@ def split_layer(layer: LayerTemplate, flat: jax.Array) -> dict[tuple[str, ...], 
 def join_layer(layer: LayerTemplate, params: Params) -> jax.Array:
     """The inverse of `split_layer`: a layer's leaves as one vector `[size]`."""
     leaves = traverse_util.flatten_dict(params)
-    return jnp.concatenate([leaves[(*layer.path, name)].ravel() for name, _ in layer.leaves])
+    return jnp.concatenate([leaves[(*layer.path, leaf.name)].ravel() for leaf in layer.leaves])
 
 
 def from_framework(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
@@ -100,11 +108,8 @@ def from_client_model(theta: Params, layers: Sequence[LayerTemplate], client: Pa
     """Head biases become an ordinary initialisation of the client model and head kernels a hundredth of what they
     were: every client starts near the same ordinary model."""
     heads = {
-        head_name(layer): {
-            "kernel": 0.01 * theta[head_name(layer)]["kernel"],
-            "bias": join_layer(layer, client),
-        }
-        for layer in layers
+        name: {"kernel": 0.01 * theta[name]["kernel"], "bias": join_layer(layer, client)}
+        for name, layer in zip(head_names(layers), layers, strict=True)
     }
     return theta | heads
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fdgjax.errors import UserError
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
 Combine = Callable[..., jax.Array]
@@ -69,8 +70,15 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
 
     Returns:
       `[..., bins_h, bins_w, channels]`.
+
+    Raises:
+      UserError: no pixel is left, as when a network shrinks a small image too often.
     """
     *leading, height, width, channels = x.shape
+    if not (height and width):
+        raise UserError(
+            f"pooling got an image of {height} x {width} pixels; expected at least 1 x 1: enlarge the images"
+        )
     bins_h, bins_w = pair(output_size)
     x = _each(bin_means(height, bins_h), x.reshape(-1, height, width * channels))
     x = _each(bin_means(width, bins_w), x.reshape(-1, width, channels))

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 
 class Events(NamedTuple):
-    """write: the numbers of one record, at its round."""
+    """write: the numbers of one record, at its round. close: everything is on disk."""
 
     write: Callable[[Mapping[str, Any]], None]
+    close: Callable[[], None]
 
 
 def open_events(path: Path, *, first_round: int) -> Events:
@@ -21,7 +22,7 @@ def open_events(path: Path, *, first_round: int) -> Events:
         for name, value in numbers(record):
             writer.add_scalar(name, value, record["round"])
 
-    return Events(write)
+    return Events(write, writer.close)
 
 
 def numbers(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -1,13 +1,5 @@
-"""Tiny programs take longer to optimise than to run."""
+"""Compiles quickly."""
 
-from collections.abc import Iterator
+from tests.toys import compile_quickly
 
-import jax
-import pytest
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _compile_quickly() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+__all__ = ["compile_quickly"]

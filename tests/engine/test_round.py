@@ -95,7 +95,7 @@ def test_the_client_axis_is_only_an_execution_choice(clients: int, chunk: int, a
     left = np.arange(clients, dtype=np.float32)
     right = np.arange(2 * clients, dtype=np.float32).reshape(clients, 2)
     over = over_clients(lambda a, b: {"x": a + b["y"], "n": jnp.sum(b["y"]), "none": {}}, axis, chunk)
-    got = over(jnp.asarray(left), {"y": jnp.asarray(right)}) if clients else None
+    got = over(jnp.asarray(left), {"y": jnp.asarray(right)})
     close(got, {"x": left[:, None] + right, "n": right.sum(axis=1), "none": {}})
 
 
@@ -166,6 +166,16 @@ def test_a_round_in_which_nobody_is_finite_keeps_everything_finite(name: str) ->
     state, info = case.round(case.start(), federation)
     assert not np.asarray(info.finite).any()
     assert np.isfinite(flat((state.server, state.clients))).all()
+
+
+def test_a_client_without_samples_weighs_nothing() -> None:
+    case = shared_case("fedavg", plan=WHOLE)
+    train = case.federation.train
+    empty = case.federation._replace(train=train._replace(length=train.length.at[1].set(0)))
+    wanted, _ = plain("fedavg")(case.start(), case.federation, [0, 2, 3])
+    state, info = case.round(case.start(), empty)
+    close(state, wanted)
+    assert info.loss[1] == 0
 
 
 def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:

@@ -1,0 +1,137 @@
+"""The rules against float64 NumPy written from their definitions, and what they refuse."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fdgjax.aggregation import chain, cosine_softmax, mean, partition
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
+
+LAW = settings(derandomize=True, deadline=None, max_examples=40)
+
+
+def as_matrix(updates: PyTree) -> np.ndarray:
+    """All leaves side by side in float64, `[clients, numbers]`."""
+    return np.concatenate([np.asarray(u, np.float64).reshape(N, -1) for u in jax.tree.leaves(updates)], axis=1)
+
+
+def align(vectors: np.ndarray, weights: np.ndarray, sign: int = 1, temperature: float = 1.0) -> np.ndarray:
+    """`c_i = w_i exp(sign cos_i / T) / sum_j w_j exp(sign cos_j / T)`, cos with the weighted mean."""
+    direction = weights @ vectors / weights.sum()
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(direction)
+    cosine = np.divide(vectors @ direction, norms, out=np.zeros(len(vectors)), where=norms > 0)
+    raised = weights * np.exp(sign * cosine / temperature)
+    return raised / raised.sum()
+
+
+@LAW
+@given(seed=SEEDS, scale=SCALES, weights=WEIGHTS)
+def test_mean_is_the_weighted_average(seed: int, scale: float, weights: list[int]) -> None:
+    updates = draw(seed, scale)
+    update, coefficients = mean(updates, as_weights(weights))
+    np.testing.assert_allclose(coefficients, np.asarray(weights) / np.sum(weights), rtol=1e-6)
+    for got, leaf in zip(jax.tree.leaves(update), jax.tree.leaves(updates), strict=True):
+        if leaf.size:
+            wanted = np.average(leaf.astype(np.float64), axis=0, weights=weights)
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("sign", [1, -1])
+@LAW
+@given(seed=SEEDS, scale=SCALES, weights=WEIGHTS)
+def test_cosine_softmax_is_its_formula(
+    sign: int, temperature: float, seed: int, scale: float, weights: list[int]
+) -> None:
+    updates = draw(seed, scale)
+    update, coefficients = cosine_softmax(updates, as_weights(weights), sign=sign, temperature=temperature)
+    wanted = align(as_matrix(updates), np.asarray(weights, np.float64), sign, temperature)
+    np.testing.assert_allclose(coefficients, wanted, rtol=5e-5, atol=1e-7)
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(update)])
+    np.testing.assert_allclose(flat, wanted @ as_matrix(updates), rtol=1e-4, atol=5e-6 * scale)
+
+
+@LAW
+@given(seed=SEEDS, weights=WEIGHTS)
+def test_leaf_scope_is_the_rule_on_each_leaf(seed: int, weights: list[int]) -> None:
+    updates, w = draw(seed), as_weights(weights)
+    update, coefficients = cosine_softmax(updates, w, scope="leaf")
+    assert jax.tree.structure(coefficients) == jax.tree.structure(updates)
+    alone = [cosine_softmax(leaf, w) for leaf in jax.tree.leaves(updates)]
+    assert_close(jax.tree.leaves(update), [u for u, _ in alone])
+    assert_close(jax.tree.leaves(coefficients), [c for _, c in alone])
+
+
+def test_agreement_is_favoured_by_plus_and_disfavoured_by_minus() -> None:
+    updates = jnp.asarray([[1.0, 0], [1.0, 0.1], [1.0, -0.1], [-1.0, 0.3]])
+    favoured, disfavoured = (cosine_softmax(updates, sign=sign)[1] for sign in (1, -1))
+    assert favoured[3] < 0.25 < favoured[0]
+    assert disfavoured[3] > 0.25 > disfavoured[0]
+
+
+def test_a_zero_update_counts_as_orthogonal() -> None:
+    _, c = cosine_softmax(jnp.asarray([[2.0, 0.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(c, np.exp([1, 0]) / np.exp([1, 0]).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-10, 1e-30])
+def test_a_tiny_temperature_picks_the_best(temperature: float) -> None:
+    updates = jnp.asarray([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
+    update, c = cosine_softmax(updates, temperature=temperature)
+    np.testing.assert_allclose(c, [0, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(update, updates[1])
+
+
+@LAW
+@given(seed=SEEDS, weights=WEIGHTS)
+def test_each_leaf_has_its_own_weights(seed: int, weights: list[int]) -> None:
+    updates, w, flipped = draw(seed), as_weights(weights), as_weights(weights[::-1])
+    tree = {"a": w, "b": flipped, "c": w, "empty": w}
+    for rule in (mean, partial(cosine_softmax, scope="leaf")):
+        update, _ = rule(updates, tree)
+        for name, share in tree.items():
+            assert_close(update[name], rule(updates[name], share)[0])
+
+
+def test_partition_applies_each_rule_to_its_leaves_together() -> None:
+    updates, w = draw(11), jnp.asarray([1.0, 2, 0, 4])
+    update, coefficients = partition({"one": mean, "two": cosine_softmax}, LABELS)(updates, w)
+    one, two = ({k: updates[k] for k in LABELS if LABELS[k] == word} for word in ("one", "two"))
+    wanted = mean(one, w)[0] | cosine_softmax(two, w)[0]
+    assert_close(update, wanted)
+    for leaf in jax.tree.leaves(coefficients["b"]):
+        np.testing.assert_allclose(leaf, cosine_softmax(two, w)[1], rtol=1e-5)
+    np.testing.assert_allclose(coefficients["a"], mean(one, w)[1], rtol=1e-5)
+
+
+def test_chain_hands_coefficients_on_as_weights() -> None:
+    updates, w = draw(12), jnp.asarray([1.0, 2, 0, 4])
+    update, coefficients = chain(cosine_softmax, cosine_softmax)(updates, w)
+    once = align(as_matrix(updates), np.asarray(w, np.float64))
+    np.testing.assert_allclose(coefficients, align(as_matrix(updates), once), rtol=1e-5)
+    assert_close(update, mean(updates, coefficients)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda u: cosine_softmax(u, sign=0), "sign=0"),
+        (lambda u: cosine_softmax(u, scope="layer"), "scope 'layer'"),
+        (lambda u: cosine_softmax(u, temperature=0.0), "temperature=0.0"),
+        (lambda u: cosine_softmax(u, temperature=-1.0), "temperature=-1.0"),
+        (lambda u: cosine_softmax(u, temperature=float("nan")), "temperature=nan"),
+        (lambda u: partition({"one": mean}, LABELS)(u), "'two'"),
+        (lambda u: chain(), "no rule"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(call: object, named: str) -> None:
+    with pytest.raises(UserError, match=named) as error:
+        call(draw(0))
+    assert "\n" not in str(error.value)
+    assert "expected" in str(error.value)

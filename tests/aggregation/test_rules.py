@@ -1,0 +1,191 @@
+"""The laws of aggregation, for every rule of the registry, its variations and what is made of rules."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.aggregation import RULES, chain, cosine_softmax, mean, partition
+from fdgjax.contract import PyTree, Rule
+
+N = 4
+SHAPES = {"a": (3, 2), "b": {"scalar": (), "vector": (5,)}, "c": (1, 1, 2), "empty": (0, 3)}
+LABELS = {"a": "one", "b": "two", "c": "one", "empty": "two"}
+VARIATIONS: Mapping[str, Rule] = {
+    "printed sign": partial(cosine_softmax, sign=-1),
+    "warm": partial(cosine_softmax, temperature=2.0),
+    "cold": partial(cosine_softmax, temperature=0.2),
+    "leaf": partial(cosine_softmax, scope="leaf"),
+    "leaf, printed sign": partial(cosine_softmax, scope="leaf", sign=-1),
+    "chain of one": chain(mean),
+    "chain": chain(cosine_softmax, partial(cosine_softmax, scope="leaf"), mean),
+    "partition": partition({"one": mean, "two": cosine_softmax}, LABELS),
+    "partition of a chain": partition({"one": chain(mean, cosine_softmax), "two": mean}, lambda updates: LABELS),
+}
+ALL: Mapping[str, Rule] = {**RULES, **VARIATIONS}
+LAW = settings(derandomize=True, deadline=None, max_examples=15)
+SEEDS, SCALES = st.integers(0, 2**20), st.sampled_from([1e-6, 1e-2, 1.0, 1e5])
+WEIGHTS = st.lists(st.integers(0, 1000), min_size=N, max_size=N).filter(lambda w: sum(w) > 0)
+every_rule = pytest.mark.parametrize("rule", [pytest.param(jax.jit(rule), id=name) for name, rule in ALL.items()])
+
+
+def is_shape(x: Any) -> bool:
+    return isinstance(x, tuple)
+
+
+def draw(seed: int, scale: float = 1.0) -> PyTree:
+    """Independent normal updates `[N, ...]`; no two are parallel, and their mean is not near zero."""
+    rng = np.random.default_rng(seed)
+
+    def leaf(shape: tuple[int, ...]) -> np.ndarray:
+        return (scale * (rng.normal(size=(N, *shape)) + rng.normal(size=shape))).astype(np.float32)
+
+    return jax.tree.map(leaf, SHAPES, is_leaf=is_shape)
+
+
+def of_clients(function: Callable[[np.ndarray], np.ndarray], tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: function(np.asarray(leaf)), tree)
+
+
+def assert_close(left: PyTree, right: PyTree, rtol: float = 2e-5, scale: float = 1.0) -> None:
+    chex.assert_trees_all_close(left, right, rtol=rtol, atol=2e-6 * scale)
+
+
+def as_weights(weights: list[int]) -> jax.Array:
+    return jnp.asarray(weights, jnp.float32)
+
+
+@every_rule
+@LAW
+@given(seed=SEEDS, scale=SCALES, weights=WEIGHTS, order=st.permutations(range(N)))
+def test_the_order_of_clients_does_not_matter(
+    rule: Rule, seed: int, scale: float, weights: list[int], order: list[int]
+) -> None:
+    updates, w = draw(seed, scale), as_weights(weights)
+    update, coefficients = rule(updates, w)
+    swapped, permuted = rule(of_clients(lambda leaf: leaf[order], updates), w[jnp.asarray(order)])
+    assert_close(swapped, update, scale=scale)
+    assert_close(permuted, of_clients(lambda leaf: leaf[order], coefficients))
+
+
+@every_rule
+@pytest.mark.parametrize("rubbish", [np.nan, np.inf, -np.inf, 1e30])
+def test_clients_of_weight_zero_are_invisible(rule: Rule, rubbish: float) -> None:
+    updates, w = draw(3), jnp.asarray([2.0, 0.0, 1.0, 3.0])
+
+    def spoil(leaf: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(N).reshape(-1, *[1] * (leaf.ndim - 1)) == 1, np.float32(rubbish), leaf)
+
+    update, coefficients = rule(of_clients(spoil, updates), w)
+    assert_close(update, rule(updates, w)[0])
+    without, others = rule(of_clients(lambda leaf: leaf[[0, 2, 3]], updates), w[jnp.asarray([0, 2, 3])])
+    assert_close(update, without)
+    assert_close(of_clients(lambda c: c[[0, 2, 3]], coefficients), others)
+    assert all((np.asarray(c)[1] == 0).all() for c in jax.tree.leaves(coefficients))
+
+
+@every_rule
+@LAW
+@given(seed=SEEDS, weights=WEIGHTS, factor=st.floats(1e-3, 1e6))
+def test_scaling_all_weights_changes_nothing(rule: Rule, seed: int, weights: list[int], factor: float) -> None:
+    updates, w = draw(seed), as_weights(weights)
+    assert_close(rule(updates, w * jnp.float32(factor)), rule(updates, w))
+
+
+@every_rule
+@LAW
+@given(seed=SEEDS, scale=SCALES, weights=WEIGHTS)
+def test_identical_clients_give_the_common_update(rule: Rule, seed: int, scale: float, weights: list[int]) -> None:
+    common = of_clients(lambda leaf: leaf[0], draw(seed, scale))
+    update, _ = rule(of_clients(lambda leaf: np.stack([leaf] * N), common), as_weights(weights))
+    assert_close(update, common, scale=scale)
+
+
+@every_rule
+@LAW
+@given(seed=SEEDS, weights=WEIGHTS)
+def test_coefficients_are_shares(rule: Rule, seed: int, weights: list[int]) -> None:
+    _, coefficients = rule(draw(seed), as_weights(weights))
+    assert jax.tree.leaves(coefficients)
+    for c in jax.tree.leaves(coefficients):
+        assert c.shape == (N,)
+        assert (np.asarray(c) >= 0).all()
+        np.testing.assert_allclose(np.sum(np.asarray(c, np.float64)), 1, rtol=1e-5)
+
+
+@every_rule
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_structure_shape_and_dtype_are_kept(rule: Rule, dtype: Any) -> None:
+    updates = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), draw(0))
+    update, _ = rule(updates)
+    chex.assert_trees_all_equal_shapes_and_dtypes(update, of_clients(lambda leaf: leaf[0], updates))
+    exact, _ = rule(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), updates))
+    # bfloat16 has 8 bits; its rounding reaches the coefficients as well.
+    rounded = 2.0**-7 if dtype == jnp.bfloat16 else 1e-5
+    for got, wanted in zip(jax.tree.leaves(update), jax.tree.leaves(exact), strict=True):
+        np.testing.assert_allclose(np.asarray(got, np.float32), wanted, rtol=rounded, atol=rounded)
+
+
+@every_rule
+@pytest.mark.parametrize(
+    "factors", [(0, 0, 0, 0), (1, 0, 0, 0), (1, 2, 3, 4), (1, -1, 1, -1), (1, -1, 0, 0), (1e15, 1, 1e-15, -1e15)]
+)
+def test_finite_for_zero_parallel_and_opposed_updates(rule: Rule, factors: tuple[float, ...]) -> None:
+    def along(leaf: np.ndarray) -> np.ndarray:
+        return np.asarray(factors, np.float32).reshape(-1, *[1] * (leaf.ndim - 1)) * leaf[:1]
+
+    for weights in (None, jnp.ones(N), jnp.asarray([1.0, 0.0, 0.0, 0.0]), jnp.zeros(N)):
+        chex.assert_tree_all_finite(rule(of_clients(along, draw(1)), weights))
+
+
+@every_rule
+def test_nobody_counts_nothing_changes(rule: Rule) -> None:
+    update, coefficients = rule(of_clients(lambda leaf: np.full_like(leaf, np.nan), draw(1)), jnp.zeros(N))
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((update, coefficients)))
+
+
+@every_rule
+def test_no_weights_are_equal_weights(rule: Rule) -> None:
+    assert_close(rule(draw(5)), rule(draw(5), jnp.full(N, 7.0)))
+    assert_close(rule(draw(5)), rule(draw(5), jnp.full(N, 7, jnp.int32)))
+
+
+@every_rule
+def test_a_prefix_tree_of_equal_weights_is_one_weight(rule: Rule) -> None:
+    updates, w = draw(6), jnp.asarray([3.0, 0.0, 1.0, 2.0])
+    update, coefficients = rule(updates, jax.tree.map(lambda _: w, {"a": 0, "b": 0, "c": 0, "empty": 0}))
+    assert_close(update, rule(updates, w)[0])
+    for c in jax.tree.leaves(coefficients):
+        np.testing.assert_allclose(np.sum(np.asarray(c)), 1, rtol=1e-5)
+
+
+@every_rule
+def test_a_batch_of_problems_is_each_by_itself(rule: Rule) -> None:
+    problems = [draw(seed) for seed in (7, 8, 9)]
+    weights = jnp.asarray([[1.0, 2, 3, 4], [0, 1, 0, 2], [5, 5, 5, 5]])
+    together = jax.vmap(rule)(jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems), weights)
+    for i, problem in enumerate(problems):
+        assert_close(of_clients(lambda leaf, i=i: leaf[i], together), rule(problem, weights[i]))
+
+
+@every_rule
+def test_one_client_is_its_own_aggregate(rule: Rule) -> None:
+    updates = of_clients(lambda leaf: leaf[:1], draw(2))
+    assert_close(rule(updates)[0], of_clients(lambda leaf: leaf[0], updates))
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_every_rule_may_be_followed_by_another(name: str) -> None:
+    """Its coefficients have the form of weights: rules compose."""
+    updates, weights = draw(4), jnp.asarray([3.0, 0.0, 1.0, 2.0])
+    _, coefficients = ALL[name](updates, weights)
+    for second in (mean, cosine_softmax, ALL["partition"]):
+        update, _ = chain(ALL[name], second)(updates, weights)
+        assert_close(update, second(updates, coefficients)[0])

@@ -1,0 +1,92 @@
+"""Updates that are never written out answer every question as if they were."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back
+from tests.toys import close
+
+CLIENTS = 4
+
+
+class Pair(NamedTuple):
+    """Two parts."""
+
+    first: Any
+    second: Any
+
+
+def server_model(primal: Any, x: jax.Array) -> Any:
+    """A small nonlinear model whose gradient by `primal` differs from input to input."""
+    hidden = jnp.tanh(primal["w"] @ x + primal["b"])
+    return {"out": primal["head"] @ hidden, "sum": jnp.sum(hidden)}
+
+
+def problem(seed: int) -> tuple[Any, jax.Array, Any]:
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    primal = {"w": draw(3, 2), "b": draw(3), "head": draw(5, 3)}
+    return primal, draw(CLIENTS, 2), {"out": draw(CLIENTS, 5), "sum": draw(CLIENTS)}
+
+
+def written_out(primal: Any, inputs: jax.Array, cotangents: Any) -> Any:
+    """One gradient per client, by `jax.grad` of an inner product."""
+
+    def gradient(x: jax.Array, delta: Any) -> Any:
+        def inner(p: Any) -> jax.Array:
+            y = server_model(p, x)
+            return jnp.sum(y["out"] * delta["out"]) + y["sum"] * delta["sum"]
+
+        return jax.grad(inner)(primal)
+
+    rows = [gradient(inputs[i], jax.tree.map(lambda d, i=i: d[i], cotangents)) for i in range(CLIENTS)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+
+
+def answers(updates: Updates, coefficients: jax.Array, direction: Any) -> Any:
+    return updates.combine(coefficients), updates.inner(direction), updates.norms(), updates.stacked()
+
+
+@settings(derandomize=True, deadline=None, max_examples=10)
+@given(seed=st.integers(0, 999), shares=st.lists(st.integers(0, 5), min_size=CLIENTS, max_size=CLIENTS))
+def test_pulled_back_updates_answer_as_written_out_ones(seed: int, shares: list[int]) -> None:
+    primal, inputs, cotangents = problem(seed)
+    tree, c = written_out(primal, inputs, cotangents), jnp.asarray(shares, jnp.float32)
+    direction = jax.tree.map(lambda leaf: leaf[1] - 2 * leaf[0], tree)
+    updates = pulled_back(server_model, primal, inputs, cotangents)
+    assert updates.clients == CLIENTS
+    close(answers(updates, c, direction), answers(explicit(tree), c, direction), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("scope", ["tree", "leaf"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_rule_does_not_see_the_difference(sign: int, scope: str) -> None:
+    primal, inputs, cotangents = problem(5)
+    weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
+    rule = partial(align, weights=weights, sign=sign, scope=scope, temperature=0.5)
+    wanted = cosine_softmax(written_out(primal, inputs, cotangents), weights, sign=sign, scope=scope, temperature=0.5)
+    close(rule(pulled_back(server_model, primal, inputs, cotangents)), wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("rubbish", [np.nan, np.inf])
+def test_a_pulled_back_client_of_weight_zero_is_invisible(rubbish: float) -> None:
+    primal, inputs, cotangents = problem(6)
+    weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
+    spoilt = jax.tree.map(lambda leaf: leaf.at[1].set(rubbish), cotangents)
+    got = align(pulled_back(server_model, primal, inputs, spoilt), weights)
+    close(got, align(pulled_back(server_model, primal, inputs, cotangents), weights))
+
+
+def test_joined_parts_are_one_vector() -> None:
+    trees = [written_out(*problem(seed)) for seed in (1, 2)]
+    together, c = explicit(Pair(*trees)), jnp.asarray([0.5, 0.0, 1.0, 2.0])
+    direction = Pair(*[jax.tree.map(lambda leaf: leaf[0] + leaf[3], tree) for tree in trees])
+    parts = joined(Pair(*[explicit(tree) for tree in trees]))
+    close(answers(parts, c, direction), answers(together, c, direction), rtol=1e-4, atol=1e-5)

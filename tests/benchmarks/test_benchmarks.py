@@ -1,0 +1,152 @@
+"""The benchmarks measure what they say: the same network on other layers, its operations counted, ratios within a
+repeat. One tiny run; no figure is asserted."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+
+from benchmarks.ceiling import forward_flops
+from benchmarks.engine_round import with_plan
+from benchmarks.jobs import Job, alternate
+from benchmarks.models import MODELS, twin
+from benchmarks.naive import InceptionCNN as NaiveInceptionCNN
+from benchmarks.options import guarded, planned
+from benchmarks.round import main
+from benchmarks.tables import paired_ratio
+from fdgjax import models
+from fdgjax.errors import UserError
+from fdgjax.experiment import as_model
+from fdgjax.models import InceptionCNN
+
+SHAPE = (8, 8, 3)
+POSITIVE = st.floats(1e-3, 1e3)
+
+
+def test_a_run_prints_a_table_and_keeps_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Quickly compiled rather than quickly run.
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    record = tmp_path / "new" / "round.json"
+    small = "--clients 2 --batch_size 2 --steps 1 --rounds 1 --repeats 1 --image_size 8"
+    argv = [*small.split(), "--contenders", "map", "--models", "digits_cnn", "--json", str(record)]
+    assert guarded(main, argv) == 0
+    assert "| digits_cnn map |" in capsys.readouterr().out
+    measured = {m["contender"]: m for m in json.loads(record.read_text())["measurements"]}
+    assert measured["matmul"]["matmul_flops_per_second"] > 0
+    ours = measured["digits_cnn map"]
+    assert min(ours["images_per_second"], ours["peak_bytes"], ours["compile_seconds"], ours["program_bytes"]) > 0
+    assert np.isfinite(ours["loss"])
+
+    before = record.read_bytes()
+    assert guarded(main, argv) == 2
+    assert "exists" in capsys.readouterr().err
+    assert record.read_bytes() == before
+
+
+class Networks(NamedTuple):
+    """Ours from one key: variables, logits in training and evaluation; and the naive twin's logits in training."""
+
+    images: jax.Array
+    variables: Any
+    train: jax.Array
+    evaluate: jax.Array
+    naive: jax.Array
+
+
+@pytest.fixture(scope="module")
+def networks() -> Networks:
+    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    def compute(images: jax.Array) -> Networks:
+        ours, naive = (as_model(kind(classes=7), SHAPE) for kind in (InceptionCNN, NaiveInceptionCNN))
+        start, dropout = jax.random.key(0), jax.random.key(2)
+        variables = ours.init(start)
+        train, evaluate = (ours.apply(variables, images, mode, dropout)[0] for mode in (True, False))
+        return Networks(images, variables, train, evaluate, naive.apply(naive.init(start), images, True, dropout)[0])
+
+    return compute(jax.random.normal(jax.random.key(1), (2, *SHAPE)))
+
+
+def test_the_naive_twin_is_the_same_network(networks: Networks) -> None:
+    # Its first parameters and its dropout too: random streams follow the names of layers.
+    np.testing.assert_allclose(networks.naive, networks.train, rtol=1e-4, atol=1e-5)
+
+
+def test_the_torch_twin_is_the_same_network(networks: Networks) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is optional, and only benchmarks use it")
+    from benchmarks.torch_models import InceptionCNN as TorchInceptionCNN
+
+    theirs, state = TorchInceptionCNN(7, 8).eval(), {}
+    for name in theirs.state_dict():
+        module, *branch, kind = name.split(".")
+        layer = networks.variables["params"][module]
+        if branch:
+            layer = layer[("conv_1x1", "conv_3x3", "conv_5x5")[int(branch[1])]]
+        value = np.asarray(layer["kernel" if kind == "weight" else "bias"])
+        state[name] = torch.tensor(value.transpose({4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[value.ndim]).copy())
+    theirs.load_state_dict(state)
+    with torch.no_grad():
+        got = theirs(torch.tensor(np.asarray(networks.images)).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(got, networks.evaluate, rtol=1e-4, atol=1e-5)
+
+
+def test_operations_are_those_xla_counts() -> None:
+    module = NaiveInceptionCNN(classes=7)
+    model = as_model(module, (32, 32, 3))
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    image = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
+    forward = jax.jit(lambda variables, image: module.apply(variables, image))
+    counted = forward_flops(InceptionCNN(classes=7), (32, 32, 3))
+    assert counted == forward_flops(module, (32, 32, 3))
+    # XLA also counts activations and pooling, but no product with the padding around an image.
+    assert 0.8 < forward.lower(shapes, image).cost_analysis()["flops"] / counted < 1.1
+
+
+def test_a_plan_reaches_every_convolution_and_its_gradients() -> None:
+    model = with_plan(as_model(InceptionCNN(classes=7), SHAPE), "im2col")
+    variables = jax.eval_shape(model.init, jax.random.key(0))
+    images = jax.ShapeDtypeStruct((2, *SHAPE), jnp.float32)
+
+    def loss(variables: dict, images: jax.Array) -> jax.Array:
+        return model.apply(variables, images, True, jax.random.key(0))[0].sum()
+
+    program = str(jax.make_jaxpr(jax.grad(loss))(variables, images))
+    assert "plan=im2col" in program
+    assert "plan=None" not in program
+
+
+def test_every_network_of_the_registry_exists() -> None:
+    assert set(MODELS) <= set(models.MODELS)
+    with pytest.raises(UserError, match="no torch twin"):
+        twin("digits_cnn", "torch")
+
+
+def test_plans_apply_to_our_network_alone() -> None:
+    jobs = {"a": Job("engine"), "b": Job("engine", network="naive"), "c": Job("torch")}
+    assert list(planned(jobs, ["auto", "library"])) == ["a", "a/library", "b", "c"]
+    with pytest.raises(UserError, match="plan"):
+        planned(jobs, ["im2cool"])
+
+
+def test_each_repeat_begins_with_another_job_and_hopeless_ones_are_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("benchmarks.jobs.launch", lambda job, limit: {"failed": "no"} if job.clients == 2 else {})
+    jobs = {name: Job("engine", clients=many) for name, many in (("a", 1), ("b", 2), ("c", 3))}
+    order = [(repeat, name) for repeat, name, _ in alternate(jobs, 3, 1.0)]
+    assert order == [(0, "a"), (0, "b"), (0, "c"), (1, "c"), (1, "a"), (2, "c"), (2, "a")]
+
+
+@given(st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=5), POSITIVE)
+def test_a_busy_repeat_leaves_ratios_alone(pairs: list[tuple[float, float]], slower: float) -> None:
+    above, below = ({k: pair[i] for k, pair in enumerate(pairs)} for i in (0, 1))
+    busy = [{**speeds, 0: speeds[0] * slower} for speeds in (above, below)]
+    np.testing.assert_allclose(paired_ratio(*busy), paired_ratio(above, below), rtol=1e-9)

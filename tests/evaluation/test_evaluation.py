@@ -1,0 +1,195 @@
+"""Counts and figures against plain NumPy over all samples; batches and padding do not matter."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.contract import Variables
+from fdgjax.evaluation import Metrics, Tally, compile_evaluation, expected_calibration_error, measure
+from fdgjax.federation import Federation, Rows
+from fdgjax.methods import METHODS
+from tests.toys import DOMAINS, close, make_plan, row, shared_case, tiny_model, toy_federation
+
+ALL = sorted(METHODS)
+NAMES = ("north", "south", "target")
+APPLY = jax.jit(tiny_model().apply, static_argnums=2)
+
+
+class Seen(NamedTuple):
+    """One model on one row of samples, in NumPy."""
+
+    right: np.ndarray
+    confidence: np.ndarray
+    nll: np.ndarray
+    domain: np.ndarray
+
+
+def look(variables: Variables, federation: Federation, rows: np.ndarray) -> Seen:
+    images = np.asarray(federation.images).astype(np.float32) / 127.5 - 1
+    logits = np.asarray(APPLY(variables, jnp.asarray(images), False, jax.random.key(0))[0], np.float64)[rows]
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    labels = np.asarray(federation.labels)[rows]
+    nll = -np.log(p[np.arange(len(rows)), labels])
+    return Seen(p.argmax(axis=1) == labels, p.max(axis=1), nll, np.asarray(federation.domains)[rows])
+
+
+def calibration(seen: list[Seen]) -> float:
+    """`sum_b |B_b| / n |accuracy(B_b) - confidence(B_b)|` over 15 bins of equal width (Guo et al., 2017)."""
+    right, confidence = (np.concatenate([getattr(s, name) for s in seen]) for name in ("right", "confidence"))
+    error = 0.0
+    for low in np.arange(15) / 15:
+        inside = (confidence > low) & (confidence <= low + 1 / 15)
+        if inside.any():
+            error += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return error
+
+
+def figures(source: list[Seen], target: list[Seen]) -> Metrics:
+    ood = float(np.mean([s.right.mean() for s in target]))
+    pooled = Seen(*(np.concatenate(column) for column in zip(*source, strict=True)))
+    domains = {NAMES[d]: float(pooled.right[pooled.domain == d].mean()) for d in np.unique(pooled.domain)}
+    domains |= {NAMES[DOMAINS - 1]: ood}
+    return Metrics(
+        id_accuracy=float(np.mean([s.right.mean() for s in source])),
+        ood_accuracy=ood,
+        per_domain_accuracy=domains,
+        worst_domain_accuracy=min(domains.values()),
+        ece=calibration(target),
+        id_ece=calibration(source),
+        id_loss=float(np.mean(pooled.nll)),
+        ood_loss=float(np.mean(np.concatenate([s.nll for s in target]))),
+    )
+
+
+@functools.cache
+def trained(name: str) -> Any:
+    return shared_case(name, plan=make_plan(drop_nonfinite=True)).advance(1)
+
+
+@functools.cache
+def evaluation(name: str, batch_size: int, axis: str = "map") -> Any:
+    method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
+    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, client_axis=axis, chunk=3)
+
+
+def evaluate(name: str, batch_size: int, axis: str = "map", federation: Federation | None = None) -> Metrics:
+    state = trained(name)
+    tallies = evaluation(name, batch_size, axis)(state.server, state.clients, federation or toy_federation())
+    return measure(jax.device_get(tallies), NAMES)
+
+
+def same(left: Metrics, right: Metrics) -> None:
+    assert left.per_domain_accuracy.keys() == right.per_domain_accuracy.keys()
+    for name, wanted in right._asdict().items():
+        if name != "per_domain_accuracy":
+            np.testing.assert_allclose(getattr(left, name), wanted, rtol=1e-4, atol=1e-6, err_msg=name)
+    for domain, wanted in right.per_domain_accuracy.items():
+        np.testing.assert_allclose(left.per_domain_accuracy[domain], wanted, rtol=1e-5, err_msg=domain)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_figures_are_those_of_plain_numpy(name: str) -> None:
+    federation, state, method = (
+        toy_federation(),
+        trained(name),
+        shared_case(name, plan=make_plan(drop_nonfinite=True)).method,
+    )
+    places, lengths = (np.asarray(leaf) for leaf in federation.validation)
+    source = []
+    for client, (rows, length) in enumerate(zip(places, lengths, strict=True)):
+        own = row(state.clients, 0 if method.pooled else client)
+        source.append(look(method.predict(state.server, own), federation, rows[:length]))
+    models = method.unseen(state.server, state.clients)
+    whole = np.asarray(federation.target.places)[0]
+    target = [look(row(models, i), federation, whole) for i in range(len(jax.tree.leaves(models)[0]))]
+    assert (len(target) == 1) == (name in ("fedavg", "fedprox", "central"))
+    same(evaluate(name, batch_size=4), figures(source, target))
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "axis"), [("local", 1, "map"), ("fedavg", 3, "vmap"), ("local", 100, "chunk")]
+)
+def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, axis: str) -> None:
+    same(evaluate(name, batch_size, axis), evaluate(name, 4))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "local"])
+def test_padding_does_not_matter(name: str) -> None:
+    federation = toy_federation()
+
+    def longer(rows: Rows) -> Rows:
+        padded = np.full((len(rows.length), rows.places.shape[1] + 3), 5)
+        for client, length in enumerate(rows.length):
+            padded[client, :length] = rows.places[client, :length]
+        return Rows(jnp.asarray(padded, jnp.int32), rows.length)
+
+    padded = federation._replace(validation=longer(federation.validation), target=longer(federation.target))
+    same(evaluate(name, 4, federation=padded), evaluate(name, 4))
+
+
+def test_every_sample_is_counted_once_in_its_domain() -> None:
+    federation, state = toy_federation(), trained("local")
+    tallies = evaluation("local", 4)(state.server, state.clients, federation)
+    for client, (rows, length) in enumerate(zip(*map(np.asarray, federation.validation), strict=True)):
+        domains = np.asarray(federation.domains)[rows[:length]]
+        np.testing.assert_array_equal(tallies.source.total[client], np.bincount(domains, minlength=DOMAINS))
+    np.testing.assert_array_equal(tallies.target.total, [[0, 0, 7]] * 4)
+    for part in tallies:
+        np.testing.assert_array_equal(part.bin_count.sum(axis=-1), part.total.sum(axis=-1))
+        np.testing.assert_array_equal(part.bin_correct.sum(axis=-1), part.correct.sum(axis=-1))
+
+
+COUNTS = st.lists(st.tuples(st.integers(0, 20), st.floats(0, 1), st.floats(0, 1)), min_size=15, max_size=15)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(bins=COUNTS.filter(lambda bins: sum(n for n, _, _ in bins) > 0), cut=st.integers(0, 20))
+def test_calibration_pools_models(bins: list[tuple[int, float, float]], cut: int) -> None:
+    """The error is that of all samples together, however they are shared between models."""
+    count = np.asarray([n for n, _, _ in bins], np.float64)
+    right = np.asarray([round(n * a) for n, a, _ in bins], np.float64)
+    confidence = np.asarray([n * c for n, _, c in bins])
+    nothing = np.zeros(1)
+
+    def tally(*parts: np.ndarray) -> Tally:
+        return Tally(nothing, nothing, *parts, nothing)
+
+    whole = expected_calibration_error(tally(count, right, confidence))
+    share = cut / 20
+    halves = [np.stack([share * x, (1 - share) * x]) for x in (count, right, confidence)]
+    np.testing.assert_allclose(expected_calibration_error(tally(*halves)), whole, rtol=1e-9, atol=1e-12)
+    some = count > 0
+    gaps = np.abs(right[some] / count[some] - confidence[some] / count[some])
+    np.testing.assert_allclose(whole, np.sum(count[some] / count.sum() * gaps), rtol=1e-9, atol=1e-12)
+
+
+def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
+    state = trained("fedavg")
+    params = state.server.variables["params"]
+    sure = jax.tree.map(jnp.zeros_like, params)
+    sure["linear_2"]["bias"] = jnp.asarray([100.0, 0.0, 0.0])
+    server = state.server._replace(variables={"params": sure})
+    for label, error in ((0, 0.0), (1, 1.0)):
+        federation = toy_federation()
+        federation = federation._replace(labels=jnp.full_like(federation.labels, label))
+        figures = measure(jax.device_get(evaluation("fedavg", 4)(server, {}, federation)), NAMES)
+        np.testing.assert_allclose([figures.ece, figures.id_ece], error, atol=1e-6)
+        np.testing.assert_allclose([figures.ood_accuracy, figures.id_accuracy], 1 - error)
+
+
+def test_dropout_is_off_and_statistics_are_the_running_ones() -> None:
+    for model in ("dropout", "norm"):
+        variables = tiny_model(model).init(jax.random.key(0))
+        images = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4, 4, 1)), jnp.float32)
+        outs = [tiny_model(model).apply(variables, images, False, jax.random.key(k)) for k in (1, 2)]
+        close(outs[0][0], outs[1][0], rtol=0, atol=0)
+        assert outs[0][1] == {}
+        alone, _ = tiny_model(model).apply(variables, images[:1], False, jax.random.key(0))
+        close(alone, outs[0][0][:1], rtol=1e-5)

@@ -1,0 +1,200 @@
+"""hFedF's own laws: Algorithm 4 in plain NumPy, the descent of Algorithm 1, and the kinds of embeddings."""
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.contract import Context, Method, Moment
+from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.hypernet import Weights
+from tests.toys import (
+    CLIENTS,
+    SMALL_HYPERNET,
+    Case,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    reorder,
+    row,
+    toy_federation,
+)
+
+
+def random_like(tree: Any, rng: np.random.Generator) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), tree)
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+@pytest.mark.parametrize("a", [0.75, 0.95])
+def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
+    """An explicit smoothed state, started after the warm-up round, replaces the live one."""
+    method = build("hfedf", toy_federation(), ema=a, warmup=warmup)
+    rate, decay = SMALL_HYPERNET["server_learning_rate"], SMALL_HYPERNET["server_weight_decay"]
+    server, clients = method.init(jax.random.key(0), toy_federation().ids)
+    rng, update = np.random.default_rng(0), jax.jit(method.update)
+    live, smoothed = flat(server.weights), None
+    for t in range(warmup + 4):
+        gradient = random_like(server.weights, rng)
+        server, _ = update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
+        live = live - rate * (flat(gradient) + decay * live)
+        if t == warmup:
+            smoothed = live
+        if t > warmup:
+            assert smoothed is not None
+            smoothed = a * live + (1 - a) * smoothed
+            live = smoothed
+        np.testing.assert_allclose(flat(server.weights), live, rtol=1e-4, atol=1e-6)
+
+
+def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
+    chosen = {"server_optimizer": "adam", "server_learning_rate": 0.1, "server_weight_decay": 0.1}
+    method = build("hfedf", toy_federation(), ema=1.0, **chosen)
+    server, clients = method.init(jax.random.key(0), toy_federation().ids)
+    rng, x, m, v = np.random.default_rng(0), flat(server.weights), 0.0, 0.0
+    for t in range(1, 4):
+        gradient = random_like(server.weights, rng)
+        server, _ = method.update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
+        g = flat(gradient) + 0.1 * x
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(flat(server.weights), x, rtol=1e-4, atol=1e-5)
+
+
+@functools.cache
+def gentle(name: str, alignment: str | None = None) -> tuple[Method, Any]:
+    """A hypernetwork method with a small step, and its server step with one client's message, jitted."""
+    chosen = {"server_learning_rate": 1e-3, "server_weight_decay": 0.0} | (
+        {"alignment": alignment} if alignment else {}
+    )
+    method = build(name, toy_federation(), **chosen)
+
+    @jax.jit
+    def step(server: Any, clients: Any, trained: Any) -> tuple[Any, Any]:
+        received = method.start(server, row(clients, 0))
+        message, kept = method.finish(Context(server, row(clients, 0), received), trained)
+        stacked = jax.tree.map(lambda leaf: leaf[None], (message, kept))
+        gradient, _ = method.aggregate(server, stacked[1], stacked[0], jnp.ones(1))
+        return gradient, method.update(server, clients, gradient, Moment(jnp.asarray(0), jax.random.key(0)))[0]
+
+    return method, step
+
+
+@pytest.mark.parametrize(
+    ("name", "alignment"), [("pfedhn", None), ("hfedf", "separate"), ("hfedf", "joint"), ("hfedf", "none")]
+)
+@settings(derandomize=True, deadline=None, max_examples=10)
+@given(seed=st.integers(0, 999), client=st.integers(0, CLIENTS - 1))
+def test_one_server_step_moves_the_model_towards_the_trained_one(
+    name: str, alignment: str | None, seed: int, client: int
+) -> None:
+    method, step = gentle(name, alignment)
+    server, clients = method.init(jax.random.key(seed), toy_federation().ids)
+    alone = jax.tree.map(lambda leaf: leaf[client : client + 1], clients)
+    before = method.start(server, row(alone, 0))
+    noise = random_like(before, np.random.default_rng(seed))
+    trained = jax.tree.map(lambda w, n: w + 0.1 * n, before, noise)
+    _, after = step(server, alone, trained)
+    generated = flat(method.start(after, row(alone, 0)))
+    assert np.linalg.norm(generated - flat(trained)) < np.linalg.norm(flat(before) - flat(trained))
+
+
+def test_one_server_step_moves_towards_what_training_found() -> None:
+    """The same with real local training: one client, one round, a small server step."""
+    federation = toy_federation()
+    chosen = {"server_learning_rate": 1e-3, "server_weight_decay": 0.0}
+    case = make_case(build("pfedhn", federation, **chosen), reorder(federation, [1]))
+    locally = make_case(build("local", federation), reorder(federation, [1]))
+    start = case.start()
+    before = case.method.start(start.server, row(start.clients, 0))
+    beginning = locally.start()._replace(clients=jax.tree.map(lambda leaf: jnp.array(leaf)[None], before))
+    trained, _ = locally.round(beginning, locally.federation)
+    state, _ = case.round(start, case.federation)
+    after = case.method.start(state.server, row(state.clients, 0))
+    target = flat(trained.clients)
+    assert np.linalg.norm(flat(after) - target) < np.linalg.norm(flat(before) - target)
+
+
+@settings(derandomize=True, deadline=None, max_examples=8)
+@given(seed=st.integers(0, 999))
+def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
+    """`J^T delta = grad <h(theta, nu_i), delta>`."""
+    method, step = gentle("pfedhn")
+    server, clients = method.init(jax.random.key(seed), toy_federation().ids)
+    alone = jax.tree.map(lambda leaf: leaf[2:3], clients)
+    before = method.start(server, row(alone, 0))
+    delta = random_like(before, np.random.default_rng(seed))
+    gradient, _ = step(server, alone, jax.tree.map(lambda w, d: w - d, before, delta))
+
+    def inner(weights: Weights) -> jax.Array:
+        generated = method.start(server._replace(weights=weights), row(alone, 0))
+        return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
+
+    close(gradient, jax.grad(inner)(server.weights), rtol=1e-3, atol=1e-5)
+    others = np.delete(np.asarray(gradient.nu), int(alone.place[0]), axis=0)
+    assert (others == 0).all(), "another client's embedding got a gradient"
+
+
+@functools.cache
+def embedding_case(kind: str) -> Case:
+    return make_case(build("hfedf", toy_federation(), embeddings=kind, embedding_dim=3), plan=make_plan(epochs=1))
+
+
+@functools.cache
+def embeddings_after(kind: str, rounds: int) -> np.ndarray:
+    return np.asarray(embedding_case(kind).advance(rounds).server.weights.nu)
+
+
+def test_fixed_embeddings_never_change_and_random_ones_always_do() -> None:
+    for rounds in (1, 2):
+        np.testing.assert_array_equal(embeddings_after("fixed", rounds), embeddings_after("fixed", 0))
+    drawn = [embeddings_after("random", rounds) for rounds in range(3)]
+    assert len({float(nu[client, 0]) for nu in drawn for client in range(CLIENTS)}) == 3 * CLIENTS
+    learned = [embeddings_after("learned", rounds) for rounds in range(3)]
+    for before, after in itertools.pairwise(learned):
+        assert (np.abs(after - before).max(axis=1) > 0).all()
+        assert np.abs(after - before).max() < 0.5
+
+
+@pytest.mark.parametrize("kind", ["learned", "random"])
+def test_embeddings_belong_to_the_clients_id(kind: str) -> None:
+    """Those before the first round, and those a round leads to."""
+    order = [2, 0, 3, 1]
+    swapped = reorder(toy_federation(), order)
+    case = make_case(build("hfedf", swapped, embeddings=kind, embedding_dim=3), swapped, make_plan(epochs=1))
+    close(case.start().server.weights.nu, embeddings_after(kind, 0)[order])
+    if kind == "random":
+        close(case.advance(1).server.weights.nu, embeddings_after(kind, 1)[order])
+
+
+@pytest.mark.parametrize(("clients", "dim"), [(1, 1), (3, 1), (4, 2), (7, 2), (8, 3), (100, 26)])
+def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
+    federation = toy_federation((2,) * clients, longest=2)
+    for name, chosen in (("hfedf", {}), ("pfedhn", {})):
+        method = build(name, federation, **chosen)
+        server, _ = jax.eval_shape(method.init, jax.random.key(0), federation.ids)
+        assert server.weights.nu.shape == (clients, dim)
+        method = build(name, federation, embedding_dim=5)
+        assert jax.eval_shape(method.init, jax.random.key(0), federation.ids)[0].weights.nu.shape == (clients, 5)
+
+
+def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() -> None:
+    federation, training = toy_federation(), EmbeddingTraining(dim=3, epochs=1, images=6)
+    embed = jax.jit(lambda f, key: autoencoder_embeddings(f, training, key, f.ids))
+    nu = np.asarray(embed(federation, jax.random.key(0)))
+    assert nu.shape == (CLIENTS, 3)
+    assert np.isfinite(nu).all()
+    assert len(np.unique(nu.round(5), axis=0)) == CLIENTS
+    order = [3, 1, 0, 2]
+    np.testing.assert_allclose(embed(reorder(federation, order), jax.random.key(0)), nu[order], rtol=1e-4, atol=1e-6)
+    places = federation.validation.places
+    longer = federation._replace(validation=federation.validation._replace(places=jnp.pad(places, ((0, 0), (0, 2)))))
+    np.testing.assert_allclose(embed(longer, jax.random.key(0)), nu, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,196 @@
+"""Every method of the registry: hyperparameters are declared and taken from the paper, labels are words that exist."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Setup
+from fdgjax.engine import RoundInfo
+from fdgjax.errors import UserError
+from fdgjax.experiment import as_model, round_record
+from fdgjax.methods import METHODS
+from fdgjax.methods.hyper import optimizer
+from fdgjax.models import InceptionCNN
+from fdgjax.variables import flatten, label_table
+from tests.toys import (
+    CLIENTS,
+    DOMAINS,
+    build,
+    flat,
+    make_plan,
+    poison,
+    shared_case,
+    shared_method,
+    small_hyper,
+    tiny_model,
+    toy_federation,
+)
+
+ALL = sorted(METHODS)
+
+# Grid and PACS column of hFedF v2, Table 10; non-federated methods take FedAvg's (appendix C.8.2).
+RATES, SERVER_RATES = {1e-3, 1e-4, 1e-5}, {1e-1, 1e-2, 1e-3}
+TABLE_10: dict[str, dict[str, tuple[set[float], float]]] = {
+    "fedavg": {"client_learning_rate": (RATES, 1e-3), "client_weight_decay": (RATES, 1e-4)},
+    "fedprox": {
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-4),
+        "mu": ({1e-1, 1e-2, 1e-3}, 1e-2),
+    },
+    "pfedhn": {
+        "server_learning_rate": (SERVER_RATES, 1e-2),
+        "server_weight_decay": (RATES, 1e-3),
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-5),
+    },
+    "hfedf": {
+        "server_learning_rate": (SERVER_RATES, 1e-3),
+        "server_weight_decay": (RATES, 1e-5),
+        "ema": ({0.75, 0.85, 0.95}, 0.95),
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-3),
+    },
+}
+TABLE_10 |= {"central": TABLE_10["fedavg"], "local": TABLE_10["fedavg"]}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_hyperparameter_has_a_default_a_range_and_a_source(name: str) -> None:
+    kind = METHODS[name].hyper
+    assert dataclasses.is_dataclass(kind)
+    assert kind.__dataclass_params__.frozen
+    default = kind()
+    for field in dataclasses.fields(kind):
+        assert field.metadata["search"], field.name
+        assert field.metadata["source"], field.name
+        value = getattr(default, field.name)
+        assert all(isinstance(tried, type(value)) for tried in field.metadata["search"]), field.name
+        assert len(set(field.metadata["search"])) == len(field.metadata["search"]), field.name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        default.client_learning_rate = 1.0
+    assert METHODS[name].summary
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name in TABLE_10 for key in TABLE_10[name]])
+def test_the_papers_selected_values_are_the_defaults(name: str, key: str) -> None:
+    grid, selected = TABLE_10[name][key]
+    field = {f.name: f for f in dataclasses.fields(METHODS[name].hyper)}[key]
+    assert getattr(METHODS[name].hyper(), key) == selected
+    assert set(field.metadata["search"]) == grid
+    assert field.metadata["source"] == "hFedF v2, Table 10"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_defaults_lie_in_their_ranges(name: str) -> None:
+    for field in dataclasses.fields(METHODS[name].hyper):
+        assert field.default in field.metadata["search"], field.name
+
+
+@pytest.mark.parametrize("model", ["dense", "norm"])
+@pytest.mark.parametrize("name", ALL)
+def test_labels_say_where_variables_are(name: str, model: str) -> None:
+    method = build(name, toy_federation(), model)
+    _, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation().ids)
+    variables = jax.eval_shape(tiny_model(model).init, jax.random.key(0))
+    table = label_table(variables, method.label)
+    kept = {leaf.shape[1:] for leaf in jax.tree.leaves(clients)}
+    for path, leaf in flatten(variables).items():
+        if table[path] == "local":
+            assert leaf.shape in kept, path
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_client_state_has_the_client_axis_first(name: str) -> None:
+    case = shared_case(name, plan=make_plan(drop_nonfinite=True))
+    state = case.start()
+    assert all(len(leaf) == len(case.federation.ids) for leaf in jax.tree.leaves((state.clients, state.optimizers)))
+    assert bool(jax.tree.leaves(state.optimizers)) == case.method.keep_optimizer
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
+    case = shared_case(name, plan=make_plan(drop_nonfinite=True))
+    state = case.start()
+    mine = jax.tree.map(lambda leaf: leaf[0], state.clients)
+    predicting, unseen = case.method.predict(state.server, mine), case.method.unseen(state.server, state.clients)
+    model = jax.eval_shape(tiny_model().init, jax.random.key(0))
+    for variables in (case.method.start(state.server, mine), predicting):
+        assert jax.tree.map(lambda x: (x.shape, x.dtype), variables) == jax.tree.map(
+            lambda x: (x.shape, x.dtype), model
+        )
+    assert jax.tree.map(lambda x: x.shape[1:], unseen) == jax.tree.map(lambda x: x.shape, model)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
+    """Shapes only: nothing of the 47 million numbers is computed."""
+    model = as_model(InceptionCNN(classes=7), (32, 32, 3))
+    setup = Setup(model, toy_federation(), CLIENTS, 200)
+    method = METHODS[name].build(setup, METHODS[name].hyper())
+    server, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation().ids)
+    mine = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
+    received = jax.eval_shape(method.start, server, mine)
+    assert sum(leaf.size for leaf in jax.tree.leaves(received["params"])) == 928_199
+
+
+def check_recordable(info: RoundInfo, clients: int) -> None:
+    """The coefficients a method reports become lists of numbers by path, one number per client."""
+    record = round_record(1, jax.device_get(info))
+    shown = {key: value for key, value in record.items() if key.startswith("coefficients/")}
+    assert shown
+    for values in shown.values():
+        assert len(values) == clients
+        np.testing.assert_allclose(sum(values), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_round_can_be_recorded(name: str) -> None:
+    case = shared_case(name, plan=make_plan(drop_nonfinite=True))
+    _, info = case.round(case.start(), case.federation)
+    check_recordable(info, len(case.federation.ids))
+
+
+@pytest.mark.parametrize("scope", ["tree", "leaf"])
+@pytest.mark.parametrize("alignment", ["separate", "joint", "none"])
+def test_every_alignment_can_be_recorded(alignment: str, scope: str) -> None:
+    method = build("hfedf", toy_federation(), alignment=alignment, alignment_scope=scope)
+    state = shared_case("hfedf", plan=make_plan(drop_nonfinite=True)).start()
+    messages = jax.vmap(method.start, in_axes=(None, 0))(state.server, state.clients)["params"]
+    gradient, coefficients = jax.jit(method.aggregate)(state.server, state.clients, messages, jnp.ones(CLIENTS))
+    assert jax.tree.structure(gradient) == jax.tree.structure(state.server.weights)
+    everyone = jnp.ones(CLIENTS, bool)
+    check_recordable(RoundInfo(jnp.arange(CLIENTS), jnp.ones(CLIENTS), everyone, coefficients), CLIENTS)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "hfedf"])
+def test_unknown_words_in_hyperparameters_are_refused_in_one_line(name: str) -> None:
+    wrong = {"weighting": "sample", "server_optimizer": "adma"}
+    wrong |= {"alignment": "seperate", "embeddings": "learnt"} if name == "hfedf" else {}
+    for key, word in wrong.items():
+        with pytest.raises(UserError, match=f"'{word}'.*did you mean") as error:
+            build(name, toy_federation(), **{key: word})
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="momentum") as error:
+        optimizer("adam", learning_rate=0.1, momentum=0.9)
+    assert "\n" not in str(error.value)
+
+
+def test_weight_decay_is_an_l2_gradient() -> None:
+    params, grads = {"w": np.float32([1.0, -2.0])}, {"w": np.float32([0.5, 0.5])}
+    decayed = optimizer("sgd", learning_rate=0.1, weight_decay=0.01)
+    updates, _ = decayed.update(grads, decayed.init(params), params)
+    np.testing.assert_allclose(updates["w"], -0.1 * (grads["w"] + 0.01 * params["w"]), rtol=1e-6)
+
+
+def test_toys_do_what_they_say() -> None:
+    federation = toy_federation()
+    assert int(federation.domains.max()) == DOMAINS - 1
+    case = shared_case("local", plan=make_plan(drop_nonfinite=True))
+    _, info = case.round(case.start(), poison(federation, 3))
+    assert np.asarray(info.finite).tolist() == [True, True, True, False]
+    assert small_hyper("fedprox", mu=0.5).mu == 0.5
+    assert flat(case.start().server).size == 0
+    assert shared_method("central").pooled
