@@ -1,0 +1,72 @@
+"""What the machine can do, and what a network asks of it: the rate of a matrix product, and a network's operations."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from benchmarks.jobs import Job, Result
+from benchmarks.machine import cores, processor
+from fdgjax.nn import Conv, Dense
+
+SIZES = {"cpu": (512, 1024, 2048), "other": (4096, 8192, 16384)}
+SECONDS = 0.5
+"""Spent on each size."""
+
+WEIGHTED = (Conv, Dense, nn.Conv, nn.Dense)
+"""Layers whose kernel's last axis is their output channels."""
+
+
+def measure(job: Job) -> Result:
+    """The best rate of a square matrix product over several sizes, in the job's precision and dtype."""
+    with jax.default_matmul_precision(job.precision):
+        sizes = SIZES.get(jax.default_backend(), SIZES["other"])
+        rates = {size: best_rate(size, job.dtype) for size in sizes}
+    return {"matmul_flops_per_second": max(rates.values()), "by_size": rates, **facts()}
+
+
+def best_rate(size: int, dtype: str) -> float:
+    """Operations per second of `[size, size] @ [size, size]`: the best of as many as fit into `SECONDS`."""
+    a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
+    product = jax.jit(jnp.matmul).lower(a, b).compile()
+    product(a, b).block_until_ready()
+    best, until = math.inf, time.perf_counter() + SECONDS
+    while time.perf_counter() < until:
+        begin = time.perf_counter()
+        product(a, b).block_until_ready()
+        best = min(best, time.perf_counter() - begin)
+    return 2 * size**3 / best
+
+
+def facts() -> Result:
+    """What a JAX process runs on."""
+    device = jax.devices()[0]
+    name = processor() if device.platform == "cpu" else device.device_kind
+    return {"backend": jax.default_backend(), "device": name, "cores": cores(), "jax": jax.__version__}
+
+
+def forward_flops(module: nn.Module, image_shape: Sequence[int]) -> int:
+    """Multiplications and additions of one image's way through the convolutions and linear layers.
+
+    An output number takes one of each per kernel element that feeds it. Training costs about three times as much: the
+    gradients by the input and by the kernel are as large as the forward pass each.
+    """
+    counts: list[int] = []
+
+    def count(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        y = call(*args, **kwargs)
+        if isinstance(context.module, WEIGHTED) and context.method_name == "__call__":
+            kernel = context.module.variables["params"]["kernel"]
+            counts.append(2 * y.size * math.prod(kernel.shape[:-1]))
+        return y
+
+    def forward(key: jax.Array) -> Any:
+        with nn.intercept_methods(count):
+            return module.init_with_output(key, jnp.zeros((1, *image_shape)), train=False)
+
+    jax.eval_shape(forward, jax.random.key(0))
+    return sum(counts)

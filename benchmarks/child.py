@@ -1,0 +1,33 @@
+"""The child process: `python -m benchmarks.child JOB`, a job as JSON; its result as JSON is the last line printed."""
+
+import json
+import pkgutil
+import sys
+from collections.abc import Mapping
+
+from benchmarks.jobs import Job
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+KINDS: Mapping[str, str] = {
+    "engine": "benchmarks.engine_round:measure",
+    "torch": "benchmarks.torch_round:measure",
+    "matmul": "benchmarks.ceiling:measure",
+}
+"""By name and not imported here, since no process needs both JAX and PyTorch."""
+
+
+def main(text: str) -> int:
+    """Measures one job."""
+    job = Job(**json.loads(text))
+    try:
+        measure = pkgutil.resolve_name(lookup("kind of measurement", job.kind, KINDS))
+        print(json.dumps(measure(job)))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

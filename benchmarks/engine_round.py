@@ -1,0 +1,164 @@
+"""A round of FedAvg through the real engine, on random images."""
+
+import pkgutil
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.linen import dtypes
+
+from benchmarks.ceiling import facts, forward_flops
+from benchmarks.jobs import Job, Result
+from benchmarks.machine import available_bytes, peak_resident_bytes
+from benchmarks.models import CLASSES, twin
+from fdgjax.contract import Model, PyTree, Setup, Variables
+from fdgjax.data import Domains
+from fdgjax.engine import Plan, compile_round, init_state
+from fdgjax.engine.local import Batching
+from fdgjax.experiment import as_model
+from fdgjax.federation import Federation, Partition, federate
+from fdgjax.methods import METHODS
+from fdgjax.models import MODELS
+from fdgjax.nn import Conv, conv2d
+from fdgjax.registry import lookup
+
+POOL = 4096
+"""Different images at most. Clients share them, so that memory shows what training takes, not what data take."""
+
+
+def measure(job: Job) -> Result:
+    """Compile time, seconds per round, and memory; or `skipped`, where the program would not fit into memory."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    with jax.default_matmul_precision(job.precision):
+        federation = random_federation(job)
+        module = network(job)
+        shape = federation.images.shape[1:]
+        method, plan = fedavg(module, federation, job)
+        state = jax.jit(init_state, static_argnums=0)(method, federation, 0)
+        # The engine's type says Callable; it is a jitted function, which can be compiled ahead.
+        jitted: Any = compile_round(method, plan)
+        begin = time.perf_counter()
+        compiled = jitted.lower(state, federation).compile()
+        compile_seconds = time.perf_counter() - begin
+    needed, free = program_bytes(compiled), free_bytes()
+    about = {"compile_seconds": compile_seconds, "program_bytes": needed, **facts()}
+    if free is not None and needed > 0.8 * free:
+        return {"skipped": f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free", **about}
+    seconds, loss = timed_rounds(compiled, state, federation, job.rounds)
+    return {
+        "images_per_second": job.images_per_round / statistics.median(seconds),
+        "seconds_per_round": seconds,
+        "loss": loss,
+        "peak_bytes": peak_bytes(),
+        "flops_per_image": 3 * forward_flops(module, shape),
+        **about,
+    }
+
+
+def random_federation(job: Job) -> Federation:
+    """Clients of equal size with random images, the same for every process."""
+    rng, each = np.random.default_rng(0), job.batch_size * job.steps
+    many = min(POOL, job.clients * each)
+    data = Domains(
+        rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8),
+        rng.integers(0, CLASSES, many, np.int32),
+        np.zeros(many, np.int32),
+        ("random",),
+        tuple(map(str, range(CLASSES))),
+    )
+    train = list(rng.integers(0, many, (job.clients, each)))
+    some = [np.arange(1)] * job.clients
+    return federate(data, Partition(train, some, np.arange(1)), batch_size=job.batch_size, drop_last=True)
+
+
+def network(job: Job) -> nn.Module:
+    """The job's network, ours or its naive twin."""
+    maker: Callable[..., nn.Module]
+    if job.network == "naive":
+        maker = pkgutil.resolve_name(twin(job.model, "naive"))
+    else:
+        maker = lookup("model", job.model, MODELS)
+    return maker(classes=CLASSES)
+
+
+def fedavg(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:
+    """FedAvg with one local epoch of Adam on that network."""
+    model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
+    entry = METHODS["fedavg"]
+    method = entry.build(Setup(model, federation, job.clients, job.rounds), entry.hyper())
+    return method, Plan(Batching(1, job.batch_size, True), 0, job.client_axis, job.chunk)
+
+
+def with_plan(model: Model, plan: str) -> Model:
+    """The model with every `fdgjax.nn.Conv` of it computed by one plan; `auto` leaves it as it is."""
+    if plan == "auto":
+        return model
+
+    def planned(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        layer = context.module
+        if not isinstance(layer, Conv) or context.method_name != "__call__":
+            return call(*args, **kwargs)
+        weights = layer.variables["params"]
+        x, kernel, bias = dtypes.promote_dtype(args[0], weights["kernel"], weights.get("bias"), dtype=layer.dtype)
+        groups = layer.feature_group_count
+        y = conv2d(x, kernel, strides=layer.strides, padding=layer.padding, groups=groups, plan=plan)
+        return y if bias is None else y + bias[None, None, None]
+
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[jax.Array, Variables]:
+        with nn.intercept_methods(planned):
+            return model.apply(variables, images, train, key)
+
+    return Model(model.init, apply)
+
+
+def in_dtype(model: Model, dtype: str) -> Model:
+    """The model computed in `dtype`, its parameters, statistics and logits kept in float32."""
+    if dtype == "float32":
+        return model
+
+    def cast(tree: PyTree, to: str) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf.astype(to), tree)
+
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[jax.Array, Variables]:
+        return cast(model.apply(cast(variables, dtype), cast(images, dtype), train, key), "float32")
+
+    return Model(model.init, apply)
+
+
+def timed_rounds(compiled: Any, state: PyTree, federation: Federation, rounds: int) -> tuple[list[float], float]:
+    """Seconds of each round after one that is not timed, and the last round's mean loss."""
+    state, info = jax.block_until_ready(compiled(state, federation))
+    seconds = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        state, info = jax.block_until_ready(compiled(state, federation))
+        seconds.append(time.perf_counter() - begin)
+    return seconds, float(jnp.mean(info.loss))
+
+
+def program_bytes(compiled: Any) -> int:
+    """What the compiled round needs at once, by XLA's own account."""
+    memory = compiled.memory_analysis()
+    used = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
+    return int(used - memory.alias_size_in_bytes)
+
+
+def device_memory() -> dict[str, int]:
+    """The device's own account of its memory; empty on a CPU."""
+    return jax.devices()[0].memory_stats() or {}
+
+
+def free_bytes() -> int | None:
+    """Memory that a program may still take."""
+    stats = device_memory()
+    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
+
+
+def peak_bytes() -> int:
+    """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
+    return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()

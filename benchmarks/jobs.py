@@ -1,0 +1,79 @@
+"""One measurement is a job, run in a process of its own, so that thread pools, memory peaks and compiled programs of
+one contender do not touch another's."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+Result = dict[str, Any]
+
+
+class Job(NamedTuple):
+    """What a child process measures.
+
+    kind: entry of `benchmarks.child.KINDS`.
+    model: entry of `fdgjax.models.MODELS`; network: `ours`, or `naive` for its twin on XLA's own layers.
+    client_axis, chunk: see `fdgjax.engine.over_clients`.
+    plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
+    clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: how many rounds are timed.
+    precision: any value of `jax.default_matmul_precision`; dtype: of images, parameters and gradients in the model.
+    """
+
+    kind: str
+    model: str = "inception"
+    network: str = "ours"
+    client_axis: str = "auto"
+    chunk: int = 8
+    plan: str = "auto"
+    clients: int = 3
+    batch_size: int = 64
+    steps: int = 10
+    rounds: int = 3
+    image_size: int = 32
+    precision: str = "default"
+    dtype: str = "float32"
+
+    @property
+    def images_per_round(self) -> int:
+        """Training images one round goes through."""
+        return self.clients * self.batch_size * self.steps
+
+
+def launch(job: Job, timeout_seconds: float) -> Result:
+    """The child's result; a result with `failed` (one line) where it has none."""
+    command = [sys.executable, "-m", "benchmarks.child", json.dumps(job._asdict())]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"longer than {timeout_seconds:g} s; lower --steps, or raise --timeout_seconds"}
+    if done.returncode:
+        told = done.stderr.strip().splitlines() or ["no message"]
+        return {"failed": f"exit status {done.returncode}: {told[-1]}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def alternate(jobs: Mapping[str, Job], repeats: int, timeout_seconds: float) -> Iterator[tuple[int, str, Result]]:
+    """`(repeat, name, result)` of every job, `repeats` times, one after another.
+
+    Each repeat starts with another job, so that none always follows the same one. A job without result is not tried
+    again.
+    """
+    names, hopeless = list(jobs), set[str]()
+    for repeat in range(repeats):
+        first = repeat % len(names)
+        for name in names[first:] + names[:first]:
+            if name in hopeless:
+                continue
+            result = launch(jobs[name], timeout_seconds)
+            if "failed" in result or "skipped" in result:
+                hopeless.add(name)
+            yield repeat, name, result
+
+
+def measurement(repeat: int, name: str, job: Job, result: Result) -> Result:
+    """One line of the JSON record."""
+    return {"contender": name, "repeat": repeat, "job": job._asdict(), **result}

@@ -1,0 +1,127 @@
+"""Command-line options that both benchmarks have, and the run that both make."""
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs import Job, Result, alternate, measurement
+from benchmarks.models import MODELS
+from benchmarks.tables import check_free, complaints, write_json
+from fdgjax.errors import UserError
+from fdgjax.nn.lowerings import PLANS
+from fdgjax.registry import lookup
+
+PRECISIONS = ("default", "float32", "tensorfloat32", "bfloat16")
+CEILING = "matmul"
+"""The contender that is no contender: what the others' share of the ceiling is taken from."""
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that both benchmarks have."""
+    options = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    add = options.add_argument
+    add("--batch_size", type=positive, default=64, help="images per minibatch")
+    add("--image_size", type=positive, default=32, help="height and width of the images")
+    add("--rounds", type=positive, default=3, help="rounds timed in each measurement, after one that is not")
+    add("--repeats", type=positive, default=3, help="how often all contenders are measured in turn")
+    add("--plans", nargs="+", default=["auto"], metavar="PLAN", help=f"auto, {', '.join(PLANS)}: our convolutions")
+    add("--precision", choices=PRECISIONS, default="default", help="jax.default_matmul_precision")
+    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the computation in the model")
+    add("--timeout_seconds", type=positive, default=1800, help="for one measurement")
+    add("--json", type=Path, help="where the record goes; default runs/benchmarks/NAME-TIME.json")
+    return options
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
+    return int(text)
+
+
+def base_job(options: argparse.Namespace) -> Job:
+    """What all jobs of a run have in common."""
+    given = {name: value for name, value in vars(options).items() if name in Job._fields}
+    return Job(kind="engine", **given)
+
+
+def planned(jobs: Mapping[str, Job], plans: Sequence[str]) -> dict[str, Job]:
+    """Every job on our network once for each plan, the others once.
+
+    Raises:
+      UserError: an unknown plan or model.
+    """
+    for plan in plans:
+        lookup("convolution plan", plan, {"auto": None, **PLANS})
+    for job in jobs.values():
+        lookup("model", job.model, MODELS)
+    ours = {name: job.kind == "engine" and job.network == "ours" for name, job in jobs.items()}
+    return {
+        name if plan == "auto" else f"{name}/{plan}": job._replace(plan=plan)
+        for name, job in jobs.items()
+        for plan in (plans if ours[name] else ["auto"])
+    }
+
+
+def without_torch(jobs: Mapping[str, Job]) -> dict[str, Job]:
+    """The jobs that can run here; says so where PyTorch is missing."""
+    if importlib.util.find_spec("torch") or not any(job.kind == "torch" for job in jobs.values()):
+        return dict(jobs)
+    print("PyTorch is not importable: its rows are skipped; `pip install torch` adds them", flush=True)
+    return {name: job for name, job in jobs.items() if job.kind != "torch"}
+
+
+def run(name: str, options: argparse.Namespace, jobs: Mapping[str, Job]) -> tuple[list[Result], Path]:
+    """Measures all jobs in turn, with progress; the record is written anew after each measurement.
+
+    Returns:
+      The measurements, and where their record is.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path: Path = options.json or Path("runs", "benchmarks", f"{name}-{stamp}.json")
+    check_free(path)
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
+    record: dict[str, Any] = {"benchmark": name, "began": stamp, "settings": settings, "measurements": []}
+    for repeat, contender, result in alternate(jobs, options.repeats, options.timeout_seconds):
+        record["measurements"].append(measurement(repeat, contender, jobs[contender], result))
+        write_json(path, record)
+        print(f"repeat {repeat + 1}/{options.repeats}  {contender:20s} {told(result)}", flush=True)
+    return record["measurements"], path
+
+
+def told(result: Result) -> str:
+    """One measurement in a few words."""
+    if "matmul_flops_per_second" in result:
+        return f"{result['matmul_flops_per_second'] / 1e9:,.0f} GFLOP/s"
+    word = next((word for word in ("failed", "skipped") if word in result), None)
+    return f"{word}: {result[word]}" if word else f"{result['images_per_second']:,.1f} images/s"
+
+
+def setting(measurements: Sequence[Result]) -> str:
+    """What was measured on, one line."""
+    facts = {
+        key: m[key]
+        for m in measurements
+        for key in ("device", "backend", "cores", "jax", "torch", "threads")
+        if key in m
+    }
+    return ", ".join(f"{key} {value}" for key, value in facts.items())
+
+
+def close(measurements: Sequence[Result], table: str, path: Path) -> None:
+    """Prints the table and what it lacks."""
+    print("", setting(measurements), "", table, "", *complaints(measurements), f"record in {path}", sep="\n")
+
+
+def guarded(body: Callable[[Sequence[str]], None], argv: Sequence[str]) -> int:
+    """Runs a benchmark; a mistake of the user's is one line and status 2."""
+    try:
+        body(argv)
+    except UserError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,102 @@
+"""A round of FedAvg: our engine and layers beside XLA's own convolution and PyTorch, alternated.
+
+python -m benchmarks.round --clients 3 --repeats 5
+python -m benchmarks.round --contenders vmap --plans library im2col --precision tensorfloat32      (on a GPU)
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.jobs import Job, Result
+from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, positive, run, without_torch
+from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
+from fdgjax.registry import lookup
+
+CONTENDERS: Mapping[str, dict[str, Any]] = {
+    "map": {"client_axis": "map"},
+    "vmap": {"client_axis": "vmap"},
+    "chunk": {"client_axis": "chunk"},
+    "naive": {"client_axis": "vmap", "network": "naive"},
+    "torch": {"kind": "torch"},
+}
+"""How each differs from the run's common settings."""
+
+REFERENCES = ("torch", "naive")
+"""Contenders to which all others are held, where they were measured."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints."""
+    options = parser(__doc__.splitlines()[0])
+    add = options.add_argument
+    add("--clients", type=positive, default=3)
+    add("--steps", type=positive, default=20, help="minibatches per client and round")
+    add("--naive_steps", type=positive, default=1, help="the same for `naive`, tens of times slower on a CPU")
+    add("--chunk", type=positive, default=2, help="clients at a time for `chunk`")
+    add("--models", nargs="+", default=["inception"], help="entries of benchmarks.models.MODELS")
+    add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))
+    chosen = options.parse_args(argv)
+    jobs = without_torch(contenders(base_job(chosen), chosen))
+    measurements, path = run("round", chosen, {CEILING: base_job(chosen)._replace(kind="matmul"), **jobs})
+    close(measurements, table(measurements, chosen.models), path)
+
+
+def contenders(base: Job, chosen: Any) -> dict[str, Job]:
+    """The jobs by name, `model map` or `model vmap/im2col`.
+
+    Raises:
+      UserError: an unknown contender, model or plan.
+    """
+    jobs = {}
+    for model in chosen.models:
+        for name in chosen.contenders:
+            job = base._replace(model=model, **lookup("contender", name, CONTENDERS))
+            jobs[f"{model} {name}"] = job._replace(steps=chosen.naive_steps if name == "naive" else job.steps)
+    return planned(jobs, chosen.plans)
+
+
+def table(measurements: Sequence[Result], models: Sequence[str]) -> str:
+    """One row per contender: medians over repeats, and ratios taken within each repeat."""
+    names = dict.fromkeys(m["contender"] for m in measurements if m["contender"] != CEILING)
+    header = [
+        "contender",
+        "images/s",
+        *(f"vs {r}" for r in REFERENCES),
+        "of matmul",
+        "peak MiB",
+        "XLA MiB",
+        "compile s",
+    ]
+    ceiling = series(measurements, CEILING, "matmul_flops_per_second")
+    rows = []
+    for name in sorted(names, key=lambda name: models.index(name.split()[0])):
+        model = name.split()[0]
+        speed = series(measurements, name, "images_per_second")
+        versus = [paired_ratio(speed, series(measurements, f"{model} {r}", "images_per_second")) for r in REFERENCES]
+        flops = work(measurements, model)
+        share = paired_ratio({k: v * flops for k, v in speed.items()}, ceiling) if flops else None
+        rows.append(
+            [
+                name,
+                spelled(median(speed), "{:,.1f}".format),
+                *(spelled(ratio, "{:.2f}x".format) for ratio in versus),
+                spelled(share, "{:.1%}".format),
+                spelled(median(series(measurements, name, "peak_bytes")), mebibytes),
+                spelled(median(series(measurements, name, "program_bytes")), mebibytes),
+                spelled(median(series(measurements, name, "compile_seconds")), "{:.1f}".format),
+            ]
+        )
+    top = spelled(median(ceiling), lambda rate: f"{rate / 1e9:,.0f}")
+    work_each = ", ".join(f"{m} {spelled(work(measurements, m), lambda f: f'{f / 1e6:,.0f}')}" for m in models)
+    return f"{markdown(header, rows)}\n\nmatmul {top} GFLOP/s; MFLOP per training image: {work_each}"
+
+
+def work(measurements: Sequence[Result], model: str) -> float | None:
+    """Operations per training image, which only the JAX processes count."""
+    mine = (m for m in measurements if m["job"]["model"] == model)
+    return next((m["flops_per_image"] for m in mine if "flops_per_image" in m), None)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))

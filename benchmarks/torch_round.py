@@ -1,0 +1,117 @@
+"""The same round in PyTorch: one client after another, channels last, Adam, then the mean of their updates."""
+
+import pkgutil
+import statistics
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from benchmarks.jobs import Job, Result
+from benchmarks.machine import cores, peak_resident_bytes, processor
+from benchmarks.models import CLASSES, twin
+
+POOL = 4096
+LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
+"""As `fdgjax.methods.hyper.ClientHyper`."""
+
+EXACT: Mapping[str, bool] = {"float32": True, "highest": True}
+"""Precisions under which TF32 is forbidden; JAX allows it on a GPU under all others, its default among them."""
+
+
+def measure(job: Job) -> Result:
+    """Seconds per round and memory; nothing is compiled."""
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    exact = EXACT.get(job.precision, False)
+    torch.set_float32_matmul_precision("highest" if exact else "high")
+    torch.backends.cudnn.allow_tf32 = not exact
+    torch.backends.cudnn.benchmark = True
+    make = pkgutil.resolve_name(twin(job.model, "torch"))
+    model = make(classes=CLASSES, image_size=job.image_size).to(device, memory_format=torch.channels_last)
+    data = random_data(job, device)
+    seconds, loss = timed_rounds(model, data, job, device)
+    return {
+        "images_per_second": job.images_per_round / statistics.median(seconds),
+        "seconds_per_round": seconds,
+        "loss": loss,
+        "peak_bytes": torch.cuda.max_memory_allocated() if device.type == "cuda" else peak_resident_bytes(),
+        "compile_seconds": 0.0,
+        "backend": device.type,
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else processor(),
+        "cores": cores(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Images `[samples, H, W, 3]` as bytes, labels, and each client's rows `[clients, steps * batch]`."""
+    rng, each = np.random.default_rng(0), job.batch_size * job.steps
+    many = min(POOL, job.clients * each)
+    images = rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8)
+    labels = rng.integers(0, CLASSES, many)
+    rows = rng.integers(0, many, (job.clients, each))
+    return tuple(torch.from_numpy(array).to(device) for array in (images, labels, rows))
+
+
+def timed_rounds(model: torch.nn.Module, data: Any, job: Job, device: torch.device) -> tuple[list[float], float]:
+    """Seconds of each round after one that is not timed, and the last round's mean loss."""
+    shared, seconds = copy(model), []
+    for _ in range(1 + job.rounds):
+        begin = time.perf_counter()
+        shared, loss = one_round(model, shared, data, job, device)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begin)
+    return seconds[1:], float(loss)
+
+
+def copy(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The model's variables, not shared with it."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def one_round(
+    model: torch.nn.Module, shared: dict[str, torch.Tensor], data: Any, job: Job, device: torch.device
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Every client trains from `shared`; returns the mean of what they come to, and the mean loss."""
+    images, labels, rows = data
+    mean = {name: torch.zeros_like(value) for name, value in shared.items()}
+    total = torch.zeros((), device=device)
+    for places in rows:
+        model.load_state_dict(shared)
+        order = places[torch.randperm(len(places), device=device)]
+        total += train(model, images, labels, order.split(job.batch_size), job.dtype)
+        with torch.no_grad():
+            for name, value in model.state_dict().items():
+                mean[name] += value / len(rows)
+    return mean, total / len(rows)
+
+
+def train(
+    model: torch.nn.Module,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    batches: tuple[torch.Tensor, ...],
+    dtype: str,
+) -> torch.Tensor:
+    """One client's epoch with a fresh Adam; the mean loss."""
+    model.train()
+    adam = torch.optim.Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    total = torch.zeros((), device=images.device)
+    for rows in batches:
+        # Stored as [batch, H, W, channels], seen as [batch, channels, H, W]: that is channels last.
+        x = images[rows].permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        low = nullcontext() if dtype == "float32" else torch.autocast(images.device.type, getattr(torch, dtype))
+        with low:
+            loss = F.cross_entropy(model(x), labels[rows])
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        adam.step()
+        total += loss.detach()
+    return total / len(batches)
