@@ -11,8 +11,9 @@ SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 def pytest_configure(config: pytest.Config) -> None:
     # The same small programs are compiled by many tests; tracing still happens every time.
-    jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("compiled")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
 

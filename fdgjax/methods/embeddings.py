@@ -12,6 +12,7 @@ from fdgjax.federation import Federation
 from fdgjax.methods.hyper import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.randomness import shuffle
 
 
 class EmbeddingTraining(NamedTuple):
@@ -32,8 +33,8 @@ def autoencoder_embeddings(
 ) -> jax.Array:
     """One fixed embedding per client, `[clients, dim]`.
 
-    Every client receives the same autoencoder, trains it on some of its training images by the squared error of the
-    pixels in [0, 1], and sends the mean latent vector of its validation images.
+    Every client receives the same autoencoder, trains it on some of its training images, drawn at random, by the
+    squared error of the pixels in [0, 1], and sends the mean latent vector of its validation images.
     """
     height, width, channels = federation.images.shape[1:]
     network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
@@ -51,6 +52,7 @@ def autoencoder_embeddings(
         return masked_mean(errors, batch.mask), ({}, {})
 
     def one_client(name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array) -> jax.Array:
+        choice_key, key = jax.random.split(jax.random.fold_in(train_key, name))
         trained = train_locally(
             reconstruction,
             adam,
@@ -58,9 +60,9 @@ def autoencoder_embeddings(
             federation,
             Context(None, None, received),
             adam.init(received["params"]),
-            rows[: training.images],
+            shuffle(choice_key, rows, count)[: training.images],
             jnp.minimum(count, training.images),
-            jax.random.fold_in(train_key, name),
+            key,
         )
         batch = take_batch(federation, *slice_rows(held, many, 0, len(held)))
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
