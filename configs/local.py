@@ -7,7 +7,7 @@ Paper: hFedF v2, section 5.1 (Local-Only), with FedAvg's hyperparameters.
 
 Published: PACS, target photo, d = 1, after 200 rounds: id 74.4, ood 41.9 (hFedF v2, Table 11).
 Measured: Rotated digits (target r45, seed 0): id 0.933, ood 0.465; about half a minute on 2 cores.
-@LOCAL@
+PACS, target photo, 20 rounds: id 0.670, ood 0.329; a quarter of an hour.
 """
 
 from ml_collections import ConfigDict
