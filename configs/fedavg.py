@@ -6,7 +6,7 @@ Paper: McMahan et al., 2017; hyperparameters of hFedF v2, Table 10 (PACS column)
     python -m fdgjax.main --config=configs/fedavg.py:pacs --config.data.dir=DATA --config.data.target=photo
 
 Published: PACS, target photo, d = 1, after 200 rounds: id 67.3, ood 57.8 (hFedF v2, Table 11).
-Measured: Rotated digits (docs/results.md, mean of six targets and three seeds): id 0.927, ood 0.768; about half a minute on 2 cores.
+Measured: Rotated digits (six targets, three seeds, docs/results.md): id 0.927, ood 0.768; half a minute.
 PACS, target photo, 20 rounds: id 0.575, ood 0.413; a quarter of an hour.
 """
 
