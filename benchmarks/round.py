@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.jobs import Job, Result
 from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, positive, run, without_torch
-from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
+from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.registry import lookup
 
 CONTENDERS: Mapping[str, dict[str, Any]] = {
@@ -64,9 +64,7 @@ def table(measurements: Sequence[Result], models: Sequence[str]) -> str:
         "images/s",
         *(f"vs {r}" for r in REFERENCES),
         "of matmul",
-        "peak MiB",
-        "XLA MiB",
-        "compile s",
+        *COSTS,
     ]
     ceiling = series(measurements, CEILING, "matmul_flops_per_second")
     rows = []
@@ -82,9 +80,7 @@ def table(measurements: Sequence[Result], models: Sequence[str]) -> str:
                 spelled(median(speed), "{:,.1f}".format),
                 *(spelled(ratio, "{:.2f}x".format) for ratio in versus),
                 spelled(share, "{:.1%}".format),
-                spelled(median(series(measurements, name, "peak_bytes")), mebibytes),
-                spelled(median(series(measurements, name, "program_bytes")), mebibytes),
-                spelled(median(series(measurements, name, "compile_seconds")), "{:.1f}".format),
+                *costs(measurements, name),
             ]
         )
     top = spelled(median(ceiling), lambda rate: f"{rate / 1e9:,.0f}")

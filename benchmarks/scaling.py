@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.jobs import Job, Result
 from benchmarks.options import base_job, close, guarded, parser, planned, positive, run
-from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
+from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.engine import CLIENT_AXES
 from fdgjax.registry import lookup
 
@@ -47,7 +47,7 @@ def contenders(base: Job, chosen: Any) -> dict[str, Job]:
 def table(measurements: Sequence[Result], smallest: int) -> str:
     """One row per axis and number of clients. A client's cost relative to `smallest` clients is the ratio of the
     images per second, taken within each repeat."""
-    header = ["axis", "clients", "images/s", f"cost per client vs {smallest}", "peak MiB", "XLA MiB", "compile s"]
+    header = ["axis", "clients", "images/s", f"cost per client vs {smallest}", *COSTS]
     rows = []
     for name in dict.fromkeys(m["contender"] for m in sorted(measurements, key=place)):
         axis, clients = name.split()
@@ -59,9 +59,7 @@ def table(measurements: Sequence[Result], smallest: int) -> str:
                 clients,
                 spelled(median(speed), "{:,.1f}".format),
                 spelled(cost, "{:.2f}x".format),
-                spelled(median(series(measurements, name, "peak_bytes")), mebibytes),
-                spelled(median(series(measurements, name, "program_bytes")), mebibytes),
-                spelled(median(series(measurements, name, "compile_seconds")), "{:.1f}".format),
+                *costs(measurements, name),
             ]
         )
     return markdown(header, rows)

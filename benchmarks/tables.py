@@ -39,6 +39,19 @@ def mebibytes(value: float) -> str:
     return f"{value / 2**20:,.0f}"
 
 
+COSTS = ("peak MiB", "XLA MiB", "compile s")
+"""Headings of the columns of `costs`."""
+
+
+def costs(measurements: Sequence[Result], contender: str) -> list[str]:
+    """The cells that every table ends with: memory of the process and of the compiled round, compile time."""
+    return [
+        spelled(median(series(measurements, contender, "peak_bytes")), mebibytes),
+        spelled(median(series(measurements, contender, "program_bytes")), mebibytes),
+        spelled(median(series(measurements, contender, "compile_seconds")), "{:.1f}".format),
+    ]
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table with aligned columns, the first to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.weighting import client_count, weighted_sum
+from fdgjax.aggregation.weighting import client_count, per_row, weighted_sum
 from fdgjax.contract import PyTree
 
 
@@ -62,12 +62,14 @@ def pulled_back(
     def outputs(primal: PyTree) -> PyTree:
         return jax.vmap(partial(function, primal))(inputs)
 
+    _, pull = jax.vjp(outputs, primal)
+
     def gradient(x: PyTree, cotangent: PyTree) -> PyTree:
         return jax.vjp(lambda p: function(p, x), primal)[1](cotangent)[0]
 
     def combine(coefficients: PyTree) -> PyTree:
         scaled = jax.tree.map(lambda delta: scale_rows(delta, coefficients), cotangents)
-        return jax.vjp(outputs, primal)[1](scaled)[0]
+        return pull(scaled)[0]
 
     def squared_norm(row: tuple[PyTree, PyTree]) -> jax.Array:
         return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(*row)))
@@ -101,7 +103,7 @@ def rows(leaf: jax.Array) -> jax.Array:
 
 def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
     """`c_i u_i`; a client with coefficient zero is invisible whatever it sent."""
-    column = coefficients.reshape(coefficients.shape + (1,) * (leaf.ndim - 1)).astype(leaf.dtype)
+    column = per_row(coefficients, leaf.ndim).astype(leaf.dtype)
     return jnp.where(column == 0, jnp.zeros_like(leaf), column * leaf)
 
 

@@ -29,11 +29,16 @@ def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     """
 
     def one(u: jax.Array, c: jax.Array) -> jax.Array:
-        column = c.reshape(c.shape + (1,) * (u.ndim - 1))
+        column = per_row(c, u.ndim)
         seen = jnp.where(column == 0, 0, u.astype(jnp.float32))
         return jnp.tensordot(c.astype(jnp.float32), seen, axes=1).astype(u.dtype)
 
     return jax.tree.map(one, updates, jax.tree.broadcast(coefficients, updates))
+
+
+def per_row(values: jax.Array, ndim: int) -> jax.Array:
+    """One value per client, `[clients]`, shaped `[clients, 1, ...]` to meet a leaf of `ndim` axes."""
+    return values.reshape(values.shape + (1,) * (ndim - 1))
 
 
 def client_count(updates: PyTree) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.weighting import per_row
 from fdgjax.contract import Context, Method, Moment, PyTree
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, train_locally
@@ -137,4 +138,4 @@ def all_finite(tree: PyTree) -> jax.Array:
 
 def keep_rows(keep: jax.Array, new: PyTree, old: PyTree) -> PyTree:
     """Rows of `new` where `keep` `[clients]`, else of `old`."""
-    return jax.tree.map(lambda a, b: jnp.where(keep.reshape(keep.shape + (1,) * (a.ndim - 1)), a, b), new, old)
+    return jax.tree.map(lambda a, b: jnp.where(per_row(keep, a.ndim), a, b), new, old)
