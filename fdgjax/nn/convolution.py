@@ -23,7 +23,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from fdgjax.nn import lowerings
-from fdgjax.nn.lowerings import Geometry, Plan
+from fdgjax.nn.geometry import Geometry
+from fdgjax.nn.lowerings import Plan
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
 
@@ -101,8 +102,7 @@ def _forward(x: jax.Array, kernel: jax.Array, geometry: Geometry, plan: Plan) ->
 
 
 def _input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, plan: Plan) -> jax.Array:
-    turned = lowerings.adjoint_kernel(kernel, geometry.groups)
-    return lowerings.FORWARD[plan.input_gradient](g, turned, geometry.adjoint())
+    return lowerings.INPUT_GRADIENT[plan.input_gradient](g, kernel, geometry)
 
 
 def _kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry, plan: Plan) -> jax.Array:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from fdgjax.errors import UserError
-from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
+from fdgjax.nn.windows import Padding, Pair, Size, left_product, pads_of, pair
 
 Combine = Callable[..., jax.Array]
 
@@ -80,8 +80,8 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
             f"pooling got an image of {height} x {width} pixels; expected at least 1 x 1: enlarge the images"
         )
     bins_h, bins_w = pair(output_size)
-    x = _each(bin_means(height, bins_h), x.reshape(-1, height, width * channels))
-    x = _each(bin_means(width, bins_w), x.reshape(-1, width, channels))
+    x = left_product(bin_means(height, bins_h), x.reshape(-1, height, width * channels))
+    x = left_product(bin_means(width, bins_w), x.reshape(-1, width, channels))
     return x.reshape(*leading, bins_h, bins_w, channels)
 
 
@@ -90,12 +90,6 @@ def bin_means(size: int, bins: int) -> np.ndarray:
     index, pixel = np.arange(bins)[:, None], np.arange(size)[None]
     inside = (pixel >= index * size // bins) & (pixel < -((index + 1) * -size // bins))
     return inside / inside.sum(axis=1, keepdims=True)
-
-
-def _each(matrix: np.ndarray, x: jax.Array) -> jax.Array:
-    """`matrix [n, size]` times every `[size, k]` of `x [m, size, k]`: a batched product, which needs no
-    transpositions."""
-    return jnp.matmul(jnp.broadcast_to(jnp.asarray(matrix, x.dtype), (x.shape[0], *matrix.shape)), x)
 
 
 def _pool(

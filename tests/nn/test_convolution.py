@@ -16,7 +16,7 @@ from jax import lax
 
 from fdgjax.nn import Conv, conv2d
 from fdgjax.nn.convolution import UNROLLED_CLIENTS
-from fdgjax.nn.lowerings import PLANS
+from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS, Plan
 
 GROUPS = (1, 2, 4)
 Case = dict[str, Any]
@@ -31,8 +31,8 @@ def library(x: jax.Array, kernel: jax.Array, *, strides: Any, padding: Any, grou
 def cases(draw: st.DrawFn) -> tuple[Case, tuple[int, ...], tuple[int, ...]]:
     """Options, shape of x and shape of the kernel of some convolution."""
     groups = draw(st.sampled_from(GROUPS))
-    inputs, outputs = groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 3))
-    window = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    inputs, outputs = groups * draw(st.integers(1, 6 // groups)), groups * draw(st.integers(1, 3))
+    window = draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
     size = tuple(draw(st.integers(k, k + 4)) for k in window)
     explicit = st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2)
     options = {
@@ -59,7 +59,7 @@ def close(got: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(max_examples=7, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(case=cases())
 def test_value_and_gradients_are_the_librarys(plan: str, case: Any) -> None:
     options, *shapes = case
@@ -67,6 +67,32 @@ def test_value_and_gradients_are_the_librarys(plan: str, case: Any) -> None:
     ours = jax.jit(partial(value_and_both_gradients, partial(conv2d, plan=plan, **options)))
     theirs = jax.jit(partial(value_and_both_gradients, partial(library, **options)))
     close(ours(x, kernel), theirs(x, kernel))
+
+
+EVERY = {name: Plan(name, "library", "library", "loop") for name in FORWARD}
+EVERY |= {f"input {name}": Plan("library", name, "library", "loop") for name in INPUT_GRADIENT}
+EVERY |= {f"kernel {name}": Plan("library", "library", name, "loop") for name in KERNEL_GRADIENT}
+
+
+@pytest.mark.parametrize("plan", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("window", [(3, 3), (5, 2)])
+def test_every_formulation(plan: Plan, window: tuple[int, int]) -> None:
+    x, kernel = arrays((2, 7, 6, 5), (*window, 5, 3))
+    options: Case = {"strides": (1, 1), "padding": ((2, 1), (0, 2)), "groups": 1}
+    ours, theirs = (
+        jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
+        for function in (partial(conv2d, plan=plan), library)
+    )
+    close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_formulation_that_cannot_compute_it_is_refused(name: str) -> None:
+    x, kernel = arrays((2, 4, 4, 4), (3, 3, 2, 4))
+    places = (name in FORWARD, name in INPUT_GRADIENT, name in KERNEL_GRADIENT)
+    plan = Plan(*(name if place else "library" for place in places), clients="loop")
+    with pytest.raises(ValueError, match=f"'{name}' cannot compute"):
+        value_and_both_gradients(partial(conv2d, padding="SAME", groups=2, plan=plan), x, kernel)
 
 
 def both(function: Callable[..., Any], axes: list[Any], arguments: list[jax.Array], **options: Any) -> None:

@@ -1,0 +1,128 @@
+"""Formulations of a convolution and of its two gradients: other operations, the same numbers.
+
+All functions here, in `folded` and in `winograd` work on *one* client: `x [batch, H, W, in]`, `kernel [kh, kw,
+in/groups, out]`, `g [batch, H', W', out]` (the gradient of the output). `fdgjax.nn.lowerings` says which one is used
+where, and which convolutions each can compute.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fdgjax.nn.geometry import Geometry, adjoint_kernel, at_least_float32, taps
+from fdgjax.nn.windows import Pair, tall_product
+
+Formulation = Callable[[jax.Array, jax.Array, Geometry], jax.Array]
+
+
+def library_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+    """XLA's own convolution."""
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        geometry.strides,
+        geometry.pads,
+        lhs_dilation=geometry.dilation,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=geometry.groups,
+    )
+
+
+def im2col_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+    """All shifted inputs side by side, then one matrix product: `[B*H'*W', kh*kw*in] @ [kh*kw*in, out]`."""
+    columns = jnp.concatenate(taps(x, geometry), axis=-1)
+    return jnp.matmul(columns, kernel.reshape(-1, kernel.shape[-1]))
+
+
+def _taps_grouped(x: jax.Array, geometry: Geometry) -> list[jax.Array]:
+    """`_taps` with the channels split: `[batch, H', W', groups, in / groups]`."""
+    return [tap.reshape(*tap.shape[:3], geometry.groups, -1) for tap in taps(x, geometry)]
+
+
+def _elementwise(groups: int, inputs: int) -> bool:
+    """Whether groups are so thin that products per channel beat one small matrix product per group."""
+    return groups > 1 and inputs <= 4
+
+
+def shift_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+    """The sum over kernel elements of the shifted input times that element's `[in, out]` matrix."""
+    kh, kw, inputs, out = kernel.shape
+    groups, wide = geometry.groups, at_least_float32(x.dtype)
+    matrices = kernel.reshape(kh * kw, inputs, groups, out // groups)
+    taps = _taps_grouped(x, geometry)
+    if _elementwise(groups, inputs):
+        terms = [
+            tap[..., i, None].astype(wide) * matrix[i].astype(wide)[None, None, None]
+            for tap, matrix in zip(taps, matrices, strict=True)
+            for i in range(inputs)
+        ]
+    else:
+        terms = [
+            jnp.einsum("bhwgi,igo->bhwgo", tap, matrix, preferred_element_type=wide)
+            for tap, matrix in zip(taps, matrices, strict=True)
+        ]
+    total = reduce(jnp.add, terms)
+    return total.reshape(*total.shape[:3], out).astype(x.dtype)
+
+
+def by_adjoint(forward: Formulation) -> Formulation:
+    """The input gradient as the convolution of `g` with the turned kernel."""
+
+    def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+        return forward(g, adjoint_kernel(kernel, geometry.groups), geometry.adjoint())
+
+    return input_gradient
+
+
+def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times `g`."""
+    groups, inputs, out = geometry.groups, x.shape[-1] // geometry.groups, g.shape[-1]
+    grouped, wide = g.reshape(*g.shape[:3], groups, out // groups), at_least_float32(x.dtype)
+    taps = _taps_grouped(x, geometry)
+    if _elementwise(groups, inputs):
+        products = [
+            (tap[..., i, None].astype(wide) * grouped.astype(wide)).sum((0, 1, 2))
+            for tap in taps
+            for i in range(inputs)
+        ]
+    else:
+        products = [jnp.einsum("bhwgi,bhwgo->igo", tap, grouped, preferred_element_type=wide) for tap in taps]
+    return jnp.stack(products).reshape(*geometry.window, inputs, out).astype(x.dtype)
+
+
+def transposed_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """A plain convolution of `x` (channels as batch) with `g` (batch as channels): no special layout for XLA to trip
+    over."""
+    turned = lax.conv_general_dilated(
+        x.transpose(3, 1, 2, 0),
+        g.transpose(1, 2, 0, 3),
+        (1, 1),
+        _exact_pads(geometry),
+        rhs_dilation=geometry.strides,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return turned.transpose(1, 2, 0, 3)
+
+
+def _exact_pads(geometry: Geometry) -> list[Pair]:
+    """The padding with the rows and columns cut off that no window reaches."""
+    sizes = zip(geometry.size, geometry.out(), geometry.window, geometry.strides, geometry.pads, strict=True)
+    return [(lo, (o - 1) * s + k - n - lo) for n, o, k, s, (lo, _) in sizes]
+
+
+def xcols_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """The im2col of `x`, transposed, times `g`: one matrix product, best with few input channels."""
+    columns = jnp.concatenate(taps(x, geometry), axis=-1)
+    columns, flat = (array.reshape(1, -1, array.shape[-1]) for array in (columns, g))
+    product = tall_product(columns, flat, at_least_float32(x.dtype))
+    return product.reshape(*geometry.window, x.shape[-1], g.shape[-1]).astype(x.dtype)
+
+
+def library_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """What autodiff of XLA's convolution writes."""
+    shape = (*geometry.window, x.shape[-1] // geometry.groups, g.shape[-1])
+    transpose = jax.linear_transpose(lambda k: library_forward(x, k, geometry), jax.ShapeDtypeStruct(shape, x.dtype))
+    return transpose(g)[0]
