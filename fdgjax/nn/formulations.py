@@ -37,33 +37,19 @@ def im2col_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
     return jnp.matmul(columns, kernel.reshape(-1, kernel.shape[-1]))
 
 
-def _taps_grouped(x: jax.Array, geometry: Geometry) -> list[jax.Array]:
-    """`_taps` with the channels split: `[batch, H', W', groups, in / groups]`."""
+def _shifted(x: jax.Array, geometry: Geometry) -> list[jax.Array]:
+    """`taps` with the channels split: `[batch, H', W', groups, in / groups]`."""
     return [tap.reshape(*tap.shape[:3], geometry.groups, -1) for tap in taps(x, geometry)]
-
-
-def _elementwise(groups: int, inputs: int) -> bool:
-    """Whether groups are so thin that products per channel beat one small matrix product per group."""
-    return groups > 1 and inputs <= 4
 
 
 def shift_forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
     """The sum over kernel elements of the shifted input times that element's `[in, out]` matrix."""
     kh, kw, inputs, out = kernel.shape
-    groups, wide = geometry.groups, at_least_float32(x.dtype)
-    matrices = kernel.reshape(kh * kw, inputs, groups, out // groups)
-    taps = _taps_grouped(x, geometry)
-    if _elementwise(groups, inputs):
-        terms = [
-            tap[..., i, None].astype(wide) * matrix[i].astype(wide)[None, None, None]
-            for tap, matrix in zip(taps, matrices, strict=True)
-            for i in range(inputs)
-        ]
-    else:
-        terms = [
-            jnp.einsum("bhwgi,igo->bhwgo", tap, matrix, preferred_element_type=wide)
-            for tap, matrix in zip(taps, matrices, strict=True)
-        ]
+    matrices = kernel.reshape(kh * kw, inputs, geometry.groups, -1)
+    terms = [
+        jnp.einsum("bhwgi,igo->bhwgo", tap, matrix, preferred_element_type=at_least_float32(x.dtype))
+        for tap, matrix in zip(_shifted(x, geometry), matrices, strict=True)
+    ]
     total = reduce(jnp.add, terms)
     return total.reshape(*total.shape[:3], out).astype(x.dtype)
 
@@ -81,15 +67,9 @@ def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax
     """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times `g`."""
     groups, inputs, out = geometry.groups, x.shape[-1] // geometry.groups, g.shape[-1]
     grouped, wide = g.reshape(*g.shape[:3], groups, out // groups), at_least_float32(x.dtype)
-    taps = _taps_grouped(x, geometry)
-    if _elementwise(groups, inputs):
-        products = [
-            (tap[..., i, None].astype(wide) * grouped.astype(wide)).sum((0, 1, 2))
-            for tap in taps
-            for i in range(inputs)
-        ]
-    else:
-        products = [jnp.einsum("bhwgi,bhwgo->igo", tap, grouped, preferred_element_type=wide) for tap in taps]
+    products = [
+        jnp.einsum("bhwgi,bhwgo->igo", tap, grouped, preferred_element_type=wide) for tap in _shifted(x, geometry)
+    ]
     return jnp.stack(products).reshape(*geometry.window, inputs, out).astype(x.dtype)
 
 

@@ -9,7 +9,7 @@ is built from operations that the loop leaves alone.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fdgjax.nn import folded, winograd
+from fdgjax.nn import depthwise, folded, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
@@ -28,6 +28,7 @@ FORWARD: Mapping[str, Formulation] = {
     "library": library_forward,
     "im2col": im2col_forward,
     "shift": shift_forward,
+    "depthwise": depthwise.forward,
     "folded": folded.forward,
     "winograd": winograd.forward,
 }
@@ -36,6 +37,7 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "library": by_adjoint(library_forward),
     "im2col": by_adjoint(im2col_forward),
     "shift": by_adjoint(shift_forward),
+    "depthwise": by_adjoint(depthwise.forward),
     "winograd": winograd.input_gradient,
 }
 
@@ -44,24 +46,28 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "shift": shift_kernel_gradient,
     "transposed": transposed_kernel_gradient,
     "xcols": xcols_kernel_gradient,
+    "depthwise": depthwise.kernel_gradient,
     "folded": folded.kernel_gradient,
     "winograd": winograd.kernel_gradient,
 }
 
 
-def ungrouped(geometry: Geometry) -> bool:
+def ungrouped(geometry: Geometry, inputs: int, outputs: int) -> bool:
     """Whether all channels are convolved together."""
+    del inputs, outputs
     return geometry.groups == 1
 
 
-FITS: Mapping[str, Callable[[Geometry], bool]] = {
+FITS: Mapping[str, Callable[[Geometry, int, int], bool]] = {
     "im2col": ungrouped,
     "xcols": ungrouped,
     "transposed": ungrouped,
-    "folded": folded.fits,
-    "winograd": winograd.fits,
+    "depthwise": depthwise.fits,
+    "folded": lambda geometry, inputs, outputs: folded.fits(geometry),
+    "winograd": lambda geometry, inputs, outputs: winograd.fits(geometry),
 }
-"""Which convolutions a formulation can compute; all of them where it is not named here."""
+"""Which convolutions, from so many input to so many output channels, a formulation can compute; all where it is not
+named here."""
 
 
 class Plan(NamedTuple):
@@ -83,6 +89,8 @@ LARGEST_IMAGE = 4
 
 def cpu_plan(geometry: Geometry, inputs: int, outputs: int) -> Plan:
     """The measured choice for XLA:CPU."""
+    if depthwise.fits(geometry, inputs, outputs):
+        return Plan("depthwise", "depthwise", "depthwise", "loop")
     if geometry.groups > 1:
         return Plan("shift", "shift", "shift", "loop")
     if geometry.pointwise:  # im2col is then a plain matrix product
@@ -124,7 +132,7 @@ def choose(plan: Plan | str, geometry: Geometry, inputs: int, outputs: int) -> P
     """
     if isinstance(plan, str):
         return lookup("convolution plan", plan, PLANS)(geometry, inputs, outputs)
-    unfit = [name for name in plan[:3] if name in FITS and not FITS[name](geometry)]
+    unfit = [name for name in plan[:3] if name in FITS and not FITS[name](geometry, inputs, outputs)]
     if unfit:
         raise ValueError(
             f"conv2d got plan={plan}, but '{unfit[0]}' cannot compute {geometry}; expected a name in PLANS"

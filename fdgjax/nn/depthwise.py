@@ -1,0 +1,52 @@
+"""Convolutions of thin groups, one channel in or one channel out: products channel by channel, added up.
+
+All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with an axis for the groups beside
+it XLA:CPU computes number by number.
+"""
+
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fdgjax.nn.geometry import Geometry, at_least_float32, taps
+
+
+def fits(geometry: Geometry, inputs: int, outputs: int) -> bool:
+    """Whether a group has one channel on either side."""
+    return geometry.groups > 1 and min(inputs, outputs) == geometry.groups
+
+
+def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+    """The convolution."""
+    kh, kw, inputs, out = kernel.shape
+    groups, dtype = geometry.groups, x.dtype
+    wide = at_least_float32(dtype)
+    # By group, then by input or output within the group: [taps, channels].
+    weights = kernel.reshape(kh * kw, inputs, groups, -1).swapaxes(1, 2).reshape(kh * kw, -1).astype(wide)
+    shifted = taps(_widened(x, out // groups), geometry)
+    total = reduce(
+        jnp.add, [tap.astype(wide) * row[None, None, None] for tap, row in zip(shifted, weights, strict=True)]
+    )
+    if inputs > 1:
+        total = total.reshape(*total.shape[:3], groups, inputs).sum(-1)
+    return total.astype(dtype)
+
+
+def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """Its transpose by the kernel."""
+    groups, dtype = geometry.groups, x.dtype
+    inputs, outputs = x.shape[-1] // groups, g.shape[-1] // groups
+    wide = at_least_float32(dtype)
+    widened = _widened(g, inputs).astype(wide)
+    shifted = taps(_widened(x, outputs), geometry)
+    sums = jnp.stack([(tap.astype(wide) * widened).sum((0, 1, 2)) for tap in shifted])
+    split = sums.reshape(*geometry.window, groups, inputs, outputs).swapaxes(2, 3)
+    return split.reshape(*geometry.window, inputs, -1).astype(dtype)
+
+
+def _widened(x: jax.Array, times: int) -> jax.Array:
+    """Every channel so many times in a row; behind a barrier, because XLA would compute what leads to `x` again for
+    every tap."""
+    return lax.optimization_barrier(x if times == 1 else jnp.repeat(x, times, axis=-1))
