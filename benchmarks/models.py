@@ -7,17 +7,26 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 
-class Twins(NamedTuple):
-    """Where the same network stands on other layers, as `module:name`, called with `classes` (PyTorch: also
-    `image_size`); None where nobody has written it."""
+class Measured(NamedTuple):
+    """A network to measure.
+
+    naive, torch: where the same network stands on other layers, as `module:name`, called with `classes` (PyTorch: also
+      `image_size`); None where nobody has written it.
+    image_size, batch_size: what it is measured on unless told otherwise.
+    """
 
     naive: str | None = None
     torch: str | None = None
+    image_size: int = 32
+    batch_size: int = 64
 
 
-MODELS: Mapping[str, Twins] = {
-    "inception": Twins("benchmarks.naive:InceptionCNN", "benchmarks.torch_models:InceptionCNN"),
-    "digits_cnn": Twins(),
+MODELS: Mapping[str, Measured] = {
+    "inception": Measured("benchmarks.naive:InceptionCNN", "benchmarks.torch_models:InceptionCNN"),
+    "digits_cnn": Measured(),
+    "alexnet": Measured(torch="benchmarks.torch_models:AlexNet", image_size=224, batch_size=8),
+    "dse_alexnet": Measured(torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
+    "resnet18": Measured(torch="benchmarks.torch_models:ResNet18", batch_size=16),
 }
 """Keys are those of `fdgjax.models.MODELS`."""
 

@@ -24,8 +24,8 @@ def parser(description: str) -> argparse.ArgumentParser:
     """The options that both benchmarks have."""
     options = argparse.ArgumentParser(description=description, allow_abbrev=False)
     add = options.add_argument
-    add("--batch_size", type=positive, default=64, help="images per minibatch")
-    add("--image_size", type=positive, default=32, help="height and width of the images")
+    add("--batch_size", type=positive, help="images per minibatch; default by model, see benchmarks/models.py")
+    add("--image_size", type=positive, help="height and width of the images; default by model")
     add("--rounds", type=positive, default=3, help="rounds timed in each measurement, after one that is not")
     add("--repeats", type=positive, default=3, help="how often all contenders are measured in turn")
     add("--plans", nargs="+", default=["auto"], metavar="PLAN", help=f"auto, {', '.join(PLANS)}: our convolutions")
@@ -43,22 +43,26 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def base_job(options: argparse.Namespace) -> Job:
-    """What all jobs of a run have in common."""
-    given = {name: value for name, value in vars(options).items() if name in Job._fields}
-    return Job(kind="engine", **given)
+def base_job(options: argparse.Namespace, model: str) -> Job:
+    """What all jobs of a run on one model have in common.
+
+    Raises:
+      UserError: an unknown model.
+    """
+    about = lookup("model", model, MODELS)
+    given = {name: value for name, value in vars(options).items() if name in Job._fields and value is not None}
+    sizes = {"image_size": about.image_size, "batch_size": about.batch_size}
+    return Job(kind="engine", **(sizes | given | {"model": model}))
 
 
 def planned(jobs: Mapping[str, Job], plans: Sequence[str]) -> dict[str, Job]:
     """Every job on our network once for each plan, the others once.
 
     Raises:
-      UserError: an unknown plan or model.
+      UserError: an unknown plan.
     """
     for plan in plans:
         lookup("convolution plan", plan, {"auto": None, **PLANS})
-    for job in jobs.values():
-        lookup("model", job.model, MODELS)
     ours = {name: job.kind == "engine" and job.network == "ours" for name, job in jobs.items()}
     return {
         name if plan == "auto" else f"{name}/{plan}": job._replace(plan=plan)

@@ -37,12 +37,13 @@ def main(argv: Sequence[str]) -> None:
     add("--models", nargs="+", default=["inception"], help="entries of benchmarks.models.MODELS")
     add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))
     chosen = options.parse_args(argv)
-    jobs = without_torch(contenders(base_job(chosen), chosen))
-    measurements, path = run("round", chosen, {CEILING: base_job(chosen)._replace(kind="matmul"), **jobs})
+    jobs = without_torch(contenders(chosen))
+    ceiling = Job("matmul", precision=chosen.precision, dtype=chosen.dtype)
+    measurements, path = run("round", chosen, {CEILING: ceiling, **jobs})
     close(measurements, table(measurements, chosen.models), path)
 
 
-def contenders(base: Job, chosen: Any) -> dict[str, Job]:
+def contenders(chosen: Any) -> dict[str, Job]:
     """The jobs by name, `model map` or `model vmap/im2col`.
 
     Raises:
@@ -51,7 +52,7 @@ def contenders(base: Job, chosen: Any) -> dict[str, Job]:
     jobs = {}
     for model in chosen.models:
         for name in chosen.contenders:
-            job = base._replace(model=model, **lookup("contender", name, CONTENDERS))
+            job = base_job(chosen, model)._replace(**lookup("contender", name, CONTENDERS))
             jobs[f"{model} {name}"] = job._replace(steps=chosen.naive_steps if name == "naive" else job.steps)
     return planned(jobs, chosen.plans)
 

@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> None:
     add("--chunk", type=positive, default=8, help="clients at a time for `chunk`")
     add("--model", default="inception", help="entry of benchmarks.models.MODELS")
     chosen = options.parse_args(argv)
-    measurements, path = run("scaling", chosen, contenders(base_job(chosen), chosen))
+    measurements, path = run("scaling", chosen, contenders(base_job(chosen, chosen.model), chosen))
     close(measurements, table(measurements, chosen.clients[0]), path)
 
 
@@ -32,7 +32,7 @@ def contenders(base: Job, chosen: Any) -> dict[str, Job]:
     """The jobs by name, `axis clients` or `axis/plan clients`.
 
     Raises:
-      UserError: an unknown axis, model or plan.
+      UserError: an unknown axis or plan.
     """
     for axis in chosen.axes:
         lookup("client_axis", axis, CLIENT_AXES)

@@ -81,7 +81,8 @@ def one_round(
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """Every client trains from `shared`; returns the mean of what they come to, and the mean loss."""
     images, labels, rows = data
-    mean = {name: torch.zeros_like(value) for name, value in shared.items()}
+    # BatchNorm's count of batches is an integer that nothing reads: it stays as it was.
+    mean = {name: torch.zeros_like(value) if value.is_floating_point() else value for name, value in shared.items()}
     total = torch.zeros((), device=device)
     for places in rows:
         model.load_state_dict(shared)
@@ -89,7 +90,8 @@ def one_round(
         total += train(model, images, labels, order.split(job.batch_size), job.dtype)
         with torch.no_grad():
             for name, value in model.state_dict().items():
-                mean[name] += value / len(rows)
+                if value.is_floating_point():
+                    mean[name] += value / len(rows)
     return mean, total / len(rows)
 
 

@@ -3,12 +3,15 @@
 import re
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from fdgjax.config import Config, DataConfig
 from fdgjax.data import DATASETS
 from fdgjax.experiment import build, train
 from fdgjax.methods import METHODS, Entry
+from fdgjax.models import MODELS
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 
@@ -22,6 +25,16 @@ def test_the_table_of_methods_is_the_registry() -> None:
 def test_the_table_of_data_sets_is_the_registry() -> None:
     section = README.partition("### Data sets")[2].partition("##")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(DATASETS)
+
+
+def test_the_table_of_models_is_the_registry() -> None:
+    section = README.partition("### Models")[2].partition("##")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) M \|", section, re.MULTILINE)
+    assert [name for name, _ in rows] == list(MODELS)
+    image = jnp.zeros((1, 64, 64, 3))
+    for name, millions in rows:
+        params = jax.eval_shape(MODELS[name](classes=10).init, jax.random.key(0), image)["params"]
+        assert f"{sum(leaf.size for leaf in jax.tree.leaves(params)) / 1e6:.2f}" == millions, name
 
 
 def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

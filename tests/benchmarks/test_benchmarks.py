@@ -4,8 +4,9 @@ repeat. One tiny run; no figure is asserted."""
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import flax.linen as nn
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -18,13 +19,14 @@ from benchmarks.engine_round import with_plan
 from benchmarks.jobs import Job, alternate
 from benchmarks.models import MODELS, twin
 from benchmarks.naive import InceptionCNN as NaiveInceptionCNN
-from benchmarks.options import guarded, planned
+from benchmarks.options import base_job, guarded, parser, planned
 from benchmarks.round import main
 from benchmarks.tables import paired_ratio
 from fdgjax import models
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
-from fdgjax.models import InceptionCNN
+from fdgjax.models import DSEUnit, InceptionCNN
+from fdgjax.nn import Conv, Dense
 
 SHAPE = (8, 8, 3)
 POSITIVE = st.floats(1e-3, 1e3)
@@ -53,12 +55,9 @@ def test_a_run_prints_a_table_and_keeps_its_record(
 
 
 class Networks(NamedTuple):
-    """Ours from one key: variables, logits in training and evaluation; and the naive twin's logits in training."""
+    """Logits in training, ours and the naive twin's, from one key."""
 
-    images: jax.Array
-    variables: Any
-    train: jax.Array
-    evaluate: jax.Array
+    ours: jax.Array
     naive: jax.Array
 
 
@@ -68,34 +67,14 @@ def networks() -> Networks:
     def compute(images: jax.Array) -> Networks:
         ours, naive = (as_model(kind(classes=7), SHAPE) for kind in (InceptionCNN, NaiveInceptionCNN))
         start, dropout = jax.random.key(0), jax.random.key(2)
-        variables = ours.init(start)
-        train, evaluate = (ours.apply(variables, images, mode, dropout)[0] for mode in (True, False))
-        return Networks(images, variables, train, evaluate, naive.apply(naive.init(start), images, True, dropout)[0])
+        return Networks(*(model.apply(model.init(start), images, True, dropout)[0] for model in (ours, naive)))
 
     return compute(jax.random.normal(jax.random.key(1), (2, *SHAPE)))
 
 
 def test_the_naive_twin_is_the_same_network(networks: Networks) -> None:
     # Its first parameters and its dropout too: random streams follow the names of layers.
-    np.testing.assert_allclose(networks.naive, networks.train, rtol=1e-4, atol=1e-5)
-
-
-def test_the_torch_twin_is_the_same_network(networks: Networks) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is optional, and only benchmarks use it")
-    from benchmarks.torch_models import InceptionCNN as TorchInceptionCNN
-
-    theirs, state = TorchInceptionCNN(7, 8).eval(), {}
-    for name in theirs.state_dict():
-        module, *branch, kind = name.split(".")
-        layer = networks.variables["params"][module]
-        if branch:
-            layer = layer[("conv_1x1", "conv_3x3", "conv_5x5")[int(branch[1])]]
-        value = np.asarray(layer["kernel" if kind == "weight" else "bias"])
-        state[name] = torch.tensor(value.transpose({4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[value.ndim]).copy())
-    theirs.load_state_dict(state)
-    with torch.no_grad():
-        got = theirs(torch.tensor(np.asarray(networks.images)).permute(0, 3, 1, 2)).numpy()
-    np.testing.assert_allclose(got, networks.evaluate, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(networks.naive, networks.ours, rtol=1e-4, atol=1e-5)
 
 
 def test_operations_are_those_xla_counts() -> None:
@@ -108,6 +87,27 @@ def test_operations_are_those_xla_counts() -> None:
     assert counted == forward_flops(module, (32, 32, 3))
     # XLA also counts activations and pooling, but no product with the padding around an image.
     assert 0.8 < forward.lower(shapes, image).cost_analysis()["flops"] / counted < 1.1
+
+
+def test_operations_of_units_by_hand() -> None:
+    # 6x6 outputs: a 3x3 convolution from 3 to 4 channels, and 3x3 from each of those; then 8 * 36 inputs to 5 logits.
+    class Small(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+            x = DSEUnit(partial(Conv, kernel_size=(3, 3), padding=1, strides=2), 8)(x, train=train)
+            return Dense(5)(x.reshape(len(x), -1))
+
+    assert forward_flops(Small(), (12, 12, 3)) == 2 * (36 * 4 * 27 + 36 * 4 * 9 + 5 * 8 * 36)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_sizes_go_by_the_model_unless_given(model: str) -> None:
+    options = parser("")
+    default, given = (base_job(options.parse_args(argv), model) for argv in ([], ["--image_size", "99"]))
+    assert (default.model, default.image_size, default.batch_size) == (model, *MODELS[model][2:])
+    assert given == default._replace(image_size=99)
+    with pytest.raises(UserError, match="did you mean"):
+        base_job(options.parse_args([]), "alexnets")
 
 
 def test_a_plan_reaches_every_convolution_and_its_gradients() -> None:

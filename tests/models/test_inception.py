@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdgjax.errors import UserError
-from fdgjax.models import MODELS, InceptionCNN
+from fdgjax.models import InceptionCNN
 from fdgjax.models.inception import InceptionModule
 
 PUBLISHED_PARAMETERS = 928_199  # at 7 classes
@@ -79,20 +79,6 @@ def test_clients_in_vmap_equal_clients_one_by_one() -> None:
     together = jax.jit(jax.vmap(gradient))(variables, x)
     one_by_one = jax.jit(lambda *both: jax.lax.map(lambda pair: gradient(*pair), both))(variables, x)
     chex.assert_trees_all_close(together, one_by_one, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_obeys_the_calling_convention(name: str) -> None:
-    model, x = MODELS[name](classes=4), images(2, 16, 16, 3)
-    variables = shapes(model, x)
-    for train in (False, True):
-
-        def call(variables: Any, x: jax.Array, key: jax.Array, train: bool = train) -> Any:
-            return model.apply(variables, x, train=train, rngs={"dropout": key})
-
-        logits = jax.eval_shape(call, variables, x, jax.random.key(0))
-        assert (logits.shape, logits.dtype) == ((2, 4), jnp.float32)
-    assert set(variables) == {"params"}
 
 
 def test_unknown_initialisation_is_a_user_error() -> None:

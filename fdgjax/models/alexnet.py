@@ -1,0 +1,88 @@
+"""AlexNet with BatchNorm, FDSE's backbone (Table A5), and with its DSE blocks instead (Table A6)."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+
+from fdgjax.errors import UserError
+from fdgjax.models.units import NormUnit, Unit
+from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
+
+
+class Row(NamedTuple):
+    """A row of Table A5: a square convolution, and whether a 3x3 max-pool with stride 2 follows its ReLU."""
+
+    features: int
+    window: int
+    stride: int
+    padding: int
+    pool: bool
+
+
+ROWS = (
+    Row(64, 11, 4, 2, True),
+    Row(192, 5, 1, 2, True),
+    Row(384, 3, 1, 1, False),
+    Row(256, 3, 1, 1, False),
+    Row(256, 3, 1, 1, True),
+)
+
+
+class AlexNet(nn.Module):
+    """Table A5: five convolutions and two linear layers, each with BatchNorm and ReLU, and a linear layer to logits.
+
+    12,974,154 parameters for 3-channel images and 10 classes (Table 4: 1.30e7); with `unit=DSEUnit` (Table A6)
+    6,504,810 (Table 4: 0.65e7). Published for 224x224 images; the three max-pools leave a pixel from 63x63, and the
+    adaptive average pool takes any size from there.
+
+    Attributes:
+      classes: number of logits.
+      width: factor on the number of channels and hidden features, for smaller networks of the same shape.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+      unit: the factory of the units `conv_1` to `conv_5`, `linear_1` and `linear_2` (see `fdgjax.models.units`); the
+        last layer, `head`, is a plain one.
+    """
+
+    classes: int
+    width: float = 1.0
+    init_name: str = "torch"
+    unit: Unit = NormUnit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`.
+
+        Raises:
+          UserError: images too small for the max-pools.
+        """
+        check_size(x.shape[1:3])
+        conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
+        for i, row in enumerate(ROWS, start=1):
+            layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
+            x = self.unit(layer, self._wide(row.features), name=f"conv_{i}")(x, train=train)
+            x = max_pool(x, 3, 2) if row.pool else x
+        x = adaptive_avg_pool(x, 6)
+        x = x.reshape(x.shape[0], -1)
+        for i in (1, 2):
+            x = self.unit(dense, self._wide(1024), name=f"linear_{i}")(x, train=train)
+        logits: jax.Array = dense(self.classes, name="head")(x)
+        return logits
+
+    def _wide(self, features: int) -> int:
+        return max(1, round(self.width * features))
+
+
+def check_size(size: Sequence[int]) -> None:
+    """Raises a `UserError` where no pixel would be left."""
+    left = min(size)
+    for row in ROWS:
+        left = (left + 2 * row.padding - row.window) // row.stride + 1
+        left = (left - 3) // 2 + 1 if row.pool else left
+    if left < 1:
+        raise UserError(
+            f"AlexNet got images of {size[0]} x {size[1]} pixels, too small for its three max-pools; expected at least "
+            "63 x 63: set data.image_size (published: 224)"
+        )

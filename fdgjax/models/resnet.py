@@ -1,0 +1,131 @@
+"""Residual networks (He et al., "Deep residual learning for image recognition", 2016), by torchvision's conventions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+from jax.nn import initializers
+
+from fdgjax.models.units import NormUnit, Unit, identity
+from fdgjax.nn import Conv, Dense, max_pool
+from fdgjax.nn.layers import Initializer
+from fdgjax.registry import lookup
+
+
+class Stem(NamedTuple):
+    """The first convolution, and whether a 3x3 max-pool with stride 2 follows."""
+
+    window: int
+    stride: int
+    pool: bool
+
+
+class Step(NamedTuple):
+    """One unit of a residual branch: a square convolution, its channels as a multiple of the stage's, and whether it is
+    the one that takes the stage's stride."""
+
+    window: int
+    expansion: int = 1
+    strided: bool = False
+
+
+STEMS: Mapping[str, Stem] = {"small": Stem(3, 1, False), "imagenet": Stem(7, 2, True)}
+"""`small` is the one for 32x32 images (SimCLR, appendix B.9; FedGaLA)."""
+
+BRANCHES: Mapping[str, tuple[Step, ...]] = {
+    "basic": (Step(3, strided=True), Step(3)),
+    "bottleneck": (Step(1), Step(3, strided=True), Step(1, expansion=4)),
+}
+
+torchvision_init: Initializer = initializers.variance_scaling(2.0, "fan_out", "normal")
+"""Normal with variance 2 / fan_out, torchvision's choice for the convolutions of its ResNets."""
+
+
+class Block(nn.Module):
+    """ReLU(branch(x) + shortcut(x)); the shortcut is a 1x1 unit where shapes differ, else the identity.
+
+    Attributes:
+      branch: the units of the branch, all but the last with ReLU.
+      features: the stage's channels, of which the steps have multiples.
+      stride: of the block.
+      conv: makes a convolution from `features`, `kernel_size`, `strides` and `padding`.
+      unit: the factory of the units `unit_1`, `unit_2`, ... and `shortcut`, but
+      last_unit: that of the branch's last one.
+    """
+
+    branch: Sequence[Step]
+    features: int
+    stride: int
+    conv: Callable[..., nn.Module]
+    unit: Unit
+    last_unit: Unit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, in]` -> `[batch, ceil(H / stride), ceil(W / stride), features * expansion]`."""
+        y, last = x, len(self.branch)
+        for i, step in enumerate(self.branch, start=1):
+            layer = square(self.conv, step.window, self.stride if step.strided else 1)
+            unit, activation = (self.last_unit, identity) if i == last else (self.unit, nn.relu)
+            features = self.features * step.expansion
+            y = unit(layer, features, activation=activation, name=f"unit_{i}")(y, train=train)
+        if y.shape != x.shape:
+            layer = square(self.conv, 1, self.stride)
+            x = self.unit(layer, y.shape[-1], activation=identity, name="shortcut")(x, train=train)
+        return nn.relu(y + x)
+
+
+class ResNet(nn.Module):
+    """ResNet-18 by default: 11,689,512 parameters for 3-channel images and 1000 classes with the ImageNet stem, as
+    torchvision's. Works for images of any size.
+
+    Padding is explicit and symmetric (1 for a 3x3 convolution, whatever its stride), as in PyTorch; Flax's "SAME" pads
+    an even image on the right only. A bottleneck's stride is that of its 3x3 convolution.
+
+    Attributes:
+      classes: number of logits.
+      stem: entry of `STEMS`.
+      branch: entry of `BRANCHES`, what the blocks are made of.
+      depths: blocks in each stage; each stage but the first halves height and width and doubles the channels.
+      width: channels of the first stage.
+      conv_init: initializer of the convolutions' kernels, None for the named one.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for what `conv_init` leaves.
+      unit: the factory of the units (see `fdgjax.models.units`), but
+      last_unit: that of each block's last one: `DSEUnit` gives FDSE's variant (appendix A8.1).
+    """
+
+    classes: int
+    stem: str = "small"
+    branch: str = "basic"
+    depths: Sequence[int] = (2, 2, 2, 2)
+    width: int = 64
+    conv_init: Initializer | None = torchvision_init
+    init_name: str = "torch"
+    unit: Unit = NormUnit
+    last_unit: Unit = NormUnit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`.
+
+        Raises:
+          UserError: no such stem or branch.
+        """
+        stem, branch = lookup("stem", self.stem, STEMS), lookup("branch", self.branch, BRANCHES)
+        conv = partial(Conv, use_bias=False, kernel_init=self.conv_init, init_name=self.init_name)
+        x = self.unit(square(conv, stem.window, stem.stride), self.width, name="stem")(x, train=train)
+        x = max_pool(x, 3, 2, 1) if stem.pool else x
+        for stage, depth in enumerate(self.depths):
+            for i in range(depth):
+                stride = 2 if stage and not i else 1
+                features = self.width * 2**stage
+                name = f"stage_{stage + 1}_block_{i + 1}"
+                x = Block(branch, features, stride, conv, self.unit, self.last_unit, name=name)(x, train=train)
+        return Dense(self.classes, init_name=self.init_name, name="head")(x.mean((1, 2)))
+
+
+def square(conv: Callable[..., nn.Module], window: int, stride: int) -> Callable[..., nn.Module]:
+    """The factory of a convolution with a square window, padded on all sides alike."""
+    return partial(conv, kernel_size=(window, window), strides=stride, padding=window // 2)

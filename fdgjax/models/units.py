@@ -1,0 +1,118 @@
+"""What backbones are built from: units of a layer, BatchNorm and an activation. Which kind of unit is an argument of
+the backbone, so that one network serves as the plain one and as FDSE's.
+
+A unit is made by a factory
+
+    unit(layer, features, activation=..., name=...)
+
+of a layer (`layer(features=..., name=...)` makes a convolution or a linear layer, everything else of it fixed), and
+called as `unit(x, train=...)`, `[batch, ..., in]` -> `[batch, ..., features]`. `NormUnit` and `DSEUnit` are two.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from fdgjax.errors import UserError
+from fdgjax.nn import Conv
+
+Layer = Callable[..., nn.Module]
+Unit = Callable[..., nn.Module]
+Activation = Callable[[jax.Array], jax.Array]
+
+batch_norm = partial(nn.BatchNorm, momentum=0.9, epsilon=1e-5)
+"""BatchNorm with PyTorch's defaults (its momentum is 1 minus Flax's); statistics in the collection `batch_stats`."""
+
+
+def identity(x: jax.Array) -> jax.Array:
+    """No activation."""
+    return x
+
+
+class NormUnit(nn.Module):
+    """activation(BN(layer(x))).
+
+    Variables: `layer` and `bn`.
+
+    Attributes:
+      layer: makes the layer from `features` and `name`.
+      features: output channels.
+      activation: what comes last.
+    """
+
+    layer: Layer
+    features: int
+    activation: Activation = nn.relu
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, ..., in]` -> `[batch, ..., features]`; batch statistics are used and kept when `train`."""
+        y = self.layer(features=self.features, name="layer")(x)
+        return self.activation(batch_norm(use_running_average=not train, name="bn")(y))
+
+
+class DSEUnit(nn.Module):
+    """FDSE's block: a domain-agnostic feature extractor of few channels, and a domain-specific skew eraser that makes
+    the other channels from them, each from one.
+
+        u = inner_activation(BN_dse(dfe(x)))           ceil(T / G) channels, T = features, G = ratio
+        y = activation(BN_dfe(concat(u, dse(u))))      dse: depthwise convolution to the other channels
+
+    FDSE, equations 2 and 3 and Table A7 (after GhostNet: Han et al., 2020). Variables: `dfe` (the layer), `bn_dse`,
+    `dse`, `bn_dfe`, and `bias` where there is one. Where G does not divide T, `dse` makes whole groups of channels and
+    the last ones are dropped, as in GhostNet.
+
+    Attributes:
+      layer: makes the layer from `features` and `name`.
+      features: T.
+      activation: what comes last.
+      inner_activation: between BN_dse and the depthwise convolution: ReLU in the paper, none in the official code.
+      ratio: G, from 2.
+      window: side of the depthwise kernel; linear layers (inputs `[batch, in]`) always have 1.
+      bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe takes it away again, so that only the
+        running mean sees it.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the depthwise convolution.
+    """
+
+    layer: Layer
+    features: int
+    activation: Activation = nn.relu
+    inner_activation: Activation = nn.relu
+    ratio: int = 2
+    window: int = 3
+    bias: bool = False
+    init_name: str = "torch"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, ..., in]` -> `[batch, ..., features]`; batch statistics are used and kept when `train`.
+
+        Raises:
+          UserError: `ratio` below 2.
+        """
+        if self.ratio < 2:
+            raise UserError(f"DSEUnit got ratio {self.ratio}; expected at least 2; without a skew eraser use NormUnit")
+        core = self.layer(features=-(-self.features // self.ratio), name="dfe")(x)
+        core = self.inner_activation(batch_norm(use_running_average=not train, name="bn_dse")(core))
+        y = jnp.concatenate([core, self._erase(core)], axis=-1)[..., : self.features]
+        if self.bias:
+            bias = self.param("bias", nn.initializers.zeros, (self.features,))
+            y = y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
+        return self.activation(batch_norm(use_running_average=not train, name="bn_dfe")(y))
+
+    def _erase(self, core: jax.Array) -> jax.Array:
+        """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors are images of one pixel."""
+        channels = core.shape[-1]
+        more = channels * -(-(self.features - channels) // channels)
+        image = core.reshape(len(core), 1, 1, channels) if core.ndim == 2 else core
+        side = 1 if core.ndim == 2 else self.window
+        depthwise = partial(Conv, feature_group_count=channels, use_bias=False, init_name=self.init_name)
+        erased: jax.Array = depthwise(more, (side, side), padding=side // 2, name="dse")(image)
+        return erased.reshape(*core.shape[:-1], more)
+
+
+official_dse_unit = partial(DSEUnit, inner_activation=identity, bias=True)
+"""The block of FDSE's official code."""

@@ -1,0 +1,78 @@
+"""Residual networks: shapes by stem and block, torchvision's initialisation, FDSE's variant."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.errors import UserError
+from fdgjax.models import MODELS, DSEUnit, ResNet
+from fdgjax.models.resnet import Block
+from fdgjax.variables import flatten
+
+
+def outputs(model: ResNet, *size: int) -> list[tuple[int, ...]]:
+    """Shapes after each block."""
+
+    def forward(x: jax.Array) -> dict:
+        blocks = lambda module, _: isinstance(module, Block)  # noqa: E731
+        _, changed = model.init_with_output(jax.random.key(0), x, capture_intermediates=blocks, mutable=True)
+        return changed["intermediates"]
+
+    return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(forward, jnp.zeros((1, *size, 3))))]
+
+
+@pytest.mark.parametrize(
+    ("stem", "size", "sides"),
+    [
+        ("small", (32, 32), (32, 16, 8, 4)),
+        ("imagenet", (224, 224), (56, 28, 14, 7)),
+        ("small", (17, 17), (17, 9, 5, 3)),
+    ],
+)
+def test_each_stage_halves_the_image_and_doubles_the_channels(
+    stem: str, size: tuple[int, int], sides: tuple[int, ...]
+) -> None:
+    expected = [(1, side, side, 64 * 2**i) for i, side in enumerate(sides) for _ in range(2)]
+    assert outputs(ResNet(classes=3, stem=stem), *size) == expected
+
+
+def test_bottlenecks_widen_four_times() -> None:
+    model = ResNet(classes=3, branch="bottleneck", depths=(1, 2), width=8)
+    assert outputs(model, 8, 8) == [(1, 8, 8, 32), (1, 4, 4, 64), (1, 4, 4, 64)]
+
+
+def test_convolutions_start_as_torchvisions() -> None:
+    params = flatten(ResNet(classes=3, depths=(2,), width=32).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3))))
+    for path, leaf in params.items():
+        if path.endswith("layer/kernel"):
+            deviation = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
+            np.testing.assert_allclose(leaf.std(), deviation, rtol=0.15)
+    assert not any(path.endswith("layer/bias") for path in params)
+
+
+def test_fdses_variant_replaces_the_last_operator_of_each_block() -> None:
+    x = jax.ShapeDtypeStruct((1, 16, 16, 3), jnp.float32)
+    params = jax.eval_shape(MODELS["dse_resnet50_imagenet"](classes=3).init, jax.random.key(0), x)["params"]
+    blocks = [block for name, block in params.items() if name.startswith("stage")]
+    assert len(blocks) == 16
+    for block in blocks:
+        assert set(block["unit_3"]) == {"dfe", "bn_dse", "dse", "bn_dfe"}
+        assert all(set(unit) == {"layer", "bn"} for name, unit in block.items() if name != "unit_3")
+
+
+def test_a_branch_without_an_activation_at_its_end() -> None:
+    # With ReLU before the sum a block could never lower an input.
+    for unit in (ResNet(classes=2).last_unit, DSEUnit):
+        model = ResNet(classes=2, width=4, depths=(1,), last_unit=unit)
+        x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 4, 3)), jnp.float32)
+        variables = model.init(jax.random.key(0), x)
+        _, changed = model.apply(variables, x, train=True, capture_intermediates=True, mutable=True)
+        block = changed["intermediates"]["stage_1_block_1"]
+        assert (block["unit_2"]["__call__"][0] < 0).any()
+
+
+@pytest.mark.parametrize("wrong", [{"stem": "smal"}, {"branch": "bottelneck"}])
+def test_unknown_words_are_user_errors(wrong: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="did you mean"):
+        jax.eval_shape(ResNet(classes=3, **wrong).init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
