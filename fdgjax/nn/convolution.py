@@ -23,7 +23,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from fdgjax.nn import lowerings
-from fdgjax.nn.geometry import Geometry
+from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import Plan
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
@@ -145,7 +145,8 @@ def _primitive(name: str, one_client: Callable[..., jax.Array]) -> Primitive:
 
     def compute(a: jax.Array, b: jax.Array, *, geometry: Geometry, plan: Plan | str | None, platform: str) -> jax.Array:
         default = "cpu" if platform == "cpu" else "library"
-        chosen = lowerings.choose(plan or default, geometry, *_channels(name, a, b, geometry.groups))
+        case = Case(geometry, a.shape[1], *_channels(name, a, b, geometry.groups))
+        chosen = lowerings.choose(plan or default, case)
         return _each_client(partial(one_client, geometry=geometry, plan=chosen), chosen.clients, a, b)
 
     primitive = Primitive(f"fdgjax_{name}")

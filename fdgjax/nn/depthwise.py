@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fdgjax.nn.geometry import Geometry, at_least_float32, taps
+from fdgjax.nn.geometry import Case, Geometry, at_least_float32, taps
 
 
-def fits(geometry: Geometry, inputs: int, outputs: int) -> bool:
+def fits(case: Case) -> bool:
     """Whether a group has one channel on either side."""
-    return geometry.groups > 1 and min(inputs, outputs) == geometry.groups
+    groups = case.geometry.groups
+    return groups > 1 and min(case.inputs, case.outputs) == groups
 
 
 def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:

@@ -47,6 +47,21 @@ class Geometry(NamedTuple):
         return before, self.size[axis] + self.window[axis] - 1 - before - spread
 
 
+class Case(NamedTuple):
+    """A convolution of so many images, from so many input to so many output channels: what a plan decides by."""
+
+    geometry: Geometry
+    batch: int
+    inputs: int
+    outputs: int
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        height, width = self.geometry.out()
+        return self.batch * height * width
+
+
 def adjoint_kernel(kernel: jax.Array, groups: int) -> jax.Array:
     """`[kh, kw, in/groups, out]` turned by 180 degrees with inputs and outputs swapped: `[kh, kw,
     out/groups, in]`."""

@@ -9,7 +9,7 @@ is built from operations that the loop leaves alone.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fdgjax.nn import depthwise, folded, winograd
+from fdgjax.nn import depthwise, folded, space_to_depth, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
@@ -21,7 +21,7 @@ from fdgjax.nn.formulations import (
     transposed_kernel_gradient,
     xcols_kernel_gradient,
 )
-from fdgjax.nn.geometry import Geometry
+from fdgjax.nn.geometry import Case
 from fdgjax.registry import lookup
 
 FORWARD: Mapping[str, Formulation] = {
@@ -31,6 +31,7 @@ FORWARD: Mapping[str, Formulation] = {
     "depthwise": depthwise.forward,
     "folded": folded.forward,
     "winograd": winograd.forward,
+    "space_to_depth": space_to_depth.forward,
 }
 
 INPUT_GRADIENT: Mapping[str, Formulation] = {
@@ -39,6 +40,7 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "shift": by_adjoint(shift_forward),
     "depthwise": by_adjoint(depthwise.forward),
     "winograd": winograd.input_gradient,
+    "space_to_depth": space_to_depth.input_gradient,
 }
 
 KERNEL_GRADIENT: Mapping[str, Formulation] = {
@@ -49,25 +51,25 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "depthwise": depthwise.kernel_gradient,
     "folded": folded.kernel_gradient,
     "winograd": winograd.kernel_gradient,
+    "space_to_depth": space_to_depth.kernel_gradient,
 }
 
 
-def ungrouped(geometry: Geometry, inputs: int, outputs: int) -> bool:
+def ungrouped(case: Case) -> bool:
     """Whether all channels are convolved together."""
-    del inputs, outputs
-    return geometry.groups == 1
+    return case.geometry.groups == 1
 
 
-FITS: Mapping[str, Callable[[Geometry, int, int], bool]] = {
+FITS: Mapping[str, Callable[[Case], bool]] = {
     "im2col": ungrouped,
     "xcols": ungrouped,
     "transposed": ungrouped,
     "depthwise": depthwise.fits,
-    "folded": lambda geometry, inputs, outputs: folded.fits(geometry),
-    "winograd": lambda geometry, inputs, outputs: winograd.fits(geometry),
+    "folded": lambda case: folded.fits(case.geometry),
+    "winograd": lambda case: winograd.fits(case.geometry),
+    "space_to_depth": lambda case: space_to_depth.fits(case.geometry),
 }
-"""Which convolutions, from so many input to so many output channels, a formulation can compute; all where it is not
-named here."""
+"""Which convolutions a formulation can compute; all where it is not named here."""
 
 
 class Plan(NamedTuple):
@@ -83,58 +85,65 @@ class Plan(NamedTuple):
 LIBRARY = Plan("library", "library", "library", "batch")
 IM2COL = Plan("im2col", "im2col", "xcols", "batch")
 WINOGRAD = Plan("winograd", "winograd", "winograd", "loop")
-LARGEST_IMAGE = 4
+SPACE_TO_DEPTH = Plan("space_to_depth", "space_to_depth", "space_to_depth", "loop")
+IMAGE_CHANNELS = 4
 """Channels up to which an input counts as an image."""
 
 
-def cpu_plan(geometry: Geometry, inputs: int, outputs: int) -> Plan:
+def without_stride(case: Case) -> Case:
+    """What is left of a convolution when its stride is gone."""
+    depth = case.geometry.strides[0] * case.geometry.strides[1]
+    return case._replace(geometry=space_to_depth.without_stride(case.geometry), inputs=case.inputs * depth)
+
+
+def cpu_plan(case: Case) -> Plan:
     """The measured choice for XLA:CPU."""
-    if depthwise.fits(geometry, inputs, outputs):
+    geometry = case.geometry
+    if depthwise.fits(case):
         return Plan("depthwise", "depthwise", "depthwise", "loop")
     if geometry.groups > 1:
         return Plan("shift", "shift", "shift", "loop")
     if geometry.pointwise:  # im2col is then a plain matrix product
         return Plan("im2col", "im2col", "xcols", "loop")
-    if inputs <= LARGEST_IMAGE:  # the library's convolution cannot fill its registers from so few channels
+    if winograd.fits(geometry) and winograd.pays(case):
+        return WINOGRAD
+    if space_to_depth.fits(geometry) and max(geometry.window) > 1 and winograd.pays(without_stride(case)):
+        return SPACE_TO_DEPTH
+    if case.inputs <= IMAGE_CHANNELS:  # the library's convolution cannot fill its registers from so few channels
         pairs = folded.fits(geometry)
         return Plan("folded" if pairs else "im2col", "library", "folded" if pairs else "xcols", "loop")
-    if winograd.fits(geometry) and winograd.pays(geometry, inputs, outputs):
-        return WINOGRAD
-    if outputs <= inputs:
-        return Plan("library", "library", "transposed", "loop")
-    return Plan("library", "library", "shift", "loop")
+    return Plan("library", "library", "transposed" if case.outputs <= case.inputs else "shift", "loop")
 
 
-def im2col_plan(geometry: Geometry, inputs: int, outputs: int) -> Plan:
+def im2col_plan(case: Case) -> Plan:
     """Matrix products everywhere."""
-    del inputs, outputs
-    return IM2COL if geometry.groups == 1 else Plan("shift", "shift", "shift", "batch")
+    return IM2COL if ungrouped(case) else Plan("shift", "shift", "shift", "batch")
 
 
-def winograd_plan(geometry: Geometry, inputs: int, outputs: int) -> Plan:
+def winograd_plan(case: Case) -> Plan:
     """Winograd's algorithm wherever it can be used."""
-    return WINOGRAD if winograd.fits(geometry) else cpu_plan(geometry, inputs, outputs)
+    if winograd.fits(case.geometry):
+        return WINOGRAD
+    return SPACE_TO_DEPTH if space_to_depth.fits(case.geometry) else cpu_plan(case)
 
 
-PLANS: Mapping[str, Callable[[Geometry, int, int], Plan]] = {
+PLANS: Mapping[str, Callable[[Case], Plan]] = {
     "cpu": cpu_plan,
-    "library": lambda geometry, inputs, outputs: LIBRARY,
+    "library": lambda case: LIBRARY,
     "im2col": im2col_plan,
     "winograd": winograd_plan,
 }
 
 
-def choose(plan: Plan | str, geometry: Geometry, inputs: int, outputs: int) -> Plan:
-    """`plan` itself, or what the one of that name picks for a convolution from `inputs` to `outputs` channels.
+def choose(plan: Plan | str, case: Case) -> Plan:
+    """`plan` itself, or what the one of that name picks for a convolution.
 
     Raises:
       ValueError: a formulation of `plan` cannot compute this convolution.
     """
     if isinstance(plan, str):
-        return lookup("convolution plan", plan, PLANS)(geometry, inputs, outputs)
-    unfit = [name for name in plan[:3] if name in FITS and not FITS[name](geometry, inputs, outputs)]
+        return lookup("convolution plan", plan, PLANS)(case)
+    unfit = [name for name in plan[:3] if name in FITS and not FITS[name](case)]
     if unfit:
-        raise ValueError(
-            f"conv2d got plan={plan}, but '{unfit[0]}' cannot compute {geometry}; expected a name in PLANS"
-        )
+        raise ValueError(f"conv2d got {plan}, but '{unfit[0]}' cannot compute {case}; expected a name in PLANS")
     return plan
