@@ -84,7 +84,7 @@ def build(config: Config) -> Experiment:
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    method = entry.build(Setup(model, federation, len(parts.train), config.rounds), config.hyper)
+    method = entry.build(Setup(model, len(parts.train), config.rounds), config.hyper)
     train = pool(federation) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
     evaluation = compile_evaluation(

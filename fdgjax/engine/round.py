@@ -65,7 +65,7 @@ class RoundInfo(NamedTuple):
 def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
     """The state before the first round."""
     seed = jnp.asarray(seed, jnp.uint32)
-    server, clients = method.init(stream(seed, Purpose.INIT), federation.ids)
+    server, clients = method.init(stream(seed, Purpose.INIT), federation)
     optimizers: PyTree = {}
     if method.keep_optimizer:
         start = jax.vmap(method.start, in_axes=(None, 0), axis_size=len(federation.ids))
