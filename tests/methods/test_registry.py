@@ -10,10 +10,11 @@ import pytest
 from fdgjax.contract import Setup
 from fdgjax.engine import RoundInfo
 from fdgjax.errors import UserError
-from fdgjax.experiment import as_model, round_record
+from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.hyper import optimizer
 from fdgjax.models import InceptionCNN
+from fdgjax.training import round_record
 from fdgjax.variables import flatten, label_table
 from tests.toys import (
     CLIENTS,
