@@ -90,7 +90,7 @@ def fedavg(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Pl
     """FedAvg with one local epoch of Adam on that network."""
     model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
     entry = METHODS["fedavg"]
-    method = entry.build(Setup(model, federation, job.clients, job.rounds), entry.hyper())
+    method = entry.build(Setup(model, job.clients, job.rounds), entry.hyper())
     return method, Plan(Batching(1, job.batch_size, True), 0, job.client_axis, job.chunk)
 
 

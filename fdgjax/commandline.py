@@ -10,7 +10,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from fdgjax.config import Config, read_config, to_plain
+from fdgjax.config import Config, read_config, seeds_of, to_plain
 from fdgjax.errors import UserError, unknown
 from fdgjax.records.workdir import identity
 from fdgjax.registry import lookup
@@ -125,7 +125,9 @@ def usage(argv: Sequence[str]) -> str:
 
 
 def default_workdir(config: Config) -> str:
-    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: another experiment gets another folder."""
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: another experiment gets another folder; several seeds: `sFIRST-LAST`."""
     content = json.dumps(identity(to_plain(config)), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return f"runs/{config.method}-{config.data.name}-{config.data.target or 'first'}-s{config.seed}-{digest}"
+    seeds = seeds_of(config)
+    named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"
+    return f"runs/{config.method}-{config.data.name}-{config.data.target or 'first'}-{named}-{digest}"

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from fdgjax.data import DATASETS
-from fdgjax.engine import CLIENT_AXES
+from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
@@ -41,6 +41,8 @@ class Config:
     """One experiment.
 
     seed: of everything random: split, initialisation, shuffling, dropout, participation.
+    seeds: how many runs, of `seed`, `seed + 1`, ..., are trained side by side in one program.
+    seed_axis: `auto`, `vmap` or `map`; same numbers, other speed and memory.
     rounds, local_epochs, batch_size: the protocol; drop_last leaves out a last partial batch.
     clients_per_round: clients drawn for each round; 0 for all.
     client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same numbers, other speed and memory.
@@ -52,6 +54,8 @@ class Config:
     """
 
     seed: int = 0
+    seeds: int = 1
+    seed_axis: str = "auto"
     rounds: int = 200
     local_epochs: int = 2
     batch_size: int = 64
@@ -135,6 +139,7 @@ def check(config: Config) -> None:
     lookup("data.name", config.data.name, DATASETS)
     lookup("model", config.model, MODELS)
     lookup("client_axis", config.client_axis, CLIENT_AXES)
+    lookup("seed_axis", config.seed_axis, SEED_AXES)
     lookup("selection", config.selection, SELECTIONS)
     least = {
         "rounds": 1,
@@ -146,6 +151,7 @@ def check(config: Config) -> None:
         "chunk": 1,
         "clients_per_round": 0,
         "seed": 0,
+        "seeds": 1,
         "data.clients": 0,
         "data.image_size": 0,
         "data.shots": 0,
@@ -155,10 +161,24 @@ def check(config: Config) -> None:
         value = getattr(config.data if section else config, name)
         if value < smallest:
             raise UserError(f"config.{key} got {value}; expected at least {smallest}")
+    if config.seed + config.seeds > 2**32:
+        raise UserError(
+            f"config.seed got {config.seed} with {config.seeds} seeds; expected seeds below 2**32; lower config.seed"
+        )
     if not 0 < config.data.validation < 1:
         raise UserError(
             f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
         )
+
+
+def seeds_of(config: Config) -> range:
+    """The seeds of an experiment."""
+    return range(config.seed, config.seed + config.seeds)
+
+
+def for_seed(config: Config, seed: int) -> Config:
+    """The same experiment with one seed alone."""
+    return dataclasses.replace(config, seed=seed, seeds=1)
 
 
 def to_plain(config: Config) -> dict[str, Any]:

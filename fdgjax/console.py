@@ -56,25 +56,34 @@ class Console:
             yield show
 
     def result(self, summary: Record) -> None:
-        """The table of accuracies per domain, and where the rest is."""
-        self.say(f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, seed {summary['seed']}")
+        """The table of accuracies per domain, and where the rest is; of several seeds, means and deviations."""
+        std = summary.get("std", {})
+        several = f"seeds {', '.join(map(str, summary['seeds']))}: mean +- sample std" if std else ""
+        self.say(
+            f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, "
+            + (several or f"seed {summary['seed']}")
+        )
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
-        table.add_column("id", justify="right", footer=f"{summary['id_accuracy']:.3f}")
-        table.add_column("ood", justify="right", footer=f"{summary['ood_accuracy']:.3f}")
+        for kind in ("id", "ood"):
+            footer = figure(summary[f"{kind}_accuracy"], std.get(f"{kind}_accuracy"))
+            table.add_column(kind, justify="right", footer=footer)
         for name, value in summary["per_domain_accuracy"].items():
             unseen = name == summary["target"]
-            table.add_row(
-                f"{name} (unseen)" if unseen else name,
-                "" if unseen else f"{value:.3f}",
-                f"{value:.3f}" if unseen else "",
-            )
+            shown = figure(value, std.get("per_domain_accuracy", {}).get(name))
+            table.add_row(f"{name} (unseen)" if unseen else name, "" if unseen else shown, shown if unseen else "")
         self._rich.print(table)
         self.say(
-            f"worst domain {summary['worst_domain_accuracy']:.3f}   calibration error {summary['ece']:.3f}   "
+            f"worst domain {figure(summary['worst_domain_accuracy'], std.get('worst_domain_accuracy'))}   "
+            f"calibration error {figure(summary['ece'], std.get('ece'))}   "
             f"{summary['parameters']:,} parameters   {summary['bytes_up_per_round']:,} bytes up a round   "
             f"{summary['images_per_second']:,.0f} images/s   {summary['wall_seconds']:.0f} s"
         )
+
+
+def figure(value: float, std: float | None) -> str:
+    """`0.912`, or `0.912 +- 0.010` where there is a deviation."""
+    return f"{value:.3f}" if std is None else f"{value:.3f} +- {std:.3f}"
 
 
 def accuracies(record: Record) -> str:

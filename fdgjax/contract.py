@@ -44,16 +44,14 @@ class Model(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a method is built for.
+    """What a method is built for: facts that do not depend on the data, so that one method serves every seed's split.
 
     model: the client model.
-    federation: the clients' data; static facts (sizes, image shape) and data-conditioned initialisation.
     clients: number of clients that train.
     rounds: communication rounds the experiment will run.
     """
 
     model: Model
-    federation: Federation
     clients: int
     rounds: int
 
@@ -105,7 +103,7 @@ class Method(NamedTuple):
         aggregate, info       = aggregate(server, clients, messages, weights)
         server, clients       = update(server, clients, aggregate, moment)
 
-    init: `(key, client ids [clients]) -> (server, clients)`.
+    init: `(key, federation) -> (server, clients)`, a row of `clients` for each of `federation.ids`.
     start: what a client starts from.
     objective: the local loss.
     optimizer: the local optimiser, over `params`.
@@ -122,7 +120,7 @@ class Method(NamedTuple):
     pooled: whether all training data are gathered at one client (the non-federated reference).
     """
 
-    init: Callable[[jax.Array, jax.Array], tuple[PyTree, PyTree]]
+    init: Callable[[jax.Array, Federation], tuple[PyTree, PyTree]]
     start: Callable[[PyTree, PyTree], Variables]
     objective: Objective
     optimizer: optax.GradientTransformation

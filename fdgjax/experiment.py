@@ -1,39 +1,38 @@
-"""One experiment: data, model, method and rounds put together; training with records and exact resume."""
+"""One experiment: data, model, method and rounds put together, for one seed or for several side by side."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from fdgjax.config import Config
-from fdgjax.contract import Method, Model, PyTree, Setup, Variables
+from fdgjax.config import Config, seeds_of
+from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
-from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
+from fdgjax.engine import Plan, RoundInfo, State, compile_init, compile_round, each_seed
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, compile_evaluation, measure
-from fdgjax.federation import Federation, Partition, federate, partition, pool
+from fdgjax.federation import Federation, Partition, federate_seeds, partition, pool, stack_seeds
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.variables import bytes_by_label, label_table
-
-Record = dict[str, Any]
 
 
 class Experiment(NamedTuple):
     """Everything a run is made of, ready to train.
 
+    parts: each seed's split of the data.
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
-    evaluated. facts: what the summary says of it before any training.
+    evaluated. Both, and the state, have a seed axis where there are several seeds.
+    facts: what the summary says of it before any training.
+    evaluate: each seed's metrics.
     """
 
     config: Config
     data: Domains
-    parts: Partition
+    parts: list[Partition]
     federation: Federation
     train: Federation
     method: Method
@@ -41,7 +40,7 @@ class Experiment(NamedTuple):
     facts: dict[str, Any]
     init: Callable[[], State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
-    evaluate: Callable[[State], Metrics]
+    evaluate: Callable[[State], list[Metrics]]
 
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
@@ -71,21 +70,15 @@ def build(config: Config) -> Experiment:
         cache_dir=config.data.cache_dir,
     )
     target = config.data.target or data.domain_names[0]
-    parts = partition(
-        data,
-        target=target,
-        clients=config.data.clients,
-        domains_per_client=config.data.domains_per_client,
-        validation=config.data.validation,
-        shots=config.data.shots,
-        seed=config.seed,
-    )
-    federation = federate(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
+    seeds = seeds_of(config)
+    parts = [split(config, data, target, seed) for seed in seeds]
+    federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    method = entry.build(Setup(model, federation, len(parts.train), config.rounds), config.hyper)
-    train = pool(federation) if method.pooled else federation
+    method = entry.build(Setup(model, len(parts[0].train), config.rounds), config.hyper)
+    federation = stack_seeds(federations)
+    train = stack_seeds([pool(one) for one in federations]) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
     evaluation = compile_evaluation(
         method,
@@ -94,7 +87,17 @@ def build(config: Config) -> Experiment:
         batch_size=config.eval_batch_size,
         client_axis=config.client_axis,
         chunk=config.chunk,
+        seed_axis=config.seed_axis,
     )
+
+    def init() -> State:
+        numbers = jnp.asarray(list(seeds), jnp.uint32)
+        return compile_init(method, config.seed_axis)(numbers if len(seeds) > 1 else numbers[0], train)
+
+    def evaluate(state: State) -> list[Metrics]:
+        tallies = jax.device_get(evaluation(state.server, state.clients, federation))
+        return [measure(one, data.domain_names) for one in each_seed(tallies, len(seeds))]
+
     return Experiment(
         config=config,
         data=data,
@@ -103,12 +106,23 @@ def build(config: Config) -> Experiment:
         train=train,
         method=method,
         shapes=shapes,
-        facts=describe(config, data, target, method, shapes, plan, len(parts.train)),
-        init=lambda: jax.jit(init_state, static_argnums=0)(method, train, config.seed),
+        facts=describe(config, data, target, method, shapes, plan, len(parts[0].train)),
+        init=init,
         round=compile_round(method, plan),
-        evaluate=lambda state: measure(
-            jax.device_get(evaluation(state.server, state.clients, federation)), data.domain_names
-        ),
+        evaluate=evaluate,
+    )
+
+
+def split(config: Config, data: Domains, target: str, seed: int) -> Partition:
+    """One seed's split of the data."""
+    return partition(
+        data,
+        target=target,
+        clients=config.data.clients,
+        domains_per_client=config.data.domains_per_client,
+        validation=config.data.validation,
+        shots=config.data.shots,
+        seed=seed,
     )
 
 
@@ -129,6 +143,7 @@ def make_plan(config: Config, clients: int) -> Plan:
         client_axis=config.client_axis,
         chunk=config.chunk,
         drop_nonfinite=config.drop_nonfinite,
+        seed_axis=config.seed_axis,
     )
 
 
@@ -165,79 +180,14 @@ def label_summary(experiment: Experiment) -> str:
 
 
 def histogram(experiment: Experiment) -> str:
-    """Training labels per client."""
-    data = experiment.data
-    return label_histogram(
-        data.labels, experiment.parts.train, data.class_names, domains=data.domains, domain_names=data.domain_names
-    )
-
-
-def images_per_round(experiment: Experiment) -> float:
-    """Training images a round goes through, on average where clients are drawn."""
-    counts = np.asarray(experiment.train.train.length)
-    size = experiment.config.batch_size
-    seen = counts // size * size if experiment.config.drop_last else counts
-    share = (experiment.config.clients_per_round or len(counts)) / len(counts)
-    return float(seen.sum() * experiment.config.local_epochs * share)
-
-
-class Progress(NamedTuple):
-    """Where training has come to after a round: its record, the state, and how long the round took."""
-
-    record: Record
-    state: State
-    seconds: float
-
-
-def train(experiment: Experiment, state: State) -> Iterator[Progress]:
-    """Rounds from `state` to the configured number, one `Progress` each.
-
-    Args:
-      experiment: what to train.
-      state: where to start. Its buffers are used up, and so are those of each state once the next round begins.
-
-    Raises:
-      UserError: a client's update is not finite and the config does not say to leave such a client out.
-    """
-    config = experiment.config
-    for done in range(int(state.round) + 1, config.rounds + 1):
-        begin = time.perf_counter()
-        state, info = experiment.round(state, experiment.train)
-        info = jax.device_get(info)
-        seconds = time.perf_counter() - begin
-        if not (config.drop_nonfinite or info.finite.all()):
-            raise not_finite(info, done)
-        record = round_record(done, info)
-        if done % config.eval_every == 0 or done == config.rounds:
-            record |= experiment.evaluate(state)._asdict()
-        yield Progress(record, state, seconds)
-
-
-def round_record(round_: int, info: RoundInfo) -> Record:
-    """One line of `metrics.jsonl`: losses and aggregation weights of the clients that took part."""
-    dropped = [int(who) for who, fine in zip(info.participants, info.finite, strict=True) if not fine]
-    return {
-        "round": round_,
-        "train_loss": float(np.mean(info.loss[info.finite])) if info.finite.any() else None,
-        "client_loss": as_plain(info.loss),
-        "participants": as_plain(info.participants),
-        **({"dropped": dropped} if dropped else {}),
-        **{
-            f"coefficients/{jax.tree_util.keystr(path, simple=True, separator='/')}": as_plain(leaf)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(info.coefficients)
-        },
-    }
-
-
-def as_plain(values: PyTree) -> list[Any]:
-    """An array as a JSON list; what is not finite as None, since JSON has no word for it."""
-    return [v if np.isfinite(v) else None for v in np.asarray(values).tolist()]
-
-
-def not_finite(info: RoundInfo, round_: int) -> UserError:
-    """The error for a client that diverged."""
-    client = int(info.participants[int(np.argmin(info.finite))])
-    return UserError(
-        f"client {client} sent an update with NaN or infinity in round {round_}; expected finite numbers; lower "
-        "method.client_learning_rate, or set --config.drop_nonfinite=True to leave such a client out of the round"
-    )
+    """Training labels per client, a table for each seed."""
+    data, seeds = experiment.data, seeds_of(experiment.config)
+    tables = [
+        label_histogram(
+            data.labels, parts.train, data.class_names, domains=data.domains, domain_names=data.domain_names
+        )
+        for parts in experiment.parts
+    ]
+    if len(seeds) == 1:
+        return tables[0]
+    return "\n".join(f"seed {seed}\n{table}" for seed, table in zip(seeds, tables, strict=True))

@@ -30,6 +30,9 @@ class Rows(NamedTuple):
 class Federation(NamedTuple):
     """The data of a federation, as arrays.
 
+    Several seeds share the data and differ in who holds what: `train`, `validation` and `target` then have a leading
+    axis, `[seeds, ...]` (see `stack_seeds`).
+
     images: uint8 `[samples, height, width, channels]`.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
@@ -114,21 +117,39 @@ def federate(data: Domains, parts: Partition, *, batch_size: int, drop_last: boo
     Raises:
       UserError: with `drop_last`, a client with fewer samples than a batch would never train.
     """
+    return federate_seeds(data, [parts], batch_size=batch_size, drop_last=drop_last)[0]
+
+
+def federate_seeds(
+    data: Domains, partitions: Sequence[Partition], *, batch_size: int, drop_last: bool
+) -> list[Federation]:
+    """One federation per partition; the data are on the device once. Raises like `federate`."""
+    for parts in partitions:
+        check_batches(parts, batch_size=batch_size, drop_last=drop_last)
+    images, labels = jnp.asarray(data.images), jnp.asarray(data.labels, jnp.int32)
+    domains = jnp.asarray(data.domains, jnp.int32)
+    return [
+        Federation(
+            images=images,
+            labels=labels,
+            domains=domains,
+            ids=jnp.arange(len(parts.train), dtype=jnp.int32),
+            train=pad_rows(parts.train),
+            validation=pad_rows(parts.validation),
+            target=pad_rows([parts.target]),
+        )
+        for parts in partitions
+    ]
+
+
+def check_batches(parts: Partition, *, batch_size: int, drop_last: bool) -> None:
+    """Raises a `UserError` for a client that would never train."""
     for client, rows in enumerate(parts.train):
         if drop_last and len(rows) < batch_size:
             raise UserError(
                 f"client {client} holds {len(rows)} training samples and drop_last leaves out batches smaller than "
                 f"batch_size={batch_size}: it would never train; lower batch_size or set drop_last=False"
             )
-    return Federation(
-        images=jnp.asarray(data.images),
-        labels=jnp.asarray(data.labels, jnp.int32),
-        domains=jnp.asarray(data.domains, jnp.int32),
-        ids=jnp.arange(len(parts.train), dtype=jnp.int32),
-        train=pad_rows(parts.train),
-        validation=pad_rows(parts.validation),
-        target=pad_rows([parts.target]),
-    )
 
 
 def pool(federation: Federation) -> Federation:
@@ -136,3 +157,26 @@ def pool(federation: Federation) -> Federation:
     places, lengths = (np.asarray(leaf) for leaf in federation.train)
     rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
     return federation._replace(ids=jnp.zeros(1, jnp.int32), train=pad_rows([rows]))
+
+
+def stack_seeds(federations: Sequence[Federation]) -> Federation:
+    """Federations of the same data and clients as one, with a seed axis; a single one is left as it is."""
+    if len(federations) == 1:
+        return federations[0]
+    return federations[0]._replace(
+        train=stack_rows([federation.train for federation in federations]),
+        validation=stack_rows([federation.validation for federation in federations]),
+        target=stack_rows([federation.target for federation in federations]),
+    )
+
+
+def stack_rows(tables: Sequence[Rows]) -> Rows:
+    """Tables of as many clients, padded to the longest row of all and stacked."""
+    longest = max(rows.places.shape[1] for rows in tables)
+    places = [jnp.pad(rows.places, ((0, 0), (0, longest - rows.places.shape[1]))) for rows in tables]
+    return Rows(jnp.stack(places), jnp.stack([rows.length for rows in tables]))
+
+
+def has_seed_axis(federation: Federation) -> bool:
+    """Whether the federation is one of several seeds."""
+    return federation.train.length.ndim == 2

@@ -10,12 +10,22 @@ from typing import Any
 
 import jax
 
-from fdgjax.config import Config
+from fdgjax.config import Config, seeds_of
 from fdgjax.console import Console
-from fdgjax.experiment import Experiment, build, histogram, images_per_round, label_summary, train
-from fdgjax.records import History, Workdir, open_checkpoints, open_workdir, summarise
-from fdgjax.records.events import open_events
-from fdgjax.records.workdir import append_line, write_json, write_lines
+from fdgjax.experiment import Experiment, build, histogram, label_summary
+from fdgjax.records import (
+    History,
+    Workdir,
+    mean_figures,
+    open_checkpoints,
+    open_log,
+    open_seeds,
+    open_workdir,
+    summarise,
+    summarise_seeds,
+)
+from fdgjax.records.workdir import write_json
+from fdgjax.training import Record, images_per_round, train
 
 
 class Interrupted(Exception):
@@ -23,7 +33,7 @@ class Interrupted(Exception):
 
 
 def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
-    """Trains the experiment, or goes on with it, and returns its summary.
+    """Trains the experiment, or goes on with it, and returns its summary (of all seeds, where there are several).
 
     Args:
       config: the experiment.
@@ -51,37 +61,54 @@ def train_with_records(
     """Training from the newest checkpoint to the summary; see `run`."""
     begin = time.perf_counter()
     config = experiment.config
+    folders = open_seeds(workdir, config)
     durations = []
     with contextlib.ExitStack() as cleanup:
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
         restored = checkpoints.restore(jax.eval_shape(experiment.init))
-        state, (records, before) = restored or (experiment.init(), History([], 0.0))
-        done = len(records)
+        state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        done = len(records[0])
         if done:
             console.say(f"continuing after round {done} of {config.rounds}")
-        # Rounds after the checkpoint are done again, so their lines go.
-        write_lines(workdir.metrics, records)
-        events = cleanup.enter_context(contextlib.closing(open_events(workdir.events, first_round=done + 1)))
+        logs = [
+            cleanup.enter_context(contextlib.closing(open_log(folder, of_seed)))
+            for folder, of_seed in zip(folders, records, strict=True)
+        ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
         for progress in train(experiment, state):
             durations.append(progress.seconds)
-            records.append(progress.record)
-            append_line(workdir.metrics, progress.record)
-            events.write(progress.record)
-            show(progress.record)
-            done = len(records)
+            for log, of_seed, record in zip(logs, records, progress.records, strict=True):
+                log.write(record)
+                of_seed.append(record)
+            show({"round": done + 1, **mean_figures(progress.records)})
+            done += 1
             elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))
             leave_if(stop, done, config.rounds)
     # The first round of a process includes compilation.
     typical = statistics.median(durations[1:] or durations or [before / config.rounds])
-    timings = {
-        "images_per_second": images_per_round(experiment) / typical,
-        "wall_seconds": before + time.perf_counter() - begin,
-    }
-    summary = summarise(records, config.selection, experiment.facts, timings)
+    return write_summaries(experiment, workdir, records, typical, before + time.perf_counter() - begin)
+
+
+def write_summaries(
+    experiment: Experiment, workdir: Workdir, records: list[list[Record]], round_seconds: float, wall_seconds: float
+) -> dict[str, Any]:
+    """The summary of each seed, then that of all of them, which is returned; a single seed has but one.
+
+    A seed's timings are those of the program it shared with the others.
+    """
+    config, images = experiment.config, images_per_round(experiment)
+    folders, seeds, summaries = open_seeds(workdir, config), seeds_of(config), []
+    for folder, seed, of_seed, many in zip(folders, seeds, records, images, strict=True):
+        timings = {"images_per_second": many / round_seconds, "wall_seconds": wall_seconds}
+        summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
+        write_json(folder.summary, summaries[-1])
+    if len(seeds) == 1:
+        return summaries[0]
+    timings = {"images_per_second": sum(images) / round_seconds, "wall_seconds": wall_seconds}
+    summary = summarise_seeds(summaries, timings)
     write_json(workdir.summary, summary)
     return summary
 

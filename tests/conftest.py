@@ -37,3 +37,8 @@ def shared_data() -> Path:
 def conformance() -> Path:
     """The folder with numbers produced by the methods' official code."""
     return _folder("conformance")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")

@@ -34,6 +34,13 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
         ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
         ((CONFIG, "--config.client_axis=pmap"), r"unknown client_axis 'pmap'; .*did you mean 'map'"),
+        ((CONFIG, "--config.seeds=0"), r"config.seeds got 0; expected at least 1"),
+        ((CONFIG, "--config.seeds=two"), r"config.seeds got 'two'; expected a whole number"),
+        (
+            (CONFIG, "--config.seeds=2", "--config.seed=4294967295"),
+            r"config.seed got 4294967295 with 2 seeds",
+        ),
+        ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
         ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
         ((CONFIG, "--config.model=inceptio"), r"unknown model 'inceptio'; .*did you mean 'inception'"),
         ((CONFIG, "--config.method.name=fedavgg"), r"unknown method 'fedavgg'; .*did you mean 'fedavg'"),
@@ -63,10 +70,10 @@ def test_parsing_leaves_no_global_behind() -> None:
 
 
 def test_another_experiment_gets_another_default_folder() -> None:
-    folders = {
-        default_workdir(parsed(CONFIG, *more)[0]) for more in ((), ("--config.seed=1",), ("--config.batch_size=8",))
-    }
-    assert len(folders) == 3
+    others = ((), ("--config.seed=1",), ("--config.batch_size=8",), ("--config.seeds=2",), ("--config.seeds=3",))
+    folders = [default_workdir(parsed(CONFIG, *more)[0]) for more in others]
+    assert len(set(folders)) == 5
+    assert "-s0-2-" in folders[-1]
     moved = parsed(CONFIG, "--config.data.dir=elsewhere", "--config.data.cache_dir=there")[0]
     assert default_workdir(moved) == default_workdir(parsed(CONFIG)[0])
 

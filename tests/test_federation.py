@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fdgjax.data import Domains
 from fdgjax.errors import UserError
-from fdgjax.federation import Partition, federate, pad_rows, partition, pool
+from fdgjax.federation import Partition, federate, pad_rows, partition, pool, stack_seeds
 from tests.toys import reorder, toy_federation
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
@@ -111,6 +111,20 @@ def test_padding_keeps_every_row(rows: list[list[int]]) -> None:
     assert padded.places.shape == (len(rows), max(map(len, rows)))
     assert [np.asarray(p)[:n].tolist() for p, n in zip(padded.places, np.asarray(padded.length), strict=True)] == rows
     assert np.asarray(padded.places).sum() == sum(map(sum, rows)), "padding is zero"
+
+
+@LAW
+@given(tables=st.lists(st.tuples(*[st.lists(st.integers(0, 99), min_size=1, max_size=6)] * 3), min_size=2, max_size=4))
+def test_stacked_seeds_keep_every_row(tables: list[tuple[list[int], ...]]) -> None:
+    base = toy_federation()
+    seeds = [base._replace(train=pad_rows([np.asarray(r) for r in rows])) for rows in tables]
+    stacked = stack_seeds(seeds)
+    longest = max(len(r) for rows in tables for r in rows)
+    assert stacked.train.places.shape == (len(tables), 3, longest)
+    for rows, places, lengths in zip(tables, *map(np.asarray, stacked.train), strict=True):
+        assert [p[:n].tolist() for p, n in zip(places, lengths, strict=True)] == list(rows)
+    assert stacked.images is base.images
+    assert stacked.validation.places.shape == (len(tables), *base.validation.places.shape)
 
 
 @LAW

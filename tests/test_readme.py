@@ -9,9 +9,10 @@ import pytest
 
 from fdgjax.config import Config, DataConfig
 from fdgjax.data import DATASETS
-from fdgjax.experiment import build, train
+from fdgjax.experiment import build
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS
+from fdgjax.training import train
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 
@@ -52,5 +53,5 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
         data=DataConfig(cache_dir=str(tmp_path)),
     )
     experiment = build(config)
-    losses = [progress.record["train_loss"] for progress in train(experiment, experiment.init())]
+    losses = [progress.records[0]["train_loss"] for progress in train(experiment, experiment.init())]
     assert losses[-1] < losses[0]

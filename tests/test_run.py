@@ -2,86 +2,33 @@
 
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import chex
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from fdgjax.config import Config, make_config, read_config
 from fdgjax.console import Console
-from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.experiment import build
 from fdgjax.methods import METHODS
-from fdgjax.records import TIMINGS, open_checkpoints
 from fdgjax.run import Interrupted, run
+from tests.runs import (
+    Process,
+    StopAfter,
+    assert_same_run,
+    checkpoint_half_written,
+    lines_written,
+    never,
+    small,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
 SUMMARY_KEYS = {
     *("method", "dataset", "target", "seed", "rounds", "id_accuracy", "ood_accuracy", "per_domain_accuracy"),
     *("worst_domain_accuracy", "ece", "parameters", "bytes_up_per_round", "bytes_down_per_round"),
     *("images_per_second", "wall_seconds", "selection"),
 }
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-def small(cache: Path, method: str = "fedavg", **changes: Any) -> Config:
-    config: ConfigDict = make_config(method, "rotated_digits")
-    config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, **changes})
-    config.data.cache_dir = str(cache)
-    return read_config(config)
-
-
-class StopAfter(threading.Event):
-    """An event that is set once it has been looked at a given number of times: an interrupt at a known moment."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def is_set(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
-
-
-def never() -> threading.Event:
-    return threading.Event()
-
-
-def summary_of(path: Path) -> dict[str, Any]:
-    summary = json.loads((path / "summary.json").read_text())
-    return {key: value for key, value in summary.items() if key not in TIMINGS}
-
-
-def final_state(path: Path, rounds: int, like: State) -> State:
-    checkpoints = open_checkpoints(path / "checkpoints")
-    restored = checkpoints.restore(like)
-    checkpoints.close()
-    assert restored is not None
-    assert int(restored[0].round) == rounds
-    return restored[0]
-
-
-def assert_same_run(one: Path, other: Path, config: Config) -> None:
-    assert summary_of(one) == summary_of(other)
-    assert (one / "metrics.jsonl").read_text() == (other / "metrics.jsonl").read_text()
-    like = jax.eval_shape(build(config).init)
-    chex.assert_trees_all_equal(*(final_state(path, config.rounds, like) for path in (one, other)))
 
 
 def test_a_run_leaves_its_records(cache: Path, tmp_path: Path) -> None:
@@ -156,54 +103,6 @@ def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_
     assert np.isfinite(summary["id_loss"])
     first = json.loads((tmp_path / "dropped/metrics.jsonl").read_text().splitlines()[0])
     assert first["dropped"] == [0, 1, 2, 3, 4]
-
-
-class Process:
-    """The command line on a real process, killed or signalled at chosen moments."""
-
-    def __init__(self, workdir: Path, cache: Path, method: str, rounds: int) -> None:
-        self.workdir = workdir
-        self.command = [
-            *(sys.executable, "-m", "fdgjax.main", f"--config=configs/{method}.py", f"--workdir={workdir}"),
-            *(f"--config.data.cache_dir={cache}", f"--config.rounds={rounds}", "--config.local_epochs=1"),
-            *("--config.checkpoint_every=3", "--config.eval_every=7"),
-        ]
-
-    def finish(self) -> None:
-        done = subprocess.run(self.command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-
-    def signal_when(self, moment: Callable[[Path], bool], number: int) -> int:
-        process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            deadline = time.monotonic() + 120
-            while not moment(self.workdir):
-                assert process.poll() is None, "the run ended before the moment came"
-                assert time.monotonic() < deadline, "the moment never came"
-                time.sleep(0.001)
-            os.kill(process.pid, number)
-            output, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        assert b"Traceback" not in output
-        assert not (self.workdir / "summary.json").exists(), "the run was over before the signal"
-        return process.returncode
-
-
-def lines_written(many: int) -> Callable[[Path], bool]:
-    def moment(workdir: Path) -> bool:
-        metrics = workdir / "metrics.jsonl"
-        return metrics.exists() and metrics.read_text().count("\n") >= many
-
-    return moment
-
-
-def checkpoint_half_written(after: int) -> Callable[[Path], bool]:
-    def moment(workdir: Path) -> bool:
-        unfinished = workdir.glob("checkpoints/*.orbax-checkpoint-tmp*")
-        return any(int(path.name.split(".")[0]) > after for path in unfinished)
-
-    return moment
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def small_hyper(name: str, **chosen: Any) -> Any:
 
 def build(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> Method:
     """The method of that name on a toy model."""
-    setup = Setup(tiny_model(model), federation, clients=len(federation.ids), rounds=3)
+    setup = Setup(tiny_model(model), clients=len(federation.ids), rounds=3)
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 

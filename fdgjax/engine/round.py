@@ -11,6 +11,7 @@ from fdgjax.aggregation.weighting import per_row
 from fdgjax.contract import Context, Method, Moment, PyTree
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.seeds import over_seeds
 from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, choose, stream
 
@@ -23,6 +24,8 @@ class State(NamedTuple):
     server: the method's server state.
     clients: the method's client state, `[clients, ...]`.
     optimizers: the local optimisers' states `[clients, ...]` where the method keeps them, else empty.
+
+    The state of several seeds has one more axis before these, on every leaf.
     """
 
     seed: jax.Array
@@ -39,6 +42,7 @@ class Plan(NamedTuple):
     clients_per_round: clients drawn for each round; 0 for all.
     client_axis, chunk: see `over_clients`.
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was).
+    seed_axis: see `over_seeds`.
     """
 
     batching: Batching
@@ -46,6 +50,7 @@ class Plan(NamedTuple):
     client_axis: str = "auto"
     chunk: int = 8
     drop_nonfinite: bool = False
+    seed_axis: str = "auto"
 
 
 class RoundInfo(NamedTuple):
@@ -65,7 +70,7 @@ class RoundInfo(NamedTuple):
 def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
     """The state before the first round."""
     seed = jnp.asarray(seed, jnp.uint32)
-    server, clients = method.init(stream(seed, Purpose.INIT), federation.ids)
+    server, clients = method.init(stream(seed, Purpose.INIT), federation)
     optimizers: PyTree = {}
     if method.keep_optimizer:
         start = jax.vmap(method.start, in_axes=(None, 0), axis_size=len(federation.ids))
@@ -74,9 +79,17 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
+def compile_init(method: Method, seed_axis: str = "auto") -> Callable[[jax.Array, Federation], State]:
+    """The jitted `init_state`, of one seed (uint32) or, with a federation of several, of `[seeds]`."""
+    return jax.jit(over_seeds(lambda seed, federation: init_state(method, federation, seed), seed_axis))
+
+
 def compile_round(method: Method, plan: Plan) -> Callable[[State, Federation], tuple[State, RoundInfo]]:
-    """The jitted round; the state's buffers are donated, so the state passed in is used up."""
-    return jax.jit(partial(run_round, method, plan), donate_argnums=0)
+    """The jitted round; the state's buffers are donated, so the state passed in is used up.
+
+    Where state and federation have a seed axis, it is the round of all seeds, and so is what it returns.
+    """
+    return jax.jit(over_seeds(partial(run_round, method, plan), plan.seed_axis), donate_argnums=0)
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:

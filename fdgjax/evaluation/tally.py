@@ -11,6 +11,7 @@ import numpy as np
 from fdgjax.contract import Method, Model, PyTree, Variables
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import slice_rows, take_batch
+from fdgjax.engine.seeds import over_seeds
 from fdgjax.federation import Federation, Rows
 
 BINS = 15
@@ -70,9 +71,16 @@ def tally(
 
 
 def compile_evaluation(
-    method: Method, model: Model, *, domains: int, batch_size: int, client_axis: str = "auto", chunk: int = 8
+    method: Method,
+    model: Model,
+    *,
+    domains: int,
+    batch_size: int,
+    client_axis: str = "auto",
+    chunk: int = 8,
+    seed_axis: str = "auto",
 ) -> Callable[[PyTree, PyTree, Federation], Tallies]:
-    """`(server, clients, federation) -> Tallies`, jitted."""
+    """`(server, clients, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
     def evaluate(server: PyTree, clients: PyTree, federation: Federation) -> Tallies:
@@ -91,7 +99,7 @@ def compile_evaluation(
             over_clients(on_target, client_axis, chunk)(method.unseen(server, clients)),
         )
 
-    return jax.jit(evaluate)
+    return jax.jit(over_seeds(evaluate, seed_axis))
 
 
 def expected_calibration_error(counts: Tally) -> float:

@@ -28,9 +28,7 @@ class EmbeddingTraining(NamedTuple):
     learning_rate: float = 1e-3
 
 
-def autoencoder_embeddings(
-    federation: Federation, training: EmbeddingTraining, key: jax.Array, ids: jax.Array
-) -> jax.Array:
+def autoencoder_embeddings(training: EmbeddingTraining, key: jax.Array, federation: Federation) -> jax.Array:
     """One fixed embedding per client, `[clients, dim]`.
 
     Every client receives the same autoencoder, trains it on some of its training images, drawn at random, by the
@@ -68,7 +66,7 @@ def autoencoder_embeddings(
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
-    return over_clients(one_client, "map", 1)(ids, *federation.train, *federation.validation)
+    return over_clients(one_client, "map", 1)(federation.ids, *federation.train, *federation.validation)
 
 
 def to_pixels(batch: Batch) -> jax.Array:

@@ -22,6 +22,7 @@ import optax
 
 from fdgjax.aggregation import mean
 from fdgjax.contract import Context, Method, Moment, Objective, PyTree, Setup, Variables
+from fdgjax.federation import Federation
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
@@ -77,10 +78,11 @@ def fedavg(
         h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum
     )
 
-    def init(key: jax.Array, ids: jax.Array) -> tuple[Server, Variables]:
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Variables]:
         variables = setup.model.init(key)
         shared = select(variables, label, "shared")
-        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(ids)), select(variables, label, "local"))
+        many = len(federation.ids)
+        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * many), select(variables, label, "local"))
         return Server(shared, server_optimizer.init(shared.get("params", {}))), clients
 
     def start(server: Server, client: Variables) -> Variables:

@@ -100,7 +100,7 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
     rule = partial(align, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope)
     grad_align = partial(lookup("alignment", h.alignment, ALIGNMENTS), rule)
     optimizer = server_optimizer(h)
-    ids, dim = setup.federation.ids, embedding_dim(h, setup.clients)
+    dim = embedding_dim(h, setup.clients)
     training = EmbeddingTraining(dim, h.autoencoder_epochs)
     # What nu is before the first round, and after a server step.
     initial, following = lookup(
@@ -108,17 +108,14 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         h.embeddings,
         {
             "learned": (None, lambda nu, before, key: nu),
-            "random": (None, lambda nu, before, key: random_embeddings(key, ids, dim)),
-            "fixed": (
-                partial(autoencoder_embeddings, setup.federation, training),
-                lambda nu, before, key: before,
-            ),
+            "random": (None, lambda nu, before, key: random_embeddings(key, before.ids, dim)),
+            "fixed": (partial(autoencoder_embeddings, training), lambda nu, before, key: before.weights.nu),
         },
     )
 
     def update(server: Server, gradient: Weights, moment: Moment) -> Server:
         stepped = descend(server, gradient, optimizer)
         theta, nu = smooth(stepped.weights, server.weights, h, moment)
-        return stepped._replace(weights=Weights(theta, following(nu, server.weights.nu, moment.key)))
+        return stepped._replace(weights=Weights(theta, following(nu, server, moment.key)))
 
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)

@@ -11,6 +11,7 @@ import optax
 from fdgjax.aggregation import Updates, pulled_back
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Variables
+from fdgjax.federation import Federation
 from fdgjax.methods.fedavg import WEIGHTINGS
 from fdgjax.methods.hyper import (
     SERVER_LEARNING_RATES,
@@ -62,10 +63,11 @@ class Gradients(NamedTuple):
 
 
 class Server(NamedTuple):
-    """The hypernetwork's weights and the state of the server's optimiser."""
+    """The hypernetwork's weights, the state of the server's optimiser, and the `ids` of the rows of nu."""
 
     weights: Weights
     optimizer: PyTree
+    ids: jax.Array
 
 
 class Client(NamedTuple):
@@ -112,7 +114,7 @@ def hypernet(
     *,
     align: Callable[[Gradients, jax.Array], tuple[Weights, PyTree]],
     update: Callable[[Server, Weights, Moment], Server],
-    embeddings: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    embeddings: Callable[[jax.Array, Federation], jax.Array] | None = None,
 ) -> Method:
     """A method whose server keeps a hypernetwork.
 
@@ -121,23 +123,23 @@ def hypernet(
       h: hyperparameters.
       align: the aggregation of the clients' server gradients, `(gradients, weights) -> (gradient, coefficients)`.
       update: the server's step with the aggregated gradient.
-      embeddings: initial nu, `(key, ids) -> [clients, e]`; random by default.
+      embeddings: initial nu, `(key, federation) -> [clients, e]`; random by default.
     """
     network = build_network(setup.model, h)
     dim = embedding_dim(h, setup.clients)
-    embeddings = embeddings or (lambda key, ids: random_embeddings(key, ids, dim))
+    embeddings = embeddings or (lambda key, federation: random_embeddings(key, federation.ids, dim))
 
     def generate(weights: Weights, place: jax.Array) -> PyTree:
         return network.apply({"params": weights.theta}, weights.nu[place])
 
-    def init(key: jax.Array, ids: jax.Array) -> tuple[Server, Client]:
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Client]:
         model_key, theta_key, nu_key = jax.random.split(key, 3)
         variables = setup.model.init(model_key)
-        nu = embeddings(nu_key, ids)
+        nu, ids = embeddings(nu_key, federation), jnp.array(federation.ids)
         theta = init_hypernetwork(theta_key, network, nu.shape[1], variables["params"], h.initialisation)
         weights = Weights(theta, nu)
         kept = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(ids)), select(variables, generated, "local"))
-        return Server(weights, server_optimizer(h).init(weights)), Client(jnp.arange(len(ids)), kept)
+        return Server(weights, server_optimizer(h).init(weights), ids), Client(jnp.arange(len(ids)), kept)
 
     def start(server: Server, client: Client) -> Variables:
         return merge({"params": generate(server.weights, client.place)}, client.local)
@@ -180,4 +182,4 @@ def average(gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
 def descend(server: Server, gradient: Weights, optimizer: optax.GradientTransformation) -> Server:
     """One step of the server's optimiser along the aggregated gradient."""
     updates, state = optimizer.update(gradient, server.optimizer, server.weights)
-    return Server(optax.apply_updates(server.weights, updates), state)
+    return server._replace(weights=optax.apply_updates(server.weights, updates), optimizer=state)

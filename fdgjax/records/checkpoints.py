@@ -12,9 +12,9 @@ from fdgjax.contract import PyTree
 
 
 class History(NamedTuple):
-    """What a run knows besides its state: the records of its rounds, and the seconds they took."""
+    """What a run knows besides its state: for each seed the records of its rounds, and the seconds they took."""
 
-    records: list[dict[str, Any]]
+    records: list[list[dict[str, Any]]]
     seconds: float
 
 

@@ -1,7 +1,9 @@
 """The result of a run: facts, figures of the selected round, the ledger of selections, and timings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from fdgjax.evaluation.metrics import Metrics
 from fdgjax.registry import lookup
@@ -29,3 +31,43 @@ def summarise(
     chosen = lookup("selection", selection, SELECTIONS).choose(evaluated)
     figures = {key: chosen[key] for key in Metrics._fields}
     return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
+
+
+def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> dict[str, Any]:
+    """The content of `summary.json` for several seeds, from that of each.
+
+    Each figure is the mean over the seeds; `std` has their sample standard deviations (ddof = 1), `per_seed` each
+    seed's own figures and selection. A domain that some seeds' held-out data lack is averaged over the others.
+    """
+    first = summaries[0]
+    own = (*Metrics._fields, "selection")
+    facts = {key: value for key, value in first.items() if key not in (*own, *TIMINGS, "seed")}
+    return {
+        **facts,
+        "seeds": [summary["seed"] for summary in summaries],
+        **mean_figures(summaries),
+        "std": reduce_figures(summaries, lambda values: float(np.std(values, ddof=1)) if len(values) > 1 else None),
+        "std_is": "sample standard deviation over the seeds (ddof=1)",
+        "selection": {"used": first["selection"]["used"]},
+        "per_seed": {str(summary["seed"]): {key: summary[key] for key in own} for summary in summaries},
+        **{key: timings[key] for key in TIMINGS},
+    }
+
+
+def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over the seeds of the fields of `Metrics`."""
+    return reduce_figures(seeds, lambda values: float(np.mean(values)))
+
+
+def reduce_figures(
+    seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
+) -> dict[str, Any]:
+    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; accuracies per domain each."""
+
+    def reduced(values: Sequence[Any]) -> Any:
+        if not isinstance(values[0], Mapping):
+            return reduce(values)
+        names = list(dict.fromkeys(name for value in values for name in value))
+        return {name: reduced([value[name] for value in values if name in value]) for name in names}
+
+    return {key: reduced([seed[key] for seed in seeds]) for key in Metrics._fields if key in seeds[0]}

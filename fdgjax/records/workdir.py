@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax.config import Config, to_plain
+from fdgjax.config import Config, for_seed, seeds_of, to_plain
 from fdgjax.errors import UserError
 
 # Where data lie says nothing about the experiment.
@@ -70,6 +70,19 @@ def open_workdir(path: Path, config: Config) -> Workdir:
     path.mkdir(parents=True, exist_ok=True)
     write_json(workdir.config, {"config": to_plain(config), "versions": versions()})
     return workdir
+
+
+def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:
+    """Where each seed's records go: a folder for each, `seed_S`, or the run's own where it is the only one.
+
+    A seed's folder holds what a run of that seed alone would leave, except for checkpoints.
+
+    Raises:
+      UserError: like `open_workdir`.
+    """
+    if config.seeds == 1:
+        return [workdir]
+    return [open_workdir(workdir.path / f"seed_{seed}", for_seed(config, seed)) for seed in seeds_of(config)]
 
 
 def identity(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def counting_case(axis: str, drop_last: bool, epochs: int) -> Case:
         sample = jnp.round((batch.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32)
         return -jnp.sum(variables["params"]["seen"][sample] * batch.mask), ({}, {})
 
-    method = METHODS["local"].build(Setup(model, federation, 4, 3), small_hyper("local"))
+    method = METHODS["local"].build(Setup(model, 4, 3), small_hyper("local"))
     method = method._replace(objective=objective, optimizer=optax.sgd(1.0))
     return make_case(method, federation, make_plan(axis, drop_last=drop_last, epochs=epochs))
 

@@ -39,7 +39,7 @@ def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
     """An explicit smoothed state, started after the warm-up round, replaces the live one."""
     method = build("hfedf", toy_federation(), ema=a, warmup=warmup)
     rate, decay = SMALL_HYPERNET["server_learning_rate"], SMALL_HYPERNET["server_weight_decay"]
-    server, clients = method.init(jax.random.key(0), toy_federation().ids)
+    server, clients = method.init(jax.random.key(0), toy_federation())
     rng, update = np.random.default_rng(0), jax.jit(method.update)
     live, smoothed = flat(server.weights), None
     for t in range(warmup + 4):
@@ -58,7 +58,7 @@ def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
 def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
     chosen = {"server_optimizer": "adam", "server_learning_rate": 0.1, "server_weight_decay": 0.1}
     method = build("hfedf", toy_federation(), ema=1.0, **chosen)
-    server, clients = method.init(jax.random.key(0), toy_federation().ids)
+    server, clients = method.init(jax.random.key(0), toy_federation())
     rng, x, m, v = np.random.default_rng(0), flat(server.weights), 0.0, 0.0
     for t in range(1, 4):
         gradient = random_like(server.weights, rng)
@@ -97,7 +97,7 @@ def test_one_server_step_moves_the_model_towards_the_trained_one(
     name: str, alignment: str | None, seed: int, client: int
 ) -> None:
     method, step = gentle(name, alignment)
-    server, clients = method.init(jax.random.key(seed), toy_federation().ids)
+    server, clients = method.init(jax.random.key(seed), toy_federation())
     alone = jax.tree.map(lambda leaf: leaf[client : client + 1], clients)
     before = method.start(server, row(alone, 0))
     noise = random_like(before, np.random.default_rng(seed))
@@ -128,7 +128,7 @@ def test_one_server_step_moves_towards_what_training_found() -> None:
 def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
     """`J^T delta = grad <h(theta, nu_i), delta>`."""
     method, step = gentle("pfedhn")
-    server, clients = method.init(jax.random.key(seed), toy_federation().ids)
+    server, clients = method.init(jax.random.key(seed), toy_federation())
     alone = jax.tree.map(lambda leaf: leaf[2:3], clients)
     before = method.start(server, row(alone, 0))
     delta = random_like(before, np.random.default_rng(seed))
@@ -166,13 +166,12 @@ def test_fixed_embeddings_never_change_and_random_ones_always_do() -> None:
 
 @pytest.mark.parametrize("kind", ["learned", "random"])
 def test_embeddings_belong_to_the_clients_id(kind: str) -> None:
-    """Those before the first round, and those a round leads to."""
-    order = [2, 0, 3, 1]
+    """Those before the first round, and those a round leads to; one method serves both federations."""
+    order, case = [2, 0, 3, 1], embedding_case(kind)
     swapped = reorder(toy_federation(), order)
-    case = make_case(build("hfedf", swapped, embeddings=kind, embedding_dim=3), swapped, make_plan(epochs=1))
-    close(case.start().server.weights.nu, embeddings_after(kind, 0)[order])
+    close(case.start(federation=swapped).server.weights.nu, embeddings_after(kind, 0)[order])
     if kind == "random":
-        close(case.advance(1).server.weights.nu, embeddings_after(kind, 1)[order])
+        close(case.advance(1, federation=swapped).server.weights.nu, embeddings_after(kind, 1)[order])
 
 
 @pytest.mark.parametrize(("clients", "dim"), [(1, 1), (3, 1), (4, 2), (7, 2), (8, 3), (100, 26)])
@@ -180,15 +179,15 @@ def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
     federation = toy_federation((2,) * clients, longest=2)
     for name, chosen in (("hfedf", {}), ("pfedhn", {})):
         method = build(name, federation, **chosen)
-        server, _ = jax.eval_shape(method.init, jax.random.key(0), federation.ids)
+        server, _ = jax.eval_shape(method.init, jax.random.key(0), federation)
         assert server.weights.nu.shape == (clients, dim)
         method = build(name, federation, embedding_dim=5)
-        assert jax.eval_shape(method.init, jax.random.key(0), federation.ids)[0].weights.nu.shape == (clients, 5)
+        assert jax.eval_shape(method.init, jax.random.key(0), federation)[0].weights.nu.shape == (clients, 5)
 
 
 def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() -> None:
     federation, training = toy_federation(), EmbeddingTraining(dim=3, epochs=1, images=6)
-    embed = jax.jit(lambda f, key: autoencoder_embeddings(f, training, key, f.ids))
+    embed = jax.jit(lambda f, key: autoencoder_embeddings(training, key, f))
     nu = np.asarray(embed(federation, jax.random.key(0)))
     assert nu.shape == (CLIENTS, 3)
     assert np.isfinite(nu).all()

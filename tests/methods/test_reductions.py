@@ -79,7 +79,7 @@ def test_the_server_may_take_the_mean_as_a_gradient() -> None:
     """Reddi et al., 2021, Algorithm 2 with Adam (bias-corrected, as in optax), by hand in float64."""
     method = build("fedavg", toy_federation(), server_optimizer="adam", server_learning_rate=0.1)
     rng, model = np.random.default_rng(0), tiny_model()
-    server, _ = method.init(jax.random.key(0), toy_federation().ids)
+    server, _ = method.init(jax.random.key(0), toy_federation())
     x, m, v = flat(server.variables), 0.0, 0.0
     update = jax.jit(method.update)
     for t in range(1, 5):
@@ -93,7 +93,7 @@ def test_the_server_may_take_the_mean_as_a_gradient() -> None:
 
 def test_momentum_of_the_server() -> None:
     method = build("fedavg", toy_federation(), server_learning_rate=0.5, server_momentum=0.9)
-    server, _ = method.init(jax.random.key(0), toy_federation().ids)
+    server, _ = method.init(jax.random.key(0), toy_federation())
     start, step = flat(server.variables), jax.tree.map(jnp.ones_like, server.variables)
     for t in range(2):
         server, _ = method.update(server, {}, step, Moment(jnp.asarray(t), jax.random.key(t)))
@@ -102,7 +102,7 @@ def test_momentum_of_the_server() -> None:
 
 def test_statistics_do_not_go_through_the_servers_optimiser() -> None:
     method = build("fedavg", toy_federation(), "norm", server_optimizer="adam", server_learning_rate=0.1)
-    server, _ = method.init(jax.random.key(0), toy_federation().ids)
+    server, _ = method.init(jax.random.key(0), toy_federation())
     step = jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.25), server.variables)
     after, _ = method.update(server, {}, step, Moment(jnp.asarray(0), jax.random.key(0)))
     assert isinstance(after, Server)

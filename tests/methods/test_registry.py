@@ -10,10 +10,11 @@ import pytest
 from fdgjax.contract import Setup
 from fdgjax.engine import RoundInfo
 from fdgjax.errors import UserError
-from fdgjax.experiment import as_model, round_record
+from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.hyper import optimizer
 from fdgjax.models import InceptionCNN
+from fdgjax.training import round_record
 from fdgjax.variables import flatten, label_table
 from tests.toys import (
     CLIENTS,
@@ -93,7 +94,7 @@ def test_defaults_lie_in_their_ranges(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_labels_say_where_variables_are(name: str, model: str) -> None:
     method = build(name, toy_federation(), model)
-    _, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation().ids)
+    _, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation())
     variables = jax.eval_shape(tiny_model(model).init, jax.random.key(0))
     table = label_table(variables, method.label)
     kept = {leaf.shape[1:] for leaf in jax.tree.leaves(clients)}
@@ -128,9 +129,9 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
 def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     """Shapes only: nothing of the 47 million numbers is computed."""
     model = as_model(InceptionCNN(classes=7), (32, 32, 3))
-    setup = Setup(model, toy_federation(), CLIENTS, 200)
+    setup = Setup(model, CLIENTS, 200)
     method = METHODS[name].build(setup, METHODS[name].hyper())
-    server, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation().ids)
+    server, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation())
     mine = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
     received = jax.eval_shape(method.start, server, mine)
     assert sum(leaf.size for leaf in jax.tree.leaves(received["params"])) == 928_199

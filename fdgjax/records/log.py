@@ -1,0 +1,29 @@
+"""One seed's rounds as they happen: a line of JSON and TensorBoard events for each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fdgjax.records.events import open_events
+from fdgjax.records.workdir import Workdir, append_line, write_lines
+
+
+class Log(NamedTuple):
+    """write: the record of one more round. close: everything is on disk."""
+
+    write: Callable[[Mapping[str, Any]], None]
+    close: Callable[[], None]
+
+
+def open_log(workdir: Workdir, records: Sequence[Mapping[str, Any]]) -> Log:
+    """The log of a seed whose rounds so far are `records`.
+
+    Rounds after these, left by a run that was killed, will be done again: their lines and events go.
+    """
+    write_lines(workdir.metrics, records)
+    events = open_events(workdir.events, first_round=len(records) + 1)
+
+    def write(record: Mapping[str, Any]) -> None:
+        append_line(workdir.metrics, record)
+        events.write(record)
+
+    return Log(write, events.close)

@@ -1,0 +1,171 @@
+"""Several seeds in one program are as many separate runs, whatever the sizes of their splits."""
+
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.engine import Plan, State, compile_init, compile_round, each_seed, over_seeds
+from fdgjax.errors import UserError
+from fdgjax.evaluation import compile_evaluation
+from fdgjax.federation import Federation, pad_rows, pool, stack_seeds
+from fdgjax.methods import METHODS
+from tests.toys import (
+    CLIENTS,
+    DOMAINS,
+    POISON,
+    build,
+    close,
+    copy,
+    flat,
+    make_plan,
+    shared_case,
+    shared_method,
+    tiny_model,
+    toy_federation,
+)
+
+SEEDS = (3, 8)
+AXES = [(seeds, clients) for seeds in ("map", "vmap") for clients in ("map", "vmap", "chunk")]
+ALL_AT_ONCE = ("vmap", "vmap")
+USUAL = (("map", "map"), ALL_AT_ONCE)
+NESTED = [
+    pytest.param(name, axes, id="-".join((name, *axes)), marks=() if quick else pytest.mark.slow)
+    for name in METHODS
+    for axes in AXES
+    for quick in [axes in USUAL or name == "fedavg"]
+]
+"""Every method under every nesting; the less usual ones, for all methods, are left to CI."""
+
+
+@functools.cache
+def splits() -> tuple[Federation, Federation]:
+    """Two splits of the toy data: other rows, other lengths, the longest rows now here, now there."""
+    one = toy_federation()
+    unseen = np.asarray(one.target.places)[0]
+    rows = np.random.default_rng(1).permutation(len(one.labels) - len(unseen))
+    train = np.split(rows[:23], np.cumsum([3, 12, 2]))
+    held_out = np.split(rows[23:], np.cumsum([5, 1, 7]))
+    other = one._replace(train=pad_rows(train), validation=pad_rows(held_out), target=pad_rows([unseen[:5]]))
+    return one, other
+
+
+@functools.cache
+def trained_on(name: str) -> tuple[list[Federation], Federation]:
+    """What a method trains on: for each seed, and stacked."""
+    federations = [pool(one) if shared_method(name).pooled else one for one in splits()]
+    return federations, stack_seeds(federations)
+
+
+@functools.cache
+def alone(name: str) -> list[tuple[State, Any]]:
+    """Each seed's state after two rounds of its own run, and the diagnostics of the second."""
+    case, ends = shared_case(name, plan=make_plan(drop_nonfinite=True)), []
+    for seed, federation in zip(SEEDS, trained_on(name)[0], strict=True):
+        state, _ = case.round(compile_init(case.method)(jnp.uint32(seed), federation), federation)
+        ends.append(case.round(state, federation))
+    return ends
+
+
+def plan_of(axes: tuple[str, str], drop_nonfinite: bool = True) -> Plan:
+    return make_plan(axes[1], drop_nonfinite=drop_nonfinite)._replace(seed_axis=axes[0])
+
+
+def beginning(method: Any, federation: Federation, axis: str) -> State:
+    return compile_init(method, axis)(jnp.asarray(SEEDS, jnp.uint32), federation)
+
+
+@pytest.mark.parametrize(("name", "axes"), NESTED)
+def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> None:
+    method, federation = shared_method(name), trained_on(name)[1]
+    compiled = compile_round(method, plan_of(axes))
+    state, _ = compiled(beginning(method, federation, axes[0]), federation)
+    state, info = compiled(state, federation)
+    ends = each_seed((state, info), len(SEEDS))
+    assert np.asarray(state.seed).tolist() == list(SEEDS)
+    for end, wanted in zip(ends, alone(name), strict=True):
+        close(end, wanted)
+    assert not np.allclose(flat(ends[0][0]), flat(ends[1][0])), "the seeds do not differ"
+
+
+@pytest.mark.parametrize("axes", [("map", "map"), ALL_AT_ONCE, ("map", "vmap")], ids="-".join)
+@pytest.mark.parametrize("name", ["fedavg", "local", "central", "hfedf"])
+def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, str]) -> None:
+    def evaluation(axes: tuple[str, str]) -> Any:
+        how = {"domains": DOMAINS, "batch_size": 4, "seed_axis": axes[0], "client_axis": axes[1]}
+        return compile_evaluation(shared_method(name), tiny_model(), **how)
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in alone(name)))
+    together = evaluation(axes)(stacked.server, stacked.clients, stack_seeds(splits()))
+    one = evaluation(("auto", "map"))
+    for got, (state, _), federation in zip(each_seed(together, len(SEEDS)), alone(name), splits(), strict=True):
+        close(got, one(state.server, state.clients, federation))
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("fixed", "vmap"), ("random", "map")])
+def test_embeddings_are_each_seeds_own(kind: str, axis: str) -> None:
+    federations, federation = trained_on("hfedf")
+    method = build("hfedf", federations[0], embeddings=kind, embedding_dim=3)
+    together = each_seed(beginning(method, federation, axis), len(SEEDS))
+    for seed, one, state in zip(SEEDS, federations, together, strict=True):
+        close(state, compile_init(method)(jnp.uint32(seed), one))
+
+
+def test_traced_once_compiled_ahead_and_the_state_used_up() -> None:
+    traces: list[None] = []
+    method, federation = shared_method("fedavg"), trained_on("fedavg")[1]
+
+    def finish(*args: Any) -> Any:
+        traces.append(None)
+        return method.finish(*args)
+
+    compiled = compile_round(method._replace(finish=finish), plan_of(("map", "map")))
+    state = beginning(method, federation, "map")
+    types = jax.tree.map(jax.typeof, state)
+    ahead = compiled.lower(state, federation).compile()
+    after, _ = compiled(copy(state), federation)
+    traced = len(traces)
+    assert jax.tree.map(jax.typeof, after) == types
+    compiled(after, federation)
+    assert len(traces) == traced, "the round was traced again"
+    before = copy(state)
+    same, _ = ahead(state, federation)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state) if leaf.ndim > 1)
+    chex.assert_trees_all_equal(same, compiled(before, federation)[0])
+
+
+@pytest.mark.parametrize("axes", [("map", "map"), ALL_AT_ONCE], ids="-".join)
+def test_what_is_not_finite_in_one_seed_leaves_the_other_as_it_is(axes: tuple[str, str]) -> None:
+    method, (one, other), federation = shared_method("fedavg"), splits(), trained_on("fedavg")[1]
+    compiled, start = compile_round(method, plan_of(axes, drop_nonfinite=False)), beginning(method, federation, "map")
+    wanted, _ = compiled(copy(start), federation)
+    held = set(np.asarray(one.validation.places).ravel().tolist())
+    only_there = next(row for row in np.asarray(other.train.places)[1, :12].tolist() if row in held)
+    poisoned = federation._replace(labels=federation.labels.at[only_there].set(POISON))
+    state, info = compiled(start, poisoned)
+    assert np.asarray(info.finite).tolist() == [[True] * CLIENTS, [client != 1 for client in range(CLIENTS)]]
+    states = each_seed(state, 2)
+    close(states[0], each_seed(wanted, 2)[0])
+    assert not np.isfinite(flat(states[1].server)).any()
+
+
+def test_one_seed_has_no_axis() -> None:
+    one, other = splits()
+    assert stack_seeds([one]) is one
+    tree = {"a": jnp.arange(2)}
+    assert each_seed(tree, 1) == [tree]
+    both = stack_seeds([one, other])
+    assert both.images is one.images, "the data are copied"
+    got = over_seeds(lambda x, federation: x + federation.train.length.sum(), "map")
+    assert int(got(jnp.int32(1), one)) == 24
+    np.testing.assert_array_equal(got(jnp.arange(2), both), [23, 24])
+
+
+def test_an_unknown_seed_axis_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match="unknown seed_axis 'chunk'; expected one of: auto, map, vmap") as error:
+        compile_round(shared_method("fedavg"), plan_of(("chunk", "map")))
+    assert "\n" not in str(error.value)

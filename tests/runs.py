@@ -1,0 +1,118 @@
+"""Small runs of the real program, stopped and killed at chosen moments, and what they must have left."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+from ml_collections import ConfigDict
+
+from fdgjax.config import Config, make_config, read_config
+from fdgjax.engine import State
+from fdgjax.experiment import build
+from fdgjax.records import TIMINGS, open_checkpoints
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def small(cache: Path, method: str = "fedavg", **changes: Any) -> Config:
+    config: ConfigDict = make_config(method, "rotated_digits")
+    config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, **changes})
+    config.data.cache_dir = str(cache)
+    return read_config(config)
+
+
+class StopAfter(threading.Event):
+    """An event that is set once it has been looked at a given number of times: an interrupt at a known moment."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def never() -> threading.Event:
+    return threading.Event()
+
+
+def records_of(path: Path) -> dict[str, Any]:
+    """What a run or a seed of it wrote, by file; without timings, checkpoints and TensorBoard's own format."""
+    found: dict[str, Any] = {}
+    for name in ("config.json", "summary.json"):
+        for file in path.rglob(name):
+            content = json.loads(file.read_text())
+            found[str(file.relative_to(path))] = {key: content[key] for key in content if key not in TIMINGS}
+    return found | {str(file.relative_to(path)): file.read_text() for file in path.rglob("metrics.jsonl")}
+
+
+def final_state(path: Path, rounds: int, like: State) -> State:
+    checkpoints = open_checkpoints(path / "checkpoints")
+    restored = checkpoints.restore(like)
+    checkpoints.close()
+    assert restored is not None
+    assert (jax.device_get(restored[0].round) == rounds).all()
+    return restored[0]
+
+
+def assert_same_run(one: Path, other: Path, config: Config) -> None:
+    assert records_of(one) == records_of(other)
+    like = jax.eval_shape(build(config).init)
+    chex.assert_trees_all_equal(*(final_state(path, config.rounds, like) for path in (one, other)))
+
+
+class Process:
+    """The command line on a real process, killed or signalled at chosen moments."""
+
+    def __init__(self, workdir: Path, cache: Path, method: str, rounds: int, *more: str) -> None:
+        self.workdir = workdir
+        self.command = [
+            *(sys.executable, "-m", "fdgjax.main", f"--config=configs/{method}.py", f"--workdir={workdir}"),
+            *(f"--config.data.cache_dir={cache}", f"--config.rounds={rounds}", "--config.local_epochs=1"),
+            *("--config.checkpoint_every=3", "--config.eval_every=7", *more),
+        ]
+
+    def finish(self) -> None:
+        done = subprocess.run(self.command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def signal_when(self, moment: Callable[[Path], bool], number: int) -> int:
+        process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + 120
+            while not moment(self.workdir):
+                assert process.poll() is None, "the run ended before the moment came"
+                assert time.monotonic() < deadline, "the moment never came"
+                time.sleep(0.001)
+            os.kill(process.pid, number)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert b"Traceback" not in output
+        assert not (self.workdir / "summary.json").exists(), "the run was over before the signal"
+        return process.returncode
+
+
+def lines_written(many: int, folder: str = "") -> Callable[[Path], bool]:
+    def moment(workdir: Path) -> bool:
+        metrics = workdir / folder / "metrics.jsonl"
+        return metrics.exists() and metrics.read_text().count("\n") >= many
+
+    return moment
+
+
+def checkpoint_half_written(after: int) -> Callable[[Path], bool]:
+    def moment(workdir: Path) -> bool:
+        unfinished = workdir.glob("checkpoints/*.orbax-checkpoint-tmp*")
+        return any(int(path.name.split(".")[0]) > after for path in unfinished)
+
+    return moment
