@@ -9,7 +9,7 @@ is built from operations that the loop leaves alone.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fdgjax.nn import depthwise, folded, space_to_depth, winograd
+from fdgjax.nn import depthwise, folded, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
@@ -31,7 +31,6 @@ FORWARD: Mapping[str, Formulation] = {
     "depthwise": depthwise.forward,
     "folded": folded.forward,
     "winograd": winograd.forward,
-    "space_to_depth": space_to_depth.forward,
 }
 
 INPUT_GRADIENT: Mapping[str, Formulation] = {
@@ -40,7 +39,6 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "shift": by_adjoint(shift_forward),
     "depthwise": by_adjoint(depthwise.forward),
     "winograd": winograd.input_gradient,
-    "space_to_depth": space_to_depth.input_gradient,
 }
 
 KERNEL_GRADIENT: Mapping[str, Formulation] = {
@@ -51,7 +49,6 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "depthwise": depthwise.kernel_gradient,
     "folded": folded.kernel_gradient,
     "winograd": winograd.kernel_gradient,
-    "space_to_depth": space_to_depth.kernel_gradient,
 }
 
 
@@ -67,7 +64,6 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
     "depthwise": depthwise.fits,
     "folded": lambda case: folded.fits(case.geometry),
     "winograd": lambda case: winograd.fits(case.geometry),
-    "space_to_depth": lambda case: space_to_depth.fits(case.geometry),
 }
 """Which convolutions a formulation can compute; all where it is not named here."""
 
@@ -85,15 +81,8 @@ class Plan(NamedTuple):
 LIBRARY = Plan("library", "library", "library", "batch")
 IM2COL = Plan("im2col", "im2col", "xcols", "batch")
 WINOGRAD = Plan("winograd", "winograd", "winograd", "loop")
-SPACE_TO_DEPTH = Plan("space_to_depth", "space_to_depth", "space_to_depth", "loop")
 IMAGE_CHANNELS = 4
 """Channels up to which an input counts as an image."""
-
-
-def without_stride(case: Case) -> Case:
-    """What is left of a convolution when its stride is gone."""
-    depth = case.geometry.strides[0] * case.geometry.strides[1]
-    return case._replace(geometry=space_to_depth.without_stride(case.geometry), inputs=case.inputs * depth)
 
 
 def cpu_plan(case: Case) -> Plan:
@@ -107,12 +96,9 @@ def cpu_plan(case: Case) -> Plan:
         return Plan("im2col", "im2col", "xcols", "loop")
     if winograd.fits(geometry) and winograd.pays(case):
         return WINOGRAD
-    if space_to_depth.fits(geometry) and max(geometry.window) > 1 and winograd.pays(without_stride(case)):
-        return SPACE_TO_DEPTH
-    if case.inputs <= IMAGE_CHANNELS:  # the library's convolution cannot fill its registers from so few channels
-        pairs = folded.fits(geometry)
-        return Plan("folded" if pairs else "im2col", "library", "folded" if pairs else "xcols", "loop")
-    return Plan("library", "library", "transposed" if case.outputs <= case.inputs else "shift", "loop")
+    if case.inputs <= IMAGE_CHANNELS and folded.fits(geometry):
+        return Plan("folded", "library", "folded", "loop")
+    return Plan("library", "library", "transposed", "loop")
 
 
 def im2col_plan(case: Case) -> Plan:
@@ -122,9 +108,7 @@ def im2col_plan(case: Case) -> Plan:
 
 def winograd_plan(case: Case) -> Plan:
     """Winograd's algorithm wherever it can be used."""
-    if winograd.fits(case.geometry):
-        return WINOGRAD
-    return SPACE_TO_DEPTH if space_to_depth.fits(case.geometry) else cpu_plan(case)
+    return WINOGRAD if winograd.fits(case.geometry) else cpu_plan(case)
 
 
 PLANS: Mapping[str, Callable[[Case], Plan]] = {

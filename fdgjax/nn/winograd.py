@@ -13,10 +13,9 @@ one bilinear algorithm and its two transposes, so that they share what they tran
     x' = D' ((A' y') (G k)')       input gradient
     k' = G' ((D x)' (A' y'))       kernel gradient
 
-The tiles of an axis, its padding and the rows that fill no tile are folded into `D` and `A`, which makes the
-transforms matrix products as well; large images are cut into blocks of a few tiles first, so that these matrices stay
-small. With 4 outputs a tile, the error is about ten times that of the direct sum (1e-5 of the largest output in
-float32).
+All tiles of an axis, its padding and the rows that fill no tile are folded into `D` and `A`, which makes the
+transforms matrix products as well. With 4 outputs a tile, the error is about ten times that of the direct sum (1e-5
+of the largest output in float32).
 """
 
 from functools import lru_cache
@@ -40,84 +39,34 @@ WIDEST = len(POINTS) + 2 - TILE
 """The widest window there are points for."""
 
 
-LONGEST = 20
-"""Outputs along an axis up to which all its tiles are one block."""
-
-BLOCK = 3
-"""Tiles in a block of a longer axis."""
-
-
 class Axis(NamedTuple):
-    """One axis of images, of `size` pixels, and its constants.
+    """The constants of one axis.
 
-    spread: D, `[points * tiles, rows]`, from the pixels of a block to the points of its tiles.
-    gather: A, `[outputs, points * tiles]`, from points to the outputs of a block.
+    spread: D, `[points * tiles, size]`, from pixels to the points of all tiles.
+    gather: A, `[out, points * tiles]`, from points to outputs.
     kernel: G, `[points, window]`.
-    tiles: in a block. blocks: how many, each beginning `tiles * TILE` pixels after the one before.
-    size, out: pixels and outputs. before: zeros before the first pixel that are not folded into D.
+    tiles: how many tiles.
     """
 
     spread: np.ndarray
     gather: np.ndarray
     kernel: np.ndarray
     tiles: int
-    blocks: int
-    size: int
-    out: int
-    before: int
 
     @property
     def points(self) -> int:
         """n, multiplications per tile."""
         return len(self.kernel)
 
-    @property
-    def step(self) -> int:
-        """Outputs of a block."""
-        return self.tiles * TILE
 
-    def to_points(self, x: jax.Array) -> jax.Array:
-        """`D x`: `[b, size, c]` -> `[b * blocks, points * tiles, c]`."""
-        if self.blocks > 1:
-            after = (self.blocks + 1) * self.step - self.size - self.before
-            x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (self.before, after, 0), (0, 0, 0)])
-            inside, beyond = x[:, : -self.step], x[:, self.step :]
-            blocks = (part.reshape(-1, self.step, x.shape[2]) for part in (inside, beyond))
-            x = jnp.concatenate([next(blocks), next(blocks)[:, : self.spread.shape[1] - self.step]], axis=1)
-        return left_product(self.spread, x)
-
-    def to_points_transposed(self, x: jax.Array) -> jax.Array:
-        """`D' x`: `[b * blocks, points * tiles, c]` -> `[b, size, c]`; what blocks share is added up."""
-        x = left_product(self.spread.T, x)
-        if self.blocks == 1:
-            return x
-        channels = x.shape[2]
-        inside = x[:, : self.step].reshape(-1, self.blocks * self.step, channels)
-        beyond = jnp.pad(x[:, self.step :], ((0, 0), (0, 2 * self.step - x.shape[1]), (0, 0)))
-        beyond = beyond.reshape(-1, self.blocks * self.step, channels)
-        both = jnp.pad(inside, ((0, 0), (0, self.step), (0, 0))) + jnp.pad(beyond, ((0, 0), (self.step, 0), (0, 0)))
-        return both[:, self.before : self.before + self.size]
-
-    def to_outputs(self, x: jax.Array) -> jax.Array:
-        """`A x`: `[b * blocks, points * tiles, c]` -> `[b, out, c]`."""
-        y = left_product(self.gather, x)
-        return y if self.blocks == 1 else y.reshape(-1, self.blocks * self.step, x.shape[2])[:, : self.out]
-
-    def to_outputs_transposed(self, g: jax.Array) -> jax.Array:
-        """`A' g`: `[b, out, c]` -> `[b * blocks, points * tiles, c]`."""
-        if self.blocks > 1:
-            missing = self.blocks * self.step - self.out
-            g = jnp.pad(g, ((0, 0), (0, missing), (0, 0))).reshape(-1, self.step, g.shape[2])
-        return left_product(self.gather.T, g)
-
-
-def one_tile(window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """D, A and G of a single tile."""
-    points = TILE + window - 1
+@lru_cache
+def axis(size: int, window: int, pads: Pair, tile: int = TILE) -> Axis:
+    """The constants for `size` pixels, a filter of `window` elements and `pads` zeros before and after."""
+    points = tile + window - 1
     roots = np.array(POINTS[: points - 1])
     # The last point is infinity: a polynomial's value there is its leading coefficient.
-    values = np.vstack([np.vander(roots, max(TILE, window), increasing=True), np.zeros(max(TILE, window))])
-    gather, kernel = values[:, :TILE].T.copy(), values[:, :window].copy()
+    values = np.vstack([np.vander(roots, max(tile, window), increasing=True), np.zeros(max(tile, window))])
+    gather, kernel = values[:, :tile].copy(), values[:, :window].copy()
     gather[-1, -1] = kernel[-1, -1] = 1
     spread = np.zeros((points, points))
     for i, root in enumerate(roots):
@@ -125,61 +74,44 @@ def one_tile(window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         spread[i, :-1] = np.poly(others)[::-1]
         kernel[i] /= np.prod(root - others)
     spread[-1] = np.poly(roots)[::-1]
-    return spread, gather, kernel
+    return over_tiles(spread, gather.T, kernel, size, pads)
 
 
-@lru_cache
-def make_axis(size: int, window: int, pads: Pair) -> Axis:
-    """The axis of `size` pixels under a filter of `window` elements, with `pads` zeros before and after."""
-    out = size + sum(pads) - window + 1
-    whole = out <= LONGEST
-    tiles = -(-out // TILE) if whole else BLOCK
-    blocks = 1 if whole else -(-out // (BLOCK * TILE))
-    spread, gather, kernel = one_tile(window)
-    points, rows = len(kernel), tiles * TILE + window - 1
-    pixels, outputs = np.zeros((points, tiles, rows)), np.zeros((tiles * TILE, points, tiles))
+def over_tiles(spread: np.ndarray, gather: np.ndarray, kernel: np.ndarray, size: int, pads: Pair) -> Axis:
+    """The constants of one tile laid out over all tiles of an axis, points slower than tiles."""
+    tile, points = gather.shape
+    out = size + sum(pads) - kernel.shape[1] + 1
+    tiles = -(-out // tile)
+    padded = np.zeros((points, tiles, tiles * tile + points + sum(pads) + size))
+    outputs = np.zeros((tiles * tile, points, tiles))
     for t in range(tiles):
-        pixels[:, t, t * TILE : t * TILE + points] = spread
-        outputs[t * TILE : (t + 1) * TILE, :, t] = gather
-    if whole:
-        beyond = max(0, pads[0] + size - rows)
-        pixels = np.pad(pixels, ((0, 0), (0, 0), (0, beyond)))[:, :, pads[0] : pads[0] + size]
-        outputs = outputs[:out]
-    flat = (pixels.reshape(points * tiles, -1), outputs.reshape(-1, points * tiles))
-    return Axis(*flat, kernel, tiles, blocks, size, out, 0 if whole else pads[0])
+        padded[:, t, t * tile : t * tile + points] = spread
+        outputs[t * tile : (t + 1) * tile, :, t] = gather
+    pixels = padded[:, :, pads[0] : pads[0] + size]
+    return Axis(pixels.reshape(points * tiles, size), outputs[:out].reshape(out, points * tiles), kernel, tiles)
 
 
 class Transform(NamedTuple):
-    """Both axes of an image."""
+    """The constants of both axes of an image."""
 
     rows: Axis
     columns: Axis
 
     def pixels(self, x: jax.Array) -> jax.Array:
         """`D x`: `[batch, H, W, in]` -> `[points, batch * tiles, in]`."""
-        batch, _, width, channels = x.shape
-        x = self.rows.to_points(x.reshape(batch, self.rows.size, -1)).reshape(-1, width, channels)
-        return self._by_point(self.columns.to_points(x))
+        return self._by_point(sandwich(self.rows.spread, x, self.columns.spread))
 
-    def pixels_transposed(self, products: jax.Array) -> jax.Array:
+    def pixels_transposed(self, products: jax.Array, batch: int) -> jax.Array:
         """`D' p`: `[points, batch * tiles, in]` -> `[batch, H, W, in]`."""
-        channels, (rows, columns) = products.shape[2], self
-        x = columns.to_points_transposed(self._by_image(products))
-        x = x.reshape(-1, rows.points * rows.tiles, columns.size * channels)
-        return rows.to_points_transposed(x).reshape(-1, rows.size, columns.size, channels)
+        return sandwich(self.rows.spread.T, self._by_image(products, batch), self.columns.spread.T)
 
-    def outputs(self, products: jax.Array) -> jax.Array:
+    def outputs(self, products: jax.Array, batch: int) -> jax.Array:
         """`A p`: `[points, batch * tiles, out]` -> `[batch, H', W', out]`."""
-        channels, (rows, columns) = products.shape[2], self
-        y = columns.to_outputs(self._by_image(products))
-        y = y.reshape(-1, rows.points * rows.tiles, columns.out * channels)
-        return rows.to_outputs(y).reshape(-1, rows.out, columns.out, channels)
+        return sandwich(self.rows.gather, self._by_image(products, batch), self.columns.gather)
 
     def outputs_transposed(self, g: jax.Array) -> jax.Array:
         """`A' g`: `[batch, H', W', out]` -> `[points, batch * tiles, out]`."""
-        batch, _, width, channels = g.shape
-        g = self.rows.to_outputs_transposed(g.reshape(batch, self.rows.out, -1)).reshape(-1, width, channels)
-        return self._by_point(self.columns.to_outputs_transposed(g))
+        return self._by_point(sandwich(self.rows.gather.T, g, self.columns.gather.T))
 
     def kernel(self, kernel: jax.Array) -> jax.Array:
         """`G k`: `[kh, kw, in, out]` -> `[points, in, out]`."""
@@ -195,20 +127,26 @@ class Transform(NamedTuple):
     def _both_kernels(self, dtype: jnp.dtype) -> jax.Array:
         return jnp.asarray(np.kron(self.rows.kernel, self.columns.kernel), dtype)
 
-    def _split(self) -> tuple[int, ...]:
-        """Blocks, points and tiles of rows and of columns, as they lie in memory."""
-        return tuple(n for axis in self for n in (axis.blocks, axis.points, axis.tiles))
-
     def _by_point(self, x: jax.Array) -> jax.Array:
-        # The columns' blocks were cut row by row.
-        (bh, ph, th, bw, pw, tw), channels = self._split(), x.shape[2]
-        split = x.reshape(-1, bh, ph, th, bw, pw, tw, channels)
-        return split.transpose(2, 5, 0, 1, 3, 4, 6, 7).reshape(ph * pw, -1, channels)
+        (ph, th), (pw, tw) = ((a.points, a.tiles) for a in self)
+        split = x.reshape(-1, ph, th, pw, tw, x.shape[-1])
+        return split.transpose(1, 3, 0, 2, 4, 5).reshape(ph * pw, -1, x.shape[-1])
 
-    def _by_image(self, x: jax.Array) -> jax.Array:
-        (bh, ph, th, bw, pw, tw), channels = self._split(), x.shape[2]
-        split = x.reshape(ph, pw, -1, bh, th, bw, tw, channels)
-        return split.transpose(2, 3, 0, 4, 5, 1, 6, 7).reshape(-1, pw * tw, channels)
+    def _by_image(self, x: jax.Array, batch: int) -> jax.Array:
+        (ph, th), (pw, tw) = ((a.points, a.tiles) for a in self)
+        split = x.reshape(ph, pw, batch, th, tw, x.shape[-1])
+        return split.transpose(2, 0, 3, 1, 4, 5).reshape(batch, ph * th, pw * tw, x.shape[-1])
+
+
+def sandwich(left: np.ndarray, x: jax.Array, right: np.ndarray) -> jax.Array:
+    """`left x right'` on the two image axes: `[batch, H, W, c]` -> `[batch, len(left), len(right), c]`."""
+    batch, _, width, channels = x.shape
+    if len(right) < width:  # products along rows are the larger ones, so they go where the image is smaller
+        x = left_product(right, x.reshape(-1, width, channels)).reshape(*x.shape[:2], len(right), channels)
+    x = left_product(left, x.reshape(batch, x.shape[1], -1)).reshape(batch, len(left), -1, channels)
+    if len(right) >= width:
+        x = left_product(right, x.reshape(-1, width, channels)).reshape(*x.shape[:2], len(right), channels)
+    return x
 
 
 def fits(geometry: Geometry) -> bool:
@@ -219,14 +157,15 @@ def fits(geometry: Geometry) -> bool:
 
 
 def pays(case: Case) -> bool:
-    """Whether it is faster than the direct sum on a CPU: pixels enough to fill tiles, channels enough to outweigh the
-    transforms of pixels, and more pixels than it costs to transform the kernel."""
-    return min(case.geometry.out()) > TILE // 2 and min(case.inputs, case.outputs) >= 16 and case.pixels >= 512
+    """Whether it is faster than the direct sum on a CPU: enough pixels to fill tiles and to outweigh the transforms of
+    the kernel, and few of them along an axis beside the channels, since all tiles of an axis share one matrix."""
+    sizes, channels = case.geometry.out(), min(case.inputs, case.outputs)
+    return min(sizes) > TILE // 2 and 2 * max(sizes) <= channels and case.pixels >= 256
 
 
 def transform(geometry: Geometry) -> Transform:
     """The constants of a convolution."""
-    rows, columns = (make_axis(*both) for both in zip(geometry.size, geometry.window, geometry.pads, strict=True))
+    rows, columns = (axis(*both) for both in zip(geometry.size, geometry.window, geometry.pads, strict=True))
     return Transform(rows, columns)
 
 
@@ -234,7 +173,7 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
     """The convolution."""
     change, dtype = transform(geometry), at_least_float32(x.dtype)
     products = jnp.matmul(change.pixels(x.astype(dtype)), change.kernel(kernel.astype(dtype)))
-    return change.outputs(products).astype(x.dtype)
+    return change.outputs(products, len(x)).astype(x.dtype)
 
 
 def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
@@ -242,7 +181,7 @@ def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
     change, dtype = transform(geometry), at_least_float32(g.dtype)
     outputs, weights = change.outputs_transposed(g.astype(dtype)), change.kernel(kernel.astype(dtype))
     products = lax.dot_general(outputs, weights, (((2,), (2,)), ((0,), (0,))))
-    return change.pixels_transposed(products).astype(g.dtype)
+    return change.pixels_transposed(products, len(g)).astype(g.dtype)
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
