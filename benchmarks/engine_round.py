@@ -14,14 +14,14 @@ from flax.linen import dtypes
 
 from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import available_bytes, peak_resident_bytes
 from benchmarks.models import CLASSES, twin
 from fdgjax.contract import Model, PyTree, Setup, Variables
 from fdgjax.data import Domains
-from fdgjax.engine import Plan, compile_round, init_state
+from fdgjax.engine import Execution, Plan, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Partition, federate
+from fdgjax.memory import free_bytes, peak_bytes, tree_bytes, work_bytes
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.nn import Conv, conv2d
@@ -45,7 +45,7 @@ def measure(job: Job) -> Result:
         begin = time.perf_counter()
         compiled = jitted.lower(state, federation).compile()
         compile_seconds = time.perf_counter() - begin
-    needed, free = program_bytes(compiled), free_bytes()
+    needed, free = tree_bytes((state, federation)) + work_bytes(compiled), free_bytes()
     about = {"compile_seconds": compile_seconds, "program_bytes": needed, **facts()}
     if free is not None and needed > 0.8 * free:
         return {"skipped": f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free", **about}
@@ -91,7 +91,7 @@ def fedavg(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Pl
     model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
     entry = METHODS["fedavg"]
     method = entry.build(Setup(model, federation, job.clients, job.rounds), entry.hyper())
-    return method, Plan(Batching(1, job.batch_size, True), 0, job.client_axis, job.chunk)
+    return method, Plan(Batching(1, job.batch_size, True), 0, Execution(job.client_axis, job.chunk))
 
 
 def with_plan(model: Model, plan: str) -> Model:
@@ -139,26 +139,3 @@ def timed_rounds(compiled: Any, state: PyTree, federation: Federation, rounds: i
         state, info = jax.block_until_ready(compiled(state, federation))
         seconds.append(time.perf_counter() - begin)
     return seconds, float(jnp.mean(info.loss))
-
-
-def program_bytes(compiled: Any) -> int:
-    """What the compiled round needs at once, by XLA's own account."""
-    memory = compiled.memory_analysis()
-    used = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return int(used - memory.alias_size_in_bytes)
-
-
-def device_memory() -> dict[str, int]:
-    """The device's own account of its memory; empty on a CPU."""
-    return jax.devices()[0].memory_stats() or {}
-
-
-def free_bytes() -> int | None:
-    """Memory that a program may still take."""
-    stats = device_memory()
-    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
-
-
-def peak_bytes() -> int:
-    """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
-    return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()

@@ -12,11 +12,12 @@ import numpy as np
 from fdgjax.config import Config
 from fdgjax.contract import Method, Model, PyTree, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
-from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, everywhere, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
-from fdgjax.evaluation import Metrics, compile_evaluation, measure
+from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate, partition, pool
+from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.variables import bytes_by_label, label_table
@@ -28,7 +29,7 @@ class Experiment(NamedTuple):
     """Everything a run is made of, ready to train.
 
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
-    evaluated. facts: what the summary says of it before any training.
+    evaluated. facts: what the summary says of it before any training. round, tally: jitted, or compiled ahead.
     """
 
     config: Config
@@ -41,7 +42,7 @@ class Experiment(NamedTuple):
     facts: dict[str, Any]
     init: Callable[[], State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
-    evaluate: Callable[[State], Metrics]
+    tally: Callable[[PyTree, PyTree, Federation], Tallies]
 
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
@@ -64,6 +65,7 @@ def build(config: Config) -> Experiment:
     Raises:
       UserError: whatever the data, the split or the method cannot do.
     """
+    place = everywhere(make_execution(config))
     data = load(
         config.data.name,
         data_dir=config.data.dir,
@@ -80,20 +82,19 @@ def build(config: Config) -> Experiment:
         shots=config.data.shots,
         seed=config.seed,
     )
-    federation = federate(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
+    federation = jax.device_put(federate(data, parts, batch_size=config.batch_size, drop_last=config.drop_last), place)
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     method = entry.build(Setup(model, federation, len(parts.train), config.rounds), config.hyper)
-    train = pool(federation) if method.pooled else federation
+    train = jax.device_put(pool(federation), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
     evaluation = compile_evaluation(
         method,
         model,
         domains=len(data.domain_names),
         batch_size=config.eval_batch_size,
-        client_axis=config.client_axis,
-        chunk=config.chunk,
+        execution=plan.execution,
     )
     return Experiment(
         config=config,
@@ -104,12 +105,40 @@ def build(config: Config) -> Experiment:
         method=method,
         shapes=shapes,
         facts=describe(config, data, target, method, shapes, plan, len(parts.train)),
-        init=lambda: jax.jit(init_state, static_argnums=0)(method, train, config.seed),
+        init=lambda: jax.jit(init_state, static_argnums=0, out_shardings=place)(method, train, config.seed),
         round=compile_round(method, plan),
-        evaluate=lambda state: measure(
-            jax.device_get(evaluation(state.server, state.clients, federation)), data.domain_names
-        ),
+        tally=evaluation,
     )
+
+
+def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
+    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
+    train, federation = experiment.train, experiment.federation
+    # The types say Callable; until here they are jitted functions.
+    programs: list[Any] = [experiment.round, experiment.tally]
+    arguments = ((state, train), (state.server, state.clients, federation))
+    round_, tally = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
+    memory = predict((round_, tally), (train, federation), state, experiment.config.devices)
+    return experiment._replace(round=round_, tally=tally), memory
+
+
+def state_shapes(experiment: Experiment) -> State:
+    """The state's arrays without their numbers, as a checkpoint is read: shape, dtype and where they lie."""
+    place = everywhere(make_execution(experiment.config)) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), jax.eval_shape(experiment.init)
+    )
+
+
+def evaluate(experiment: Experiment, state: State) -> Metrics:
+    """The figures of a state."""
+    tallies = experiment.tally(state.server, state.clients, experiment.federation)
+    return measure(jax.device_get(tallies), experiment.data.domain_names)
+
+
+def make_execution(config: Config) -> Execution:
+    """How clients are run."""
+    return Execution(config.client_axis, config.chunk, config.devices)
 
 
 def make_plan(config: Config, clients: int) -> Plan:
@@ -126,8 +155,7 @@ def make_plan(config: Config, clients: int) -> Plan:
     return Plan(
         batching=Batching(config.local_epochs, config.batch_size, config.drop_last),
         clients_per_round=config.clients_per_round,
-        client_axis=config.client_axis,
-        chunk=config.chunk,
+        execution=make_execution(config),
         drop_nonfinite=config.drop_nonfinite,
     )
 
@@ -209,7 +237,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
             raise not_finite(info, done)
         record = round_record(done, info)
         if done % config.eval_every == 0 or done == config.rounds:
-            record |= experiment.evaluate(state)._asdict()
+            record |= evaluate(experiment, state)._asdict()
         yield Progress(record, state, seconds)
 
 

@@ -8,11 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from fdgjax.config import Config
 from fdgjax.console import Console
-from fdgjax.experiment import Experiment, build, histogram, images_per_round, label_summary, train
+from fdgjax.experiment import (
+    Experiment,
+    build,
+    compile_ahead,
+    histogram,
+    images_per_round,
+    label_summary,
+    state_shapes,
+    train,
+)
+from fdgjax.memory import MEBIBYTE, free_bytes, peak_bytes, shortage
 from fdgjax.records import History, Workdir, open_checkpoints, open_workdir, summarise
 from fdgjax.records.events import open_events
 from fdgjax.records.workdir import append_line, write_json, write_lines
@@ -54,7 +62,7 @@ def train_with_records(
     durations = []
     with contextlib.ExitStack() as cleanup:
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
-        restored = checkpoints.restore(jax.eval_shape(experiment.init))
+        restored = checkpoints.restore(state_shapes(experiment))
         state, (records, before) = restored or (experiment.init(), History([], 0.0))
         done = len(records)
         if done:
@@ -64,6 +72,11 @@ def train_with_records(
         events = cleanup.enter_context(contextlib.closing(open_events(workdir.events, first_round=done + 1)))
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
+        experiment, memory = compile_ahead(experiment, state)
+        console.say(f"memory: {memory}")
+        if warning := shortage(memory, free_bytes()):
+            console.say(warning)
+        leave_if(stop, done, config.rounds)
         for progress in train(experiment, state):
             durations.append(progress.seconds)
             records.append(progress.record)
@@ -75,11 +88,14 @@ def train_with_records(
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))
             leave_if(stop, done, config.rounds)
-    # The first round of a process includes compilation.
-    typical = statistics.median(durations[1:] or durations or [before / config.rounds])
+    peak = peak_bytes()
+    console.say(f"memory: {peak / MEBIBYTE:,.0f} MiB at the peak")
+    typical = statistics.median(durations or [before / config.rounds])
     timings = {
         "images_per_second": images_per_round(experiment) / typical,
         "wall_seconds": before + time.perf_counter() - begin,
+        "predicted_memory_bytes": memory.total,
+        "peak_memory_bytes": peak,
     }
     summary = summarise(records, config.selection, experiment.facts, timings)
     write_json(workdir.summary, summary)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
-from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Rows, pool
@@ -185,10 +185,15 @@ INIT = jax.jit(init_state, static_argnums=0)
 
 
 def make_plan(
-    axis: str = "map", drop_last: bool = False, per_round: int = 0, epochs: int = 2, drop_nonfinite: bool = False
+    axis: str = "map",
+    drop_last: bool = False,
+    per_round: int = 0,
+    epochs: int = 2,
+    drop_nonfinite: bool = False,
+    devices: int = 1,
 ) -> Plan:
     """A plan with small batches."""
-    return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 2, drop_nonfinite)
+    return Plan(Batching(epochs, BATCH, drop_last), per_round, Execution(axis, 2, devices), drop_nonfinite)
 
 
 @functools.cache

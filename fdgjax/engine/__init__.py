@@ -1,6 +1,16 @@
 """The round, compiled: start, local training, aggregation, server update; and evaluation over many models."""
 
-from fdgjax.engine.clients import CLIENT_AXES, over_clients
+from fdgjax.engine.clients import CLIENT_AXES, Execution, everywhere, over_clients
 from fdgjax.engine.round import Plan, RoundInfo, State, compile_round, init_state
 
-__all__ = ["CLIENT_AXES", "Plan", "RoundInfo", "State", "compile_round", "init_state", "over_clients"]
+__all__ = [
+    "CLIENT_AXES",
+    "Execution",
+    "Plan",
+    "RoundInfo",
+    "State",
+    "compile_round",
+    "everywhere",
+    "init_state",
+    "over_clients",
+]

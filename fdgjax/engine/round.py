@@ -1,15 +1,15 @@
 """One round as one compiled program, traced once per experiment."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import per_row
 from fdgjax.contract import Context, Method, Moment, PyTree
-from fdgjax.engine.clients import over_clients
+from fdgjax.engine.clients import Execution, jit, over_clients
 from fdgjax.engine.local import Batching, train_locally
 from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, choose, stream
@@ -37,14 +37,13 @@ class Plan(NamedTuple):
 
     batching: local epochs and minibatches.
     clients_per_round: clients drawn for each round; 0 for all.
-    client_axis, chunk: see `over_clients`.
+    execution: how clients are run, see `over_clients`.
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was).
     """
 
     batching: Batching
     clients_per_round: int = 0
-    client_axis: str = "auto"
-    chunk: int = 8
+    execution: Execution = Execution()
     drop_nonfinite: bool = False
 
 
@@ -62,6 +61,15 @@ class RoundInfo(NamedTuple):
     coefficients: PyTree
 
 
+class Shared(NamedTuple):
+    """What every client sees of a round."""
+
+    server: PyTree
+    federation: Federation
+    seed: jax.Array
+    round: jax.Array
+
+
 def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
     """The state before the first round."""
     seed = jnp.asarray(seed, jnp.uint32)
@@ -74,9 +82,13 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
-def compile_round(method: Method, plan: Plan) -> Callable[[State, Federation], tuple[State, RoundInfo]]:
-    """The jitted round; the state's buffers are donated, so the state passed in is used up."""
-    return jax.jit(partial(run_round, method, plan), donate_argnums=0)
+def compile_round(method: Method, plan: Plan) -> Wrapped:
+    """The jitted round, `(state, federation) -> (state, info)`.
+
+    The state's buffers are donated, so the state passed in is used up.
+    State and data are whole on every device, what clients send stays on its device until it is aggregated.
+    """
+    return jit(partial(run_round, method, plan), plan.execution, donate_argnums=0)
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
@@ -85,11 +97,14 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
 
-    def one_client(client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array) -> PyTree:
-        received = method.start(state.server, client)
-        context = Context(state.server, client, received)
+    def one_client(
+        shared: Shared, client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array
+    ) -> PyTree:
+        server, federation, seed, round_ = shared
+        received = method.start(server, client)
+        context = Context(server, client, received)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
-        key = stream(state.seed, Purpose.TRAINING, state.round, name)
+        key = stream(seed, Purpose.TRAINING, round_, name)
         trained = train_locally(
             method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key
         )
@@ -97,9 +112,10 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, all_finite((message, kept))
 
-    over = over_clients(one_client, plan.client_axis, plan.chunk)
+    over = over_clients(one_client, plan.execution)
     messages, (new_clients, new_optimizers), loss, finite = over(
-        clients, optimizers, federation.ids[who], *pick(federation.train)
+        Shared(state.server, federation, state.seed, state.round),
+        *(clients, optimizers, federation.ids[who], *pick(federation.train)),
     )
     weights = method.weights(federation.train.length[who])
     if plan.drop_nonfinite:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Variables
-from fdgjax.engine.clients import over_clients
+from fdgjax.engine.clients import Execution, over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
 from fdgjax.federation import Federation
 from fdgjax.methods.hyper import optimizer
@@ -51,7 +51,9 @@ def autoencoder_embeddings(
         errors = jnp.mean(jnp.square(reconstructed - pixels), axis=(1, 2, 3))
         return masked_mean(errors, batch.mask), ({}, {})
 
-    def one_client(name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array) -> jax.Array:
+    def one_client(
+        federation: Federation, name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array
+    ) -> jax.Array:
         choice_key, key = jax.random.split(jax.random.fold_in(train_key, name))
         trained = train_locally(
             reconstruction,
@@ -68,7 +70,7 @@ def autoencoder_embeddings(
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
-    return over_clients(one_client, "map", 1)(ids, *federation.train, *federation.validation)
+    return over_clients(one_client, Execution("map"))(federation, ids, *federation.train, *federation.validation)
 
 
 def to_pixels(batch: Batch) -> jax.Array:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
+from fdgjax.engine import Execution
 from fdgjax.evaluation import Metrics, Tally, compile_evaluation, expected_calibration_error, measure
 from fdgjax.federation import Federation, Rows
 from fdgjax.methods import METHODS
@@ -68,20 +69,25 @@ def figures(source: list[Seen], target: list[Seen]) -> Metrics:
     )
 
 
+ONE_BY_ONE = Execution("map")
+
+
 @functools.cache
 def trained(name: str) -> Any:
     return shared_case(name, plan=make_plan(drop_nonfinite=True)).advance(1)
 
 
 @functools.cache
-def evaluation(name: str, batch_size: int, axis: str = "map") -> Any:
+def evaluation(name: str, batch_size: int, execution: Execution) -> Any:
     method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
-    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, client_axis=axis, chunk=3)
+    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, execution=execution)
 
 
-def evaluate(name: str, batch_size: int, axis: str = "map", federation: Federation | None = None) -> Metrics:
+def evaluate(
+    name: str, batch_size: int, execution: Execution = ONE_BY_ONE, federation: Federation | None = None
+) -> Metrics:
     state = trained(name)
-    tallies = evaluation(name, batch_size, axis)(state.server, state.clients, federation or toy_federation())
+    tallies = evaluation(name, batch_size, execution)(state.server, state.clients, federation or toy_federation())
     return measure(jax.device_get(tallies), NAMES)
 
 
@@ -114,10 +120,18 @@ def test_all_figures_are_those_of_plain_numpy(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_size", "axis"), [("local", 1, "map"), ("fedavg", 3, "vmap"), ("local", 100, "chunk")]
+    ("name", "batch_size", "execution"),
+    [
+        ("local", 1, Execution("map")),
+        ("fedavg", 3, Execution("vmap")),
+        ("local", 100, Execution("chunk", 3)),
+        ("fedavg", 4, Execution("map", devices=3)),
+        ("local", 4, Execution("chunk", 2, devices=2)),
+        ("central", 4, Execution("vmap", devices=3)),
+    ],
 )
-def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, axis: str) -> None:
-    same(evaluate(name, batch_size, axis), evaluate(name, 4))
+def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, execution: Execution) -> None:
+    same(evaluate(name, batch_size, execution), evaluate(name, 4))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "local"])
