@@ -116,8 +116,8 @@ def compiler_options(devices: int) -> dict[str, int] | None:
     """What a program over several devices has to be compiled with.
 
     The devices of a CPU meet when they add up what their clients sent, and XLA ends the process where one waits for
-    another for 40 seconds. But clients differ in size, and a device that is done early waits as long as it takes. (XLA still
-    says after 20 seconds that a thread may be stuck.)
+    another for 40 seconds. But clients differ in size, and a device that is done early waits as long as it takes.
+    (After 20 seconds XLA says that a thread may be stuck; that cannot be set here.)
     """
     if devices == 1 or jax.default_backend() != "cpu":
         return None

@@ -85,8 +85,8 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
 def compile_round(method: Method, plan: Plan) -> Wrapped:
     """The jitted round, `(state, federation) -> (state, info)`.
 
-    The state's buffers are donated, so the state passed in is used up.
-    State and data are whole on every device, what clients send stays on its device until it is aggregated.
+    The state's buffers are donated, so the state passed in is used up. State and data are whole on
+    every device, what clients send stays on its device until it is aggregated.
     """
     return jit(partial(run_round, method, plan), plan.execution, donate_argnums=0)
 
