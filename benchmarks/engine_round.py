@@ -91,8 +91,9 @@ def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tupl
     """The job's method with one local epoch of Adam on that network."""
     model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
     entry = lookup("method", job.method, METHODS)
-    method = entry.build(Setup(model, federation, job.clients, job.rounds), entry.hyper())
-    return method, Plan(Batching(1, job.batch_size, True), 0, Execution(job.client_axis, job.chunk, job.devices))
+    execution = Execution(job.client_axis, job.chunk, job.devices)
+    method = entry.build(Setup(model, federation, job.clients, job.rounds, execution), entry.hyper())
+    return method, Plan(Batching(1, job.batch_size, True), 0, execution)
 
 
 def with_plan(model: Model, plan: str) -> Model:

@@ -65,7 +65,8 @@ def build(config: Config) -> Experiment:
     Raises:
       UserError: whatever the data, the split or the method cannot do.
     """
-    place = everywhere(make_execution(config))
+    execution = make_execution(config)
+    place = everywhere(execution)
     data = load(
         config.data.name,
         data_dir=config.data.dir,
@@ -86,7 +87,8 @@ def build(config: Config) -> Experiment:
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    method = entry.build(Setup(model, federation, len(parts.train), config.rounds), config.hyper)
+    setup = Setup(model, federation, len(parts.train), config.rounds, execution)
+    method = entry.build(setup, config.hyper)
     train = jax.device_put(pool(federation), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
     evaluation = compile_evaluation(
@@ -94,7 +96,7 @@ def build(config: Config) -> Experiment:
         model,
         domains=len(data.domain_names),
         batch_size=config.eval_batch_size,
-        execution=plan.execution,
+        execution=execution,
     )
     return Experiment(
         config=config,

@@ -88,3 +88,9 @@ def free_bytes() -> int | None:
 def peak_bytes() -> int:
     """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
     return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()
+
+
+def peak_in_words(peak: int) -> str:
+    """`peak_bytes` and what they are of."""
+    whose = "device" if device_memory() else "whole process, libraries and compilation included"
+    return f"{peak / MEBIBYTE:,.0f} MiB at the peak of the {whose}"

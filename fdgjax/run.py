@@ -20,7 +20,7 @@ from fdgjax.experiment import (
     state_shapes,
     train,
 )
-from fdgjax.memory import MEBIBYTE, free_bytes, peak_bytes, shortage
+from fdgjax.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
 from fdgjax.records import History, Workdir, open_checkpoints, open_workdir, summarise
 from fdgjax.records.events import open_events
 from fdgjax.records.workdir import append_line, write_json, write_lines
@@ -73,9 +73,7 @@ def train_with_records(
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
         experiment, memory = compile_ahead(experiment, state)
-        console.say(f"memory: {memory}")
-        if warning := shortage(memory, free_bytes()):
-            console.say(warning)
+        say_memory(memory, console)
         leave_if(stop, done, config.rounds)
         for progress in train(experiment, state):
             durations.append(progress.seconds)
@@ -89,7 +87,7 @@ def train_with_records(
                 checkpoints.save(done, progress.state, History(records, elapsed))
             leave_if(stop, done, config.rounds)
     peak = peak_bytes()
-    console.say(f"memory: {peak / MEBIBYTE:,.0f} MiB at the peak")
+    console.say(f"memory: {peak_in_words(peak)}")
     typical = statistics.median(durations or [before / config.rounds])
     timings = {
         "images_per_second": images_per_round(experiment) / typical,
@@ -100,6 +98,13 @@ def train_with_records(
     summary = summarise(records, config.selection, experiment.facts, timings)
     write_json(workdir.summary, summary)
     return summary
+
+
+def say_memory(memory: Memory, console: Console) -> None:
+    """What a round will take; and a warning, before any work, where that is more than there is."""
+    console.say(f"memory: {memory}")
+    if warning := shortage(memory, free_bytes()):
+        console.say(warning)
 
 
 def leave_if(stop: threading.Event, done: int, rounds: int) -> None:

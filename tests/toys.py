@@ -131,9 +131,10 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
-def build(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> Method:
+def build(name: str, federation: Federation, model: str = "dense", devices: int = 1, **chosen: Any) -> Method:
     """The method of that name on a toy model."""
-    setup = Setup(tiny_model(model), federation, clients=len(federation.ids), rounds=3)
+    clients, execution = len(federation.ids), Execution(devices=devices)
+    setup = Setup(tiny_model(model), federation, clients, rounds=3, execution=execution)
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 
@@ -197,9 +198,9 @@ def make_plan(
 
 
 @functools.cache
-def shared_method(name: str, model: str = "dense") -> Method:
+def shared_method(name: str, model: str = "dense", devices: int = 1) -> Method:
     """The method on the standard federation, its objective `poisonable`."""
-    method = build(name, toy_federation(), model)
+    method = build(name, toy_federation(), model, devices)
     return method._replace(objective=poisonable(method.objective))
 
 
@@ -218,7 +219,7 @@ def make_case(method: Method, federation: Federation | None = None, plan: Plan |
 @functools.cache
 def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
     """`shared_method` on the standard federation, compiled once for all tests."""
-    return make_case(shared_method(name, model), plan=plan)
+    return make_case(shared_method(name, model, plan.execution.devices if plan else 1), plan=plan)
 
 
 @pytest.fixture(autouse=True, scope="package")

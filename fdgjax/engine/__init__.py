@@ -1,6 +1,7 @@
 """The round, compiled: start, local training, aggregation, server update; and evaluation over many models."""
 
-from fdgjax.engine.clients import CLIENT_AXES, Execution, everywhere, over_clients
+from fdgjax.contract import Execution
+from fdgjax.engine.clients import CLIENT_AXES, everywhere, over_clients
 from fdgjax.engine.round import Plan, RoundInfo, State, compile_round, init_state
 
 __all__ = [

@@ -3,34 +3,20 @@ device or split over several."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.stages import Wrapped
 
-from fdgjax.contract import PyTree
+from fdgjax.contract import Execution, PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 Over = Callable[[Callable[..., PyTree], int], Callable[..., PyTree]]
 MESH_AXIS = "clients"
 PATIENCE_SECONDS = 30 * 24 * 3600
-
-
-class Execution(NamedTuple):
-    """How a function of one client is run over stacked clients; all choices give the same numbers, to rounding.
-
-    axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
-      `"auto"` (`map` on a CPU, `vmap` elsewhere). On several devices, each runs its own clients in this way.
-    chunk: clients at a time for `"chunk"`.
-    devices: over how many devices the clients are split.
-    """
-
-    axis: str = "auto"
-    chunk: int = 8
-    devices: int = 1
 
 
 def _vmap(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:

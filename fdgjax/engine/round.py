@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import per_row
-from fdgjax.contract import Context, Method, Moment, PyTree
-from fdgjax.engine.clients import Execution, jit, over_clients
+from fdgjax.contract import Context, Execution, Method, Moment, PyTree
+from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import Batching, train_locally
 from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, choose, stream

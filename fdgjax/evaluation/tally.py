@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Wrapped
 
-from fdgjax.contract import Method, Model, PyTree, Variables
-from fdgjax.engine.clients import Execution, jit, over_clients
+from fdgjax.contract import Execution, Method, Model, PyTree, Variables
+from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.federation import Federation, Rows
 

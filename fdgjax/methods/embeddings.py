@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Variables
-from fdgjax.engine.clients import Execution, over_clients
+from fdgjax.contract import Batch, Context, Execution, Variables
+from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
 from fdgjax.federation import Federation
 from fdgjax.methods.hyper import optimizer
@@ -29,7 +29,7 @@ class EmbeddingTraining(NamedTuple):
 
 
 def autoencoder_embeddings(
-    federation: Federation, training: EmbeddingTraining, key: jax.Array, ids: jax.Array
+    federation: Federation, training: EmbeddingTraining, execution: Execution, key: jax.Array, ids: jax.Array
 ) -> jax.Array:
     """One fixed embedding per client, `[clients, dim]`.
 
@@ -70,7 +70,8 @@ def autoencoder_embeddings(
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
-    return over_clients(one_client, Execution("map"))(federation, ids, *federation.train, *federation.validation)
+    over = over_clients(one_client, execution._replace(axis="map"))
+    return over(federation, ids, *federation.train, *federation.validation)
 
 
 def to_pixels(batch: Batch) -> jax.Array:

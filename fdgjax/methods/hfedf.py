@@ -110,7 +110,7 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
             "learned": (None, lambda nu, before, key: nu),
             "random": (None, lambda nu, before, key: random_embeddings(key, ids, dim)),
             "fixed": (
-                partial(autoencoder_embeddings, setup.federation, training),
+                partial(autoencoder_embeddings, setup.federation, training, setup.execution),
                 lambda nu, before, key: before,
             ),
         },

@@ -1,5 +1,7 @@
 """Several devices are an execution choice, too: the same numbers, and one program for all rounds."""
 
+import re
+from functools import partial
 from typing import Any
 
 import chex
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.engine.clients import Execution, everywhere, jit, over_clients
+from fdgjax.contract import Execution
+from fdgjax.engine import init_state
+from fdgjax.engine.clients import everywhere, jit, over_clients
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
-from tests.toys import CLIENTS, Case, close, make_plan, poison, shared_case
+from tests.toys import CLIENTS, Case, build, close, make_plan, poison, shared_case, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)
 
@@ -91,6 +95,28 @@ def test_a_rounds_result_enters_the_same_program_again(name: str) -> None:
         assert jax.tree.map(lambda leaf: (jax.typeof(leaf), leaf.sharding), state) == types
     assert len(case.traces) == traced
     chex.assert_trees_all_equal(jax.device_get(state), jax.device_get(case.advance(3)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_device_waits_for_another_inside_a_loop(name: str) -> None:
+    # A loop over clients that lie on several devices would fetch one of them, or all, in each of its steps.
+    plan = WHOLE._replace(execution=Execution("map", 2, 2))
+    case = shared_case(name, plan=plan)
+    program = case.round.lower(*placed(case, 2)).compile().as_text()
+    meetings = [line for line in program.splitlines() if re.search(r"= .*(all-|collective-|reduce-scatter)\S*\(", line)]
+    assert meetings, "two devices have to meet somewhere"
+    assert not [line for line in meetings if "/while/" in line]
+
+
+def test_fixed_embeddings_are_those_of_one_device() -> None:
+    federation = toy_federation()
+    states = [
+        jit(partial(init_state, build("hfedf", federation, devices=n, embeddings="fixed")), Execution(devices=n))(
+            federation, 0
+        )
+        for n in (1, 3)
+    ]
+    close(*states)
 
 
 def test_more_devices_than_there_are_is_one_line() -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdgjax.contract import Execution
 from fdgjax.engine import State, compile_round
-from fdgjax.engine.clients import Execution, over_clients
+from fdgjax.engine.clients import over_clients
 from fdgjax.errors import UserError
 from fdgjax.federation import Federation, Rows
 from fdgjax.methods import METHODS
