@@ -46,7 +46,7 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
 
     Args:
       function: takes what all clients share and pytrees of one client, returns pytrees of one client. It closes over no
-        array: on several devices everything has to be handed to each.
+        array that the program around it computes: on several devices each has to be handed everything.
       execution: how it is run.
 
     Raises:
