@@ -150,7 +150,7 @@ def test_padding_does_not_matter(name: str) -> None:
 
 def test_every_sample_is_counted_once_in_its_domain() -> None:
     federation, state = toy_federation(), trained("local")
-    tallies = evaluation("local", 4)(state.server, state.clients, federation)
+    tallies = evaluation("local", 4, ONE_BY_ONE)(state.server, state.clients, federation)
     for client, (rows, length) in enumerate(zip(*map(np.asarray, federation.validation), strict=True)):
         domains = np.asarray(federation.domains)[rows[:length]]
         np.testing.assert_array_equal(tallies.source.total[client], np.bincount(domains, minlength=DOMAINS))
@@ -193,7 +193,7 @@ def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
     for label, error in ((0, 0.0), (1, 1.0)):
         federation = toy_federation()
         federation = federation._replace(labels=jnp.full_like(federation.labels, label))
-        figures = measure(jax.device_get(evaluation("fedavg", 4)(server, {}, federation)), NAMES)
+        figures = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(server, {}, federation)), NAMES)
         np.testing.assert_allclose([figures.ece, figures.id_ece], error, atol=1e-6)
         np.testing.assert_allclose([figures.ood_accuracy, figures.id_accuracy], 1 - error)
 
