@@ -1,4 +1,4 @@
-"""A round of FedAvg through the real engine, on random images."""
+"""A round through the real engine, on random images."""
 
 import pkgutil
 import statistics
@@ -14,14 +14,14 @@ from flax.linen import dtypes
 
 from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import available_bytes, peak_resident_bytes
 from benchmarks.models import CLASSES, twin
 from fdgjax.contract import Model, PyTree, Setup, Variables
 from fdgjax.data import Domains
-from fdgjax.engine import Plan, compile_round, init_state
+from fdgjax.engine import Execution, Plan, compile_round, everywhere, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Partition, federate
+from fdgjax.memory import free_bytes, peak_bytes, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.nn import Conv, conv2d
@@ -34,18 +34,19 @@ POOL = 4096
 def measure(job: Job) -> Result:
     """Compile time, seconds per round, and memory; or `skipped`, where the program would not fit into memory."""
     jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_num_cpu_devices", job.devices)
     with jax.default_matmul_precision(job.precision):
         federation = random_federation(job)
         module = network(job)
         shape = federation.images.shape[1:]
-        method, plan = fedavg(module, federation, job)
-        state = jax.jit(init_state, static_argnums=0)(method, federation, 0)
-        # The engine's type says Callable; it is a jitted function, which can be compiled ahead.
-        jitted: Any = compile_round(method, plan)
+        method, plan = method_and_plan(module, federation, job)
+        place = everywhere(plan.execution)
+        federation = jax.device_put(federation, place)
+        state = jax.jit(init_state, static_argnums=0, out_shardings=place)(method, federation, 0)
         begin = time.perf_counter()
-        compiled = jitted.lower(state, federation).compile()
+        compiled = compile_round(method, plan).lower(state, federation).compile()
         compile_seconds = time.perf_counter() - begin
-    needed, free = program_bytes(compiled), free_bytes()
+    needed, free = predict([compiled], federation, state, job.devices).total, free_bytes()
     about = {"compile_seconds": compile_seconds, "program_bytes": needed, **facts()}
     if free is not None and needed > 0.8 * free:
         return {"skipped": f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free", **about}
@@ -86,12 +87,13 @@ def network(job: Job) -> nn.Module:
     return maker(classes=CLASSES)
 
 
-def fedavg(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:
-    """FedAvg with one local epoch of Adam on that network."""
+def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:
+    """The job's method with one local epoch of Adam on that network."""
     model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
-    entry = METHODS["fedavg"]
-    method = entry.build(Setup(model, job.clients, job.rounds), entry.hyper())
-    return method, Plan(Batching(1, job.batch_size, True), 0, job.client_axis, job.chunk)
+    entry = lookup("method", job.method, METHODS)
+    execution = Execution(job.client_axis, job.chunk, job.devices)
+    method = entry.build(Setup(model, job.clients, job.rounds, execution), entry.hyper())
+    return method, Plan(Batching(1, job.batch_size, True), 0, execution)
 
 
 def with_plan(model: Model, plan: str) -> Model:
@@ -139,26 +141,3 @@ def timed_rounds(compiled: Any, state: PyTree, federation: Federation, rounds: i
         state, info = jax.block_until_ready(compiled(state, federation))
         seconds.append(time.perf_counter() - begin)
     return seconds, float(jnp.mean(info.loss))
-
-
-def program_bytes(compiled: Any) -> int:
-    """What the compiled round needs at once, by XLA's own account."""
-    memory = compiled.memory_analysis()
-    used = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return int(used - memory.alias_size_in_bytes)
-
-
-def device_memory() -> dict[str, int]:
-    """The device's own account of its memory; empty on a CPU."""
-    return jax.devices()[0].memory_stats() or {}
-
-
-def free_bytes() -> int | None:
-    """Memory that a program may still take."""
-    stats = device_memory()
-    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
-
-
-def peak_bytes() -> int:
-    """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
-    return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()

@@ -17,7 +17,8 @@ class Job(NamedTuple):
 
     kind: entry of `benchmarks.child.KINDS`.
     model: entry of `fdgjax.models.MODELS`; network: `ours`, or `naive` for its twin on XLA's own layers.
-    client_axis, chunk: see `fdgjax.engine.over_clients`.
+    method: entry of `fdgjax.methods.METHODS`, with its defaults.
+    client_axis, chunk, devices: see `fdgjax.engine.Execution`.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
     clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: how many rounds are timed.
     precision: any value of `jax.default_matmul_precision`; dtype: of images, parameters and gradients in the model.
@@ -26,8 +27,10 @@ class Job(NamedTuple):
     kind: str
     model: str = "inception"
     network: str = "ours"
+    method: str = "fedavg"
     client_axis: str = "auto"
     chunk: int = 8
+    devices: int = 1
     plan: str = "auto"
     clients: int = 3
     batch_size: int = 64

@@ -1,33 +1,10 @@
-"""What a measurement ran on, and the memory it took; for JAX and for PyTorch processes alike."""
+"""What a measurement ran on; for JAX and for PyTorch processes alike."""
 
 import os
 import platform
-import resource
-import sys
 from pathlib import Path
 
-STATUS, MEMORY, PROCESSOR = Path("/proc/self/status"), Path("/proc/meminfo"), Path("/proc/cpuinfo")
-
-
-def peak_resident_bytes() -> int:
-    """The largest resident set of this process so far.
-
-    On Linux from `/proc`: `getrusage` there also counts what the process was before it started this program.
-    """
-    if STATUS.exists():
-        return _kilobytes(STATUS, "VmHWM") * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def available_bytes() -> int | None:
-    """Main memory that can be had without swapping; None where the system does not say."""
-    return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
-
-
-def _kilobytes(path: Path, field: str) -> int:
-    lines = (line.split() for line in path.read_text().splitlines())
-    return next(int(words[1]) for words in lines if words and words[0] == f"{field}:")
+PROCESSOR = Path("/proc/cpuinfo")
 
 
 def processor() -> str:

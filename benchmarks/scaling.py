@@ -1,6 +1,7 @@
 """How the cost of a round grows with the number of clients, by client axis.
 
 python -m benchmarks.scaling --clients 3 10 50 200 --axes map chunk vmap
+python -m benchmarks.scaling --clients 3 50 200 --axes map --method hfedf
 """
 
 import sys
@@ -11,6 +12,7 @@ from benchmarks.jobs import Job, Result
 from benchmarks.options import base_job, close, guarded, parser, planned, positive, run
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.engine import CLIENT_AXES
+from fdgjax.methods import METHODS
 from fdgjax.registry import lookup
 
 
@@ -22,6 +24,8 @@ def main(argv: Sequence[str]) -> None:
     add("--axes", nargs="+", default=["map", "chunk", "vmap"], help=", ".join(CLIENT_AXES))
     add("--steps", type=positive, default=5, help="minibatches per client and round")
     add("--chunk", type=positive, default=8, help="clients at a time for `chunk`")
+    add("--devices", type=positive, default=1, help="over so many the clients are split; on a CPU, of its cores")
+    add("--method", default="fedavg", help=f"with its defaults: {', '.join(METHODS)}")
     add("--model", default="inception", help="entry of benchmarks.models.MODELS")
     chosen = options.parse_args(argv)
     measurements, path = run("scaling", chosen, contenders(base_job(chosen, chosen.model), chosen))
@@ -32,8 +36,9 @@ def contenders(base: Job, chosen: Any) -> dict[str, Job]:
     """The jobs by name, `axis clients` or `axis/plan clients`.
 
     Raises:
-      UserError: an unknown axis or plan.
+      UserError: an unknown method, axis or plan.
     """
+    lookup("method", base.method, METHODS)
     for axis in chosen.axes:
         lookup("client_axis", axis, CLIENT_AXES)
     by_axis = planned({axis: base._replace(client_axis=axis) for axis in chosen.axes}, chosen.plans)

@@ -12,8 +12,9 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores, peak_resident_bytes, processor
+from benchmarks.machine import cores, processor
 from benchmarks.models import CLASSES, twin
+from fdgjax.process_memory import peak_resident_bytes
 
 POOL = 4096
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4

@@ -46,6 +46,7 @@ class Config:
     rounds, local_epochs, batch_size: the protocol; drop_last leaves out a last partial batch.
     clients_per_round: clients drawn for each round; 0 for all.
     client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same numbers, other speed and memory.
+    devices: the clients of a round are split over so many (on a CPU: so many of its cores).
     eval_every, checkpoint_every: in rounds; the last round always has both.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
       `oracle` (best on the target: an upper bound, never a fair result).
@@ -63,6 +64,7 @@ class Config:
     clients_per_round: int = 0
     client_axis: str = "auto"
     chunk: int = 8
+    devices: int = 1
     eval_every: int = 5
     eval_batch_size: int = 256
     checkpoint_every: int = 20
@@ -149,6 +151,7 @@ def check(config: Config) -> None:
         "eval_batch_size": 1,
         "checkpoint_every": 1,
         "chunk": 1,
+        "devices": 1,
         "clients_per_round": 0,
         "seed": 0,
         "seeds": 1,

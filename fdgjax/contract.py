@@ -43,17 +43,35 @@ class Model(NamedTuple):
     apply: Callable[[Variables, jax.Array, bool, jax.Array], tuple[jax.Array, Variables]]
 
 
+class Execution(NamedTuple):
+    """How a function of one client is run over stacked clients; all choices give the same numbers, to rounding.
+
+    axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
+      `"auto"` (`map` on a CPU, `vmap` elsewhere). On several devices, each runs its own clients in this way.
+    chunk: clients at a time for `"chunk"`.
+    devices: over how many devices the clients are split.
+    seed_axis: how several seeds are run, each with all its clients: `"map"`, `"vmap"` or `"auto"`.
+    """
+
+    axis: str = "auto"
+    chunk: int = 8
+    devices: int = 1
+    seed_axis: str = "auto"
+
+
 class Setup(NamedTuple):
     """What a method is built for: facts that do not depend on the data, so that one method serves every seed's split.
 
     model: the client model.
     clients: number of clients that train.
     rounds: communication rounds the experiment will run.
+    execution: how clients are run, for a method that goes through them outside local training.
     """
 
     model: Model
     clients: int
     rounds: int
+    execution: Execution = Execution()
 
 
 class Context(NamedTuple):

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.config import Config, seeds_of
-from fdgjax.contract import Method, Model, Setup, Variables
+from fdgjax.contract import Method, Model, PyTree, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
-from fdgjax.engine import Plan, RoundInfo, State, compile_init, compile_round, each_seed
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
-from fdgjax.evaluation import Metrics, compile_evaluation, measure
+from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, partition, pool, stack_seeds
+from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.variables import bytes_by_label, label_table
@@ -27,7 +28,7 @@ class Experiment(NamedTuple):
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
     facts: what the summary says of it before any training.
-    evaluate: each seed's metrics.
+    round, tally: jitted, or compiled ahead.
     """
 
     config: Config
@@ -40,7 +41,7 @@ class Experiment(NamedTuple):
     facts: dict[str, Any]
     init: Callable[[], State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
-    evaluate: Callable[[State], list[Metrics]]
+    tally: Callable[[PyTree, PyTree, Federation], Tallies]
 
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
@@ -63,6 +64,8 @@ def build(config: Config) -> Experiment:
     Raises:
       UserError: whatever the data, the split or the method cannot do.
     """
+    execution = make_execution(config)
+    place = everywhere(execution)
     data = load(
         config.data.name,
         data_dir=config.data.dir,
@@ -76,27 +79,21 @@ def build(config: Config) -> Experiment:
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    method = entry.build(Setup(model, len(parts[0].train), config.rounds), config.hyper)
-    federation = stack_seeds(federations)
-    train = stack_seeds([pool(one) for one in federations]) if method.pooled else federation
+    method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
+    federation = jax.device_put(stack_seeds(federations), place)
+    train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
     evaluation = compile_evaluation(
         method,
         model,
         domains=len(data.domain_names),
         batch_size=config.eval_batch_size,
-        client_axis=config.client_axis,
-        chunk=config.chunk,
-        seed_axis=config.seed_axis,
+        execution=execution,
     )
 
     def init() -> State:
         numbers = jnp.asarray(list(seeds), jnp.uint32)
-        return compile_init(method, config.seed_axis)(numbers if len(seeds) > 1 else numbers[0], train)
-
-    def evaluate(state: State) -> list[Metrics]:
-        tallies = jax.device_get(evaluation(state.server, state.clients, federation))
-        return [measure(one, data.domain_names) for one in each_seed(tallies, len(seeds))]
+        return compile_init(method, execution)(numbers if len(seeds) > 1 else numbers[0], train)
 
     return Experiment(
         config=config,
@@ -109,7 +106,7 @@ def build(config: Config) -> Experiment:
         facts=describe(config, data, target, method, shapes, plan, len(parts[0].train)),
         init=init,
         round=compile_round(method, plan),
-        evaluate=evaluate,
+        tally=evaluation,
     )
 
 
@@ -126,6 +123,37 @@ def split(config: Config, data: Domains, target: str, seed: int) -> Partition:
     )
 
 
+def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
+    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
+    train, federation = experiment.train, experiment.federation
+    # The types say Callable; until here they are jitted functions.
+    programs: list[Any] = [experiment.round, experiment.tally]
+    arguments = ((state, train), (state.server, state.clients, federation))
+    round_, tally = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
+    memory = predict((round_, tally), (train, federation), state, experiment.config.devices)
+    return experiment._replace(round=round_, tally=tally), memory
+
+
+def state_shapes(experiment: Experiment) -> State:
+    """The state's arrays without their numbers, as a checkpoint is read: shape, dtype and where they lie."""
+    place = everywhere(make_execution(experiment.config)) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), jax.eval_shape(experiment.init)
+    )
+
+
+def evaluate(experiment: Experiment, state: State) -> list[Metrics]:
+    """Each seed's figures of a state."""
+    tallies = jax.device_get(experiment.tally(state.server, state.clients, experiment.federation))
+    seeds = len(seeds_of(experiment.config))
+    return [measure(one, experiment.data.domain_names) for one in each_seed(tallies, seeds)]
+
+
+def make_execution(config: Config) -> Execution:
+    """How clients are run."""
+    return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis)
+
+
 def make_plan(config: Config, clients: int) -> Plan:
     """How the rounds are executed.
 
@@ -140,10 +168,8 @@ def make_plan(config: Config, clients: int) -> Plan:
     return Plan(
         batching=Batching(config.local_epochs, config.batch_size, config.drop_last),
         clients_per_round=config.clients_per_round,
-        client_axis=config.client_axis,
-        chunk=config.chunk,
+        execution=make_execution(config),
         drop_nonfinite=config.drop_nonfinite,
-        seed_axis=config.seed_axis,
     )
 
 

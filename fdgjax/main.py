@@ -37,6 +37,7 @@ def main(argv: Sequence[str]) -> int:
             return 0
         config, workdir = parse(argv)
         remember_compilations(config)
+        split_cpu(config)
         console.result(run(config, workdir, console, stop))
         console.say(f"records in {workdir}")
     except UserError as error:
@@ -66,6 +67,12 @@ def save_on_signals(stop: threading.Event) -> list[int]:
 def remember_compilations(config: Config) -> None:
     """Compiled programs are kept on disk, so that the same experiment starts at once the next time."""
     jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
+
+
+def split_cpu(config: Config) -> None:
+    """A CPU becomes as many devices as the experiment asks for; only possible before JAX looks at its devices."""
+    if config.devices > 1:
+        jax.config.update("jax_num_cpu_devices", config.devices)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from fdgjax.config import Config, seeds_of
 from fdgjax.console import Console
-from fdgjax.experiment import Experiment, build, histogram, label_summary
+from fdgjax.experiment import Experiment, build, compile_ahead, histogram, label_summary, state_shapes
+from fdgjax.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
 from fdgjax.records import (
     History,
     Workdir,
@@ -65,7 +64,7 @@ def train_with_records(
     durations = []
     with contextlib.ExitStack() as cleanup:
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
-        restored = checkpoints.restore(jax.eval_shape(experiment.init))
+        restored = checkpoints.restore(state_shapes(experiment))
         state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
         done = len(records[0])
         if done:
@@ -76,6 +75,9 @@ def train_with_records(
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
+        experiment, memory = compile_ahead(experiment, state)
+        say_memory(memory, console)
+        leave_if(stop, done, config.rounds)
         for progress in train(experiment, state):
             durations.append(progress.seconds)
             for log, of_seed, record in zip(logs, records, progress.records, strict=True):
@@ -87,13 +89,23 @@ def train_with_records(
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))
             leave_if(stop, done, config.rounds)
-    # The first round of a process includes compilation.
-    typical = statistics.median(durations[1:] or durations or [before / config.rounds])
-    return write_summaries(experiment, workdir, records, typical, before + time.perf_counter() - begin)
+    peak = peak_bytes()
+    console.say(f"memory: {peak_in_words(peak)}")
+    program = {
+        "wall_seconds": before + time.perf_counter() - begin,
+        "predicted_memory_bytes": memory.total,
+        "peak_memory_bytes": peak,
+    }
+    round_seconds = statistics.median(durations or [before / config.rounds])
+    return write_summaries(experiment, workdir, records, round_seconds, program)
 
 
 def write_summaries(
-    experiment: Experiment, workdir: Workdir, records: list[list[Record]], round_seconds: float, wall_seconds: float
+    experiment: Experiment,
+    workdir: Workdir,
+    records: list[list[Record]],
+    round_seconds: float,
+    program: dict[str, float],
 ) -> dict[str, Any]:
     """The summary of each seed, then that of all of them, which is returned; a single seed has but one.
 
@@ -102,15 +114,21 @@ def write_summaries(
     config, images = experiment.config, images_per_round(experiment)
     folders, seeds, summaries = open_seeds(workdir, config), seeds_of(config), []
     for folder, seed, of_seed, many in zip(folders, seeds, records, images, strict=True):
-        timings = {"images_per_second": many / round_seconds, "wall_seconds": wall_seconds}
+        timings = {"images_per_second": many / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
         write_json(folder.summary, summaries[-1])
     if len(seeds) == 1:
         return summaries[0]
-    timings = {"images_per_second": sum(images) / round_seconds, "wall_seconds": wall_seconds}
-    summary = summarise_seeds(summaries, timings)
+    summary = summarise_seeds(summaries, {"images_per_second": sum(images) / round_seconds, **program})
     write_json(workdir.summary, summary)
     return summary
+
+
+def say_memory(memory: Memory, console: Console) -> None:
+    """What a round will take; and a warning, before any work, where that is more than there is."""
+    console.say(f"memory: {memory}")
+    if warning := shortage(memory, free_bytes()):
+        console.say(warning)
 
 
 def leave_if(stop: threading.Event, done: int, rounds: int) -> None:

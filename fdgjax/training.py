@@ -12,7 +12,7 @@ from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
-from fdgjax.experiment import Experiment
+from fdgjax.experiment import Experiment, evaluate
 
 Record = dict[str, Any]
 
@@ -54,7 +54,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
                 check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "")
         records = [round_record(done, one) for one in infos]
         if done % config.eval_every == 0 or done == config.rounds:
-            metrics = experiment.evaluate(state)
+            metrics = evaluate(experiment, state)
             records = [record | of_seed._asdict() for record, of_seed in zip(records, metrics, strict=True)]
         yield Progress(records, state, seconds)
 

@@ -14,6 +14,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("cacheprovider"):
         jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("compiled")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    # Every process has several devices; a program that asks for one runs on the first, as ever.
+    jax.config.update("jax_num_cpu_devices", 4)
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
-from fdgjax.experiment import build
+from fdgjax.experiment import build, state_shapes
 from fdgjax.records import TIMINGS, open_checkpoints
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,7 +66,7 @@ def final_state(path: Path, rounds: int, like: State) -> State:
 
 def assert_same_run(one: Path, other: Path, config: Config) -> None:
     assert records_of(one) == records_of(other)
-    like = jax.eval_shape(build(config).init)
+    like = state_shapes(build(config))
     chex.assert_trees_all_equal(*(final_state(path, config.rounds, like) for path in (one, other)))
 
 

@@ -32,6 +32,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.method.ema=high"), r"config.method.ema got 'high'; expected a number"),
         ((CONFIG, "--config.drop_last=maybe"), r"config.drop_last got 'maybe'; expected True or False"),
         ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
+        ((CONFIG, "--config.devices=0"), r"config.devices got 0; expected at least 1"),
         ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
         ((CONFIG, "--config.client_axis=pmap"), r"unknown client_axis 'pmap'; .*did you mean 'map'"),
         ((CONFIG, "--config.seeds=0"), r"config.seeds got 0; expected at least 1"),
@@ -90,6 +91,15 @@ def test_help_lists_every_key_with_its_value() -> None:
     text = usage(["fdgjax", CONFIG])
     assert "--config.method.ema=0.95" in text
     assert "--config.data.target=r45" in text
+
+
+def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
+    program = (
+        "import sys, jax; from fdgjax.main import parse, split_cpu; "
+        f"split_cpu(parse(['fdgjax', {CONFIG!r}, '--config.devices=3'])[0]); print(len(jax.devices('cpu')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "3\n", done.stderr
 
 
 def test_the_program_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:

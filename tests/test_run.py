@@ -27,7 +27,7 @@ from tests.runs import (
 SUMMARY_KEYS = {
     *("method", "dataset", "target", "seed", "rounds", "id_accuracy", "ood_accuracy", "per_domain_accuracy"),
     *("worst_domain_accuracy", "ece", "parameters", "bytes_up_per_round", "bytes_down_per_round"),
-    *("images_per_second", "wall_seconds", "selection"),
+    *("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes", "selection"),
 }
 
 
@@ -71,18 +71,37 @@ def test_another_experiments_folder_is_left_alone(cache: Path, tmp_path: Path) -
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "devices"), [*((method, 1) for method in METHODS), ("hfedf", 2), ("local", 3)])
+def test_interrupted_and_resumed_equals_undisturbed(method: str, devices: int, cache: Path, tmp_path: Path) -> None:
     # Partial participation and an odd number of rounds, so that every stream and a partial checkpoint are exercised.
     many = 0 if method == "central" else 2
-    config = small(cache, method, rounds=5, clients_per_round=many)
+    config = small(cache, method, rounds=5, clients_per_round=many, devices=devices)
     run(config, tmp_path / "undisturbed", Console(), never())
-    # The event is looked at once or twice a round; the exact round does not matter.
+    # The event is looked at before and after compiling, then once or twice a round; the exact round does not matter.
     with pytest.raises(Interrupted, match=r"the same command continues"):
-        run(config, tmp_path / "resumed", Console(), StopAfter(2))
+        run(config, tmp_path / "resumed", Console(), StopAfter(4))
     assert not (tmp_path / "resumed/summary.json").exists()
     run(config, tmp_path / "resumed", Console(), never())
     assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
+
+
+def test_a_stop_while_compiling_is_honoured_before_the_first_round(cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match="stopped after round 0 of 4"):
+        run(small(cache), tmp_path / "run", Console(), StopAfter(1))
+    assert (tmp_path / "run/metrics.jsonl").read_text() == ""
+
+
+def test_memory_is_said_before_and_after(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fdgjax.run.free_bytes", lambda: 1000)
+    summary = run(small(cache), tmp_path / "run", Console(), never())
+    predicted, warning, peak = [line for line in capsys.readouterr().out.splitlines() if line.startswith("memory: ")]
+    assert f"{round(summary['predicted_memory_bytes'] / 2**20):,} MiB predicted for a round (data" in predicted
+    assert "0 MiB are free; it may be killed: set --config.client_axis=map" in warning
+    assert f"{round(summary['peak_memory_bytes'] / 2**20):,} MiB at the peak of the" in peak
+    # The process holds more than what the round takes.
+    assert 0 < summary["predicted_memory_bytes"] < summary["peak_memory_bytes"]
 
 
 def test_the_oracle_is_reported_only_when_asked_for(cache: Path, tmp_path: Path) -> None:
@@ -107,22 +126,23 @@ def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "moments"),
+    ("method", "devices", "moments"),
     [
-        ("hfedf", (lines_written(1), lines_written(8), checkpoint_half_written(9), lines_written(20))),
-        ("local", (lines_written(7),)),
+        ("hfedf", 1, (lines_written(1), lines_written(8), checkpoint_half_written(9), lines_written(20))),
+        ("local", 1, (lines_written(7),)),
+        ("fedavg", 2, (lines_written(1), lines_written(8))),
     ],
 )
 def test_killed_and_resumed_equals_undisturbed(
-    method: str, moments: Sequence[Callable[[Path], bool]], cache: Path, tmp_path: Path
+    method: str, devices: int, moments: Sequence[Callable[[Path], bool]], cache: Path, tmp_path: Path
 ) -> None:
     rounds = 30
-    Process(tmp_path / "undisturbed", cache, method, rounds).finish()
-    killed = Process(tmp_path / "killed", cache, method, rounds)
+    Process(tmp_path / "undisturbed", cache, method, rounds, f"--config.devices={devices}").finish()
+    killed = Process(tmp_path / "killed", cache, method, rounds, f"--config.devices={devices}")
     for moment in moments:
         assert killed.signal_when(moment, signal.SIGKILL) == -signal.SIGKILL
     killed.finish()
-    config = small(cache, method, rounds=rounds)
+    config = small(cache, method, rounds=rounds, devices=devices)
     assert_same_run(tmp_path / "undisturbed", tmp_path / "killed", config)
 
 

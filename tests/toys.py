@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
-from fdgjax.engine import Plan, RoundInfo, State, compile_round, init_state
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Rows, pool
@@ -131,9 +131,10 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
-def build(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> Method:
+def build(name: str, federation: Federation, model: str = "dense", devices: int = 1, **chosen: Any) -> Method:
     """The method of that name on a toy model."""
-    setup = Setup(tiny_model(model), clients=len(federation.ids), rounds=3)
+    execution = Execution(devices=devices)
+    setup = Setup(tiny_model(model), clients=len(federation.ids), rounds=3, execution=execution)
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 
@@ -185,16 +186,21 @@ INIT = jax.jit(init_state, static_argnums=0)
 
 
 def make_plan(
-    axis: str = "map", drop_last: bool = False, per_round: int = 0, epochs: int = 2, drop_nonfinite: bool = False
+    axis: str = "map",
+    drop_last: bool = False,
+    per_round: int = 0,
+    epochs: int = 2,
+    drop_nonfinite: bool = False,
+    devices: int = 1,
 ) -> Plan:
     """A plan with small batches."""
-    return Plan(Batching(epochs, BATCH, drop_last), per_round, axis, 2, drop_nonfinite)
+    return Plan(Batching(epochs, BATCH, drop_last), per_round, Execution(axis, 2, devices), drop_nonfinite)
 
 
 @functools.cache
-def shared_method(name: str, model: str = "dense") -> Method:
+def shared_method(name: str, model: str = "dense", devices: int = 1) -> Method:
     """The method on the standard federation, its objective `poisonable`."""
-    method = build(name, toy_federation(), model)
+    method = build(name, toy_federation(), model, devices)
     return method._replace(objective=poisonable(method.objective))
 
 
@@ -213,7 +219,7 @@ def make_case(method: Method, federation: Federation | None = None, plan: Plan |
 @functools.cache
 def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
     """`shared_method` on the standard federation, compiled once for all tests."""
-    return make_case(shared_method(name, model), plan=plan)
+    return make_case(shared_method(name, model, plan.execution.devices if plan else 1), plan=plan)
 
 
 @pytest.fixture(autouse=True, scope="package")

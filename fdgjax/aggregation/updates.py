@@ -44,42 +44,57 @@ def explicit(updates: PyTree) -> Updates:
     )
 
 
+def one_by_one(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """A function of `(shared, *one client's rows)` as one of stacked rows, one client after another."""
+    return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows)
+
+
 def pulled_back(
-    function: Callable[[PyTree, PyTree], PyTree], primal: PyTree, inputs: PyTree, cotangents: PyTree
+    function: Callable[[PyTree, PyTree, PyTree], PyTree],
+    primal: PyTree,
+    constant: PyTree,
+    *,
+    inputs: PyTree,
+    cotangents: PyTree,
+    each: Callable[[Callable[..., PyTree]], Callable[..., PyTree]] = one_by_one,
 ) -> Updates:
-    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, x_i)` by `primal`.
+    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, constant, x_i)` by `primal`.
 
     - `sum_i c_i u_i` is one vector-Jacobian product of all y together, with cotangents `c_i delta_i`;
     - `<u_i, d> = <delta_i, J_i d>` is one Jacobian-vector product;
     - only the norms pass over the clients, one gradient at a time.
 
     Args:
-      function: what maps the primal and one client's input to that client's output.
+      function: what maps the primal, the constant and one client's input to that client's output. It closes over no
+        array.
       primal: what is learned, e.g. the hypernetwork's parameters.
+      constant: what all clients share besides.
       inputs, cotangents: x and delta, `[clients, ...]`.
+      each: a function of `(shared, *one client's rows)` to one of stacked rows, as `fdgjax.engine.over_clients` is.
     """
 
     def outputs(primal: PyTree) -> PyTree:
-        return jax.vmap(partial(function, primal))(inputs)
+        return jax.vmap(partial(function, primal, constant))(inputs)
 
     _, pull = jax.vjp(outputs, primal)
 
-    def gradient(x: PyTree, cotangent: PyTree) -> PyTree:
-        return jax.vjp(lambda p: function(p, x), primal)[1](cotangent)[0]
+    def gradient(shared: tuple[PyTree, PyTree], x: PyTree, cotangent: PyTree) -> PyTree:
+        primal, constant = shared
+        return jax.vjp(lambda p: function(p, constant, x), primal)[1](cotangent)[0]
 
     def combine(coefficients: PyTree) -> PyTree:
         scaled = jax.tree.map(lambda delta: scale_rows(delta, coefficients), cotangents)
         return pull(scaled)[0]
 
-    def squared_norm(row: tuple[PyTree, PyTree]) -> jax.Array:
-        return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(*row)))
+    def squared_norm(shared: tuple[PyTree, PyTree], x: PyTree, cotangent: PyTree) -> jax.Array:
+        return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(shared, x, cotangent)))
 
     return Updates(
         clients=client_count(cotangents),
         combine=combine,
         inner=lambda direction: inner_rows(jax.jvp(outputs, (primal,), (direction,))[1], cotangents),
-        norms=lambda: jnp.sqrt(jax.lax.map(squared_norm, (inputs, cotangents))),
-        stacked=lambda: jax.vmap(gradient)(inputs, cotangents),
+        norms=lambda: jnp.sqrt(each(squared_norm)((primal, constant), inputs, cotangents)),
+        stacked=lambda: jax.vmap(partial(gradient, (primal, constant)))(inputs, cotangents),
     )
 
 

@@ -1,18 +1,21 @@
 """The round, compiled: start, local training, aggregation, server update; and evaluation over many models."""
 
-from fdgjax.engine.clients import CLIENT_AXES, over_clients
+from fdgjax.contract import Execution
+from fdgjax.engine.clients import CLIENT_AXES, everywhere, over_clients
 from fdgjax.engine.round import Plan, RoundInfo, State, compile_init, compile_round, init_state
 from fdgjax.engine.seeds import SEED_AXES, each_seed, over_seeds
 
 __all__ = [
     "CLIENT_AXES",
     "SEED_AXES",
+    "Execution",
     "Plan",
     "RoundInfo",
     "State",
     "compile_init",
     "compile_round",
     "each_seed",
+    "everywhere",
     "init_state",
     "over_clients",
     "over_seeds",

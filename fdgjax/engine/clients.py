@@ -1,27 +1,36 @@
-"""The client axis is an execution choice: the same function over all clients, at once, one by one or in chunks."""
+"""The client axis is an execution choice: the same function over all clients, at once, one by one or in chunks, on one
+device or split over several."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.stages import Wrapped
 
-from fdgjax.contract import PyTree
+from fdgjax.contract import Execution, PyTree
+from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 Over = Callable[[Callable[..., PyTree], int], Callable[..., PyTree]]
+MESH_AXIS = "clients"
+PATIENCE_SECONDS = 30 * 24 * 3600
 
 
 def _vmap(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
     del chunk
-    return jax.vmap(function)
+    return lambda shared, *rows: jax.vmap(partial(function, shared))(*rows)
 
 
 def _map(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
     del chunk
-    return lambda *rows: jax.lax.map(lambda row: function(*row), rows)
+    return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows)
 
 
 def _chunk(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
-    return lambda *rows: jax.lax.map(lambda row: function(*row), rows, batch_size=chunk)
+    return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows, batch_size=chunk)
 
 
 def _auto(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
@@ -32,16 +41,87 @@ def _auto(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
 CLIENT_AXES: Mapping[str, Over] = {"auto": _auto, "vmap": _vmap, "map": _map, "chunk": _chunk}
 
 
-def over_clients(function: Callable[..., PyTree], axis: str, chunk: int) -> Callable[..., PyTree]:
-    """`function` of one client's rows, as a function of stacked rows `[clients, ...]`.
+def over_clients(function: Callable[..., PyTree], execution: Execution) -> Callable[..., PyTree]:
+    """`function` of one client's rows, `(shared, *rows)`, as a function of stacked rows `[clients, ...]`.
 
     Args:
-      function: takes and returns pytrees of one client.
-      axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
-        `"auto"` (`map` on a CPU, `vmap` elsewhere). All give the same numbers, to rounding.
-      chunk: clients at a time for `"chunk"`.
+      function: takes what all clients share and pytrees of one client, returns pytrees of one client. It closes over no
+        array that the program around it computes: on several devices each has to be handed everything.
+      execution: how it is run.
 
     Raises:
-      UserError: unknown axis.
+      UserError: unknown axis, or more devices than there are.
     """
-    return lookup("client_axis", axis, CLIENT_AXES)(function, chunk)
+    over = lookup("client_axis", execution.axis, CLIENT_AXES)(function, execution.chunk)
+    return over if execution.devices == 1 else over_devices(over, client_mesh(execution.devices))
+
+
+def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., PyTree]:
+    """`function` of stacked rows with each device given an equal share of the rows.
+
+    Where the rows do not come out even, some stand in for the missing ones and their results are cut off again. What
+    is returned stays on the device that computed it until something else is asked of it.
+    """
+    # With typed mesh axes, the gradient by a value that is the same everywhere would be summed over the devices: over
+    # other clients, with whom a client's training has nothing to do.
+    split = jax.shard_map(
+        lambda shared, rows: function(shared, *rows),
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(MESH_AXIS)),
+        out_specs=PartitionSpec(MESH_AXIS),
+        check_vma=False,
+    )
+
+    def over(shared: PyTree, *rows: PyTree) -> PyTree:
+        many = len(jax.tree.leaves(rows)[0])
+        if many % mesh.size == 0:
+            return split(shared, rows)
+        places = jnp.arange(-(-many // mesh.size) * mesh.size) % many
+        results = split(shared, jax.tree.map(lambda leaf: leaf[places], rows))
+        return jax.tree.map(lambda leaf: leaf[:many], results)
+
+    return over
+
+
+def client_mesh(devices: int) -> Mesh:
+    """The first `devices` devices in a row.
+
+    Raises:
+      UserError: there are fewer.
+    """
+    found = jax.devices()
+    if devices > len(found):
+        raise UserError(
+            f"config.devices got {devices}; expected at most {len(found)}, as many as JAX sees on "
+            f"{jax.default_backend()}; before JAX starts, jax_num_cpu_devices makes more of a CPU"
+        )
+    return jax.make_mesh((devices,), (MESH_AXIS,), axis_types=(AxisType.Auto,), devices=found[:devices])
+
+
+def compiler_options(devices: int) -> dict[str, int] | None:
+    """What a program over several devices has to be compiled with.
+
+    The devices of a CPU meet when they add up what their clients sent, and XLA ends the process where one waits for
+    another for 40 seconds. But clients differ in size, and a device that is done early waits as long as it takes.
+    (After 20 seconds XLA says that a thread may be stuck; that cannot be set here.)
+    """
+    if devices == 1 or jax.default_backend() != "cpu":
+        return None
+    return {"xla_cpu_collective_call_terminate_timeout_seconds": PATIENCE_SECONDS}
+
+
+def jit(function: Callable[..., PyTree], execution: Execution, **options: Any) -> Wrapped:
+    """`jax.jit` of a program that calls `over_clients`: all it takes and returns is whole on every device."""
+    place = everywhere(execution)
+    return jax.jit(
+        function,
+        in_shardings=place,
+        out_shardings=place,
+        compiler_options=compiler_options(execution.devices),
+        **options,
+    )
+
+
+def everywhere(execution: Execution) -> NamedSharding | None:
+    """Where state and data lie: a copy on every device; None for the one device where everything is anyway."""
+    return None if execution.devices == 1 else NamedSharding(client_mesh(execution.devices), PartitionSpec())

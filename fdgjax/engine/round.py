@@ -1,15 +1,15 @@
 """One round as one compiled program, traced once per experiment."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import per_row
-from fdgjax.contract import Context, Method, Moment, PyTree
-from fdgjax.engine.clients import over_clients
+from fdgjax.contract import Context, Execution, Method, Moment, PyTree
+from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import Batching, train_locally
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.federation import Federation
@@ -40,17 +40,14 @@ class Plan(NamedTuple):
 
     batching: local epochs and minibatches.
     clients_per_round: clients drawn for each round; 0 for all.
-    client_axis, chunk: see `over_clients`.
+    execution: how clients are run, see `over_clients`.
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was).
-    seed_axis: see `over_seeds`.
     """
 
     batching: Batching
     clients_per_round: int = 0
-    client_axis: str = "auto"
-    chunk: int = 8
+    execution: Execution = Execution()
     drop_nonfinite: bool = False
-    seed_axis: str = "auto"
 
 
 class RoundInfo(NamedTuple):
@@ -67,6 +64,15 @@ class RoundInfo(NamedTuple):
     coefficients: PyTree
 
 
+class Shared(NamedTuple):
+    """What every client sees of a round."""
+
+    server: PyTree
+    federation: Federation
+    seed: jax.Array
+    round: jax.Array
+
+
 def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
     """The state before the first round."""
     seed = jnp.asarray(seed, jnp.uint32)
@@ -79,17 +85,22 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
-def compile_init(method: Method, seed_axis: str = "auto") -> Callable[[jax.Array, Federation], State]:
-    """The jitted `init_state`, of one seed (uint32) or, with a federation of several, of `[seeds]`."""
-    return jax.jit(over_seeds(lambda seed, federation: init_state(method, federation, seed), seed_axis))
+def compile_init(method: Method, execution: Execution) -> Wrapped:
+    """The jitted `init_state`, `(seed, federation) -> state`: of one seed (uint32) or, with a federation of several, of
+    `[seeds]`."""
+    one_seed = over_seeds(lambda seed, federation: init_state(method, federation, seed), execution.seed_axis)
+    return jit(one_seed, execution)
 
 
-def compile_round(method: Method, plan: Plan) -> Callable[[State, Federation], tuple[State, RoundInfo]]:
-    """The jitted round; the state's buffers are donated, so the state passed in is used up.
+def compile_round(method: Method, plan: Plan) -> Wrapped:
+    """The jitted round, `(state, federation) -> (state, info)`.
 
-    Where state and federation have a seed axis, it is the round of all seeds, and so is what it returns.
+    Where state and federation have a seed axis, it is the round of all seeds, and so is what it returns. The state's
+    buffers are donated, so the state passed in is used up. State and data are whole on every device, what clients send
+    stays on its device until it is aggregated.
     """
-    return jax.jit(over_seeds(partial(run_round, method, plan), plan.seed_axis), donate_argnums=0)
+    one_round = over_seeds(partial(run_round, method, plan), plan.execution.seed_axis)
+    return jit(one_round, plan.execution, donate_argnums=0)
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
@@ -98,11 +109,14 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
 
-    def one_client(client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array) -> PyTree:
-        received = method.start(state.server, client)
-        context = Context(state.server, client, received)
+    def one_client(
+        shared: Shared, client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array
+    ) -> PyTree:
+        server, federation, seed, round_ = shared
+        received = method.start(server, client)
+        context = Context(server, client, received)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
-        key = stream(state.seed, Purpose.TRAINING, state.round, name)
+        key = stream(seed, Purpose.TRAINING, round_, name)
         trained = train_locally(
             method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key
         )
@@ -110,9 +124,10 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, all_finite((message, kept))
 
-    over = over_clients(one_client, plan.client_axis, plan.chunk)
+    over = over_clients(one_client, plan.execution)
     messages, (new_clients, new_optimizers), loss, finite = over(
-        clients, optimizers, federation.ids[who], *pick(federation.train)
+        Shared(state.server, federation, state.seed, state.round),
+        *(clients, optimizers, federation.ids[who], *pick(federation.train)),
     )
     weights = method.weights(federation.train.length[who])
     if plan.drop_nonfinite:

@@ -7,7 +7,7 @@ import jax
 
 from fdgjax.contract import PyTree
 from fdgjax.engine.clients import CLIENT_AXES, Over
-from fdgjax.federation import has_seed_axis
+from fdgjax.federation import Federation, has_seed_axis
 from fdgjax.registry import lookup
 
 SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name] for name in ("auto", "map", "vmap")}
@@ -34,11 +34,11 @@ def over_seeds(function: Callable[..., PyTree], axis: str) -> Callable[..., PyTr
         if not has_seed_axis(federation):
             return function(*trees, federation)
 
-        def one_seed(trees: PyTree, tables: Mapping[str, PyTree]) -> PyTree:
+        def one_seed(federation: Federation, trees: PyTree, tables: Mapping[str, PyTree]) -> PyTree:
             return function(*trees, federation._replace(**tables))
 
         own = {name: getattr(federation, name) for name in ("train", "validation", "target")}
-        return over(one_seed, 1)(tuple(trees), own)
+        return over(one_seed, 1)(federation, tuple(trees), own)
 
     return seeds
 

@@ -1,15 +1,15 @@
 """Counting right answers and confidences of many models over many samples, on the device."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Wrapped
 
-from fdgjax.contract import Method, Model, PyTree, Variables
-from fdgjax.engine.clients import over_clients
+from fdgjax.contract import Execution, Method, Model, PyTree, Variables
+from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.federation import Federation, Rows
@@ -70,36 +70,28 @@ def tally(
     return jax.lax.fori_loop(0, -(-rows.length // batch_size), add, empty)
 
 
-def compile_evaluation(
-    method: Method,
-    model: Model,
-    *,
-    domains: int,
-    batch_size: int,
-    client_axis: str = "auto",
-    chunk: int = 8,
-    seed_axis: str = "auto",
-) -> Callable[[PyTree, PyTree, Federation], Tallies]:
+def compile_evaluation(method: Method, model: Model, *, domains: int, batch_size: int, execution: Execution) -> Wrapped:
     """`(server, clients, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
+    def on_source(shared: tuple[PyTree, Federation], client: PyTree, rows: Rows) -> Tally:
+        server, federation = shared
+        return count(method.predict(server, client), federation, rows)
+
+    def on_target(federation: Federation, variables: Variables) -> Tally:
+        return count(variables, federation, jax.tree.map(lambda leaf: leaf[0], federation.target))
+
     def evaluate(server: PyTree, clients: PyTree, federation: Federation) -> Tallies:
-        held_out, target = federation.validation, federation.target
+        held_out = federation.validation
         if method.pooled:
             clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
 
-        def on_source(client: PyTree, rows: Rows) -> Tally:
-            return count(method.predict(server, client), federation, rows)
-
-        def on_target(variables: Variables) -> Tally:
-            return count(variables, federation, Rows(target.places[0], target.length[0]))
-
         return Tallies(
-            over_clients(on_source, client_axis, chunk)(clients, held_out),
-            over_clients(on_target, client_axis, chunk)(method.unseen(server, clients)),
+            over_clients(on_source, execution)((server, federation), clients, held_out),
+            over_clients(on_target, execution)(federation, method.unseen(server, clients)),
         )
 
-    return jax.jit(over_seeds(evaluate, seed_axis))
+    return jit(over_seeds(evaluate, execution.seed_axis), execution)
 
 
 def expected_calibration_error(counts: Tally) -> float:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Variables
+from fdgjax.contract import Batch, Context, Execution, Variables
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
 from fdgjax.federation import Federation
@@ -28,7 +28,9 @@ class EmbeddingTraining(NamedTuple):
     learning_rate: float = 1e-3
 
 
-def autoencoder_embeddings(training: EmbeddingTraining, key: jax.Array, federation: Federation) -> jax.Array:
+def autoencoder_embeddings(
+    training: EmbeddingTraining, execution: Execution, key: jax.Array, federation: Federation
+) -> jax.Array:
     """One fixed embedding per client, `[clients, dim]`.
 
     Every client receives the same autoencoder, trains it on some of its training images, drawn at random, by the
@@ -49,7 +51,9 @@ def autoencoder_embeddings(training: EmbeddingTraining, key: jax.Array, federati
         errors = jnp.mean(jnp.square(reconstructed - pixels), axis=(1, 2, 3))
         return masked_mean(errors, batch.mask), ({}, {})
 
-    def one_client(name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array) -> jax.Array:
+    def one_client(
+        federation: Federation, name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array
+    ) -> jax.Array:
         choice_key, key = jax.random.split(jax.random.fold_in(train_key, name))
         trained = train_locally(
             reconstruction,
@@ -66,7 +70,8 @@ def autoencoder_embeddings(training: EmbeddingTraining, key: jax.Array, federati
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
-    return over_clients(one_client, "map", 1)(federation.ids, *federation.train, *federation.validation)
+    over = over_clients(one_client, execution._replace(axis="map"))
+    return over(federation, federation.ids, *federation.train, *federation.validation)
 
 
 def to_pixels(batch: Batch) -> jax.Array:

@@ -109,7 +109,10 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         {
             "learned": (None, lambda nu, before, key: nu),
             "random": (None, lambda nu, before, key: random_embeddings(key, before.ids, dim)),
-            "fixed": (partial(autoencoder_embeddings, training), lambda nu, before, key: before.weights.nu),
+            "fixed": (
+                partial(autoencoder_embeddings, training, setup.execution),
+                lambda nu, before, key: before.weights.nu,
+            ),
         },
     )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import optax
 from fdgjax.aggregation import Updates, pulled_back
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Variables
+from fdgjax.engine.clients import over_clients
 from fdgjax.federation import Federation
 from fdgjax.methods.fedavg import WEIGHTINGS
 from fdgjax.methods.hyper import (
@@ -127,6 +129,8 @@ def hypernet(
     """
     network = build_network(setup.model, h)
     dim = embedding_dim(h, setup.clients)
+    # A client's gradient by theta is many times its model, so that only one at a time has room.
+    each = partial(over_clients, execution=setup.execution._replace(axis="map"))
     embeddings = embeddings or (lambda key, federation: random_embeddings(key, federation.ids, dim))
 
     def generate(weights: Weights, place: jax.Array) -> PyTree:
@@ -151,8 +155,9 @@ def hypernet(
 
     def aggregate(server: Server, clients: Client, gradients: PyTree, weights: jax.Array) -> tuple[Weights, PyTree]:
         theta, nu = server.weights
-        g_theta = pulled_back(lambda theta, place: generate(Weights(theta, nu), place), theta, clients.place, gradients)
-        g_nu = pulled_back(lambda nu, place: generate(Weights(theta, nu), place), nu, clients.place, gradients)
+        pull = partial(pulled_back, inputs=clients.place, cotangents=gradients, each=each)
+        g_theta = pull(lambda theta, nu, place: generate(Weights(theta, nu), place), theta, nu)
+        g_nu = pull(lambda nu, theta, place: generate(Weights(theta, nu), place), nu, theta)
         return align(Gradients(g_theta, g_nu), weights)
 
     def step(server: Server, clients: Client, gradient: Weights, moment: Moment) -> tuple[Server, Client]:

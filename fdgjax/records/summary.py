@@ -9,8 +9,8 @@ from fdgjax.evaluation.metrics import Metrics
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS, ledger
 
-TIMINGS = ("images_per_second", "wall_seconds")
-"""Keys of a summary that differ between two runs of the same experiment."""
+TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
+"""Keys of a summary that differ between two runs of the same experiment: what it took."""
 
 
 def summarise(

@@ -23,9 +23,12 @@ class Pair(NamedTuple):
     second: Any
 
 
-def server_model(primal: Any, x: jax.Array) -> Any:
+SCALE = jnp.float32(1.5)
+
+
+def server_model(primal: Any, scale: jax.Array, x: jax.Array) -> Any:
     """A small nonlinear model whose gradient by `primal` differs from input to input."""
-    hidden = jnp.tanh(primal["w"] @ x + primal["b"])
+    hidden = scale * jnp.tanh(primal["w"] @ x + primal["b"])
     return {"out": primal["head"] @ hidden, "sum": jnp.sum(hidden)}
 
 
@@ -41,7 +44,7 @@ def written_out(primal: Any, inputs: jax.Array, cotangents: Any) -> Any:
 
     def gradient(x: jax.Array, delta: Any) -> Any:
         def inner(p: Any) -> jax.Array:
-            y = server_model(p, x)
+            y = server_model(p, SCALE, x)
             return jnp.sum(y["out"] * delta["out"]) + y["sum"] * delta["sum"]
 
         return jax.grad(inner)(primal)
@@ -60,7 +63,7 @@ def test_pulled_back_updates_answer_as_written_out_ones(seed: int, shares: list[
     primal, inputs, cotangents = problem(seed)
     tree, c = written_out(primal, inputs, cotangents), jnp.asarray(shares, jnp.float32)
     direction = jax.tree.map(lambda leaf: leaf[1] - 2 * leaf[0], tree)
-    updates = pulled_back(server_model, primal, inputs, cotangents)
+    updates = pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents)
     assert updates.clients == CLIENTS
     close(answers(updates, c, direction), answers(explicit(tree), c, direction), rtol=1e-3, atol=1e-4)
 
@@ -72,7 +75,12 @@ def test_a_rule_does_not_see_the_difference(sign: int, scope: str) -> None:
     weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
     rule = partial(align, weights=weights, sign=sign, scope=scope, temperature=0.5)
     wanted = cosine_softmax(written_out(primal, inputs, cotangents), weights, sign=sign, scope=scope, temperature=0.5)
-    close(rule(pulled_back(server_model, primal, inputs, cotangents)), wanted, rtol=1e-3, atol=1e-5)
+    close(
+        rule(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents)),
+        wanted,
+        rtol=1e-3,
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("rubbish", [np.nan, np.inf])
@@ -80,8 +88,8 @@ def test_a_pulled_back_client_of_weight_zero_is_invisible(rubbish: float) -> Non
     primal, inputs, cotangents = problem(6)
     weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
     spoilt = jax.tree.map(lambda leaf: leaf.at[1].set(rubbish), cotangents)
-    got = align(pulled_back(server_model, primal, inputs, spoilt), weights)
-    close(got, align(pulled_back(server_model, primal, inputs, cotangents), weights))
+    got = align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=spoilt), weights)
+    close(got, align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents), weights))
 
 
 def test_joined_parts_are_one_vector() -> None:

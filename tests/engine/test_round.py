@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdgjax.contract import Execution
 from fdgjax.engine import State, compile_round
 from fdgjax.engine.clients import over_clients
 from fdgjax.errors import UserError
@@ -94,9 +95,9 @@ def test_dropout_draws_from_each_clients_own_stream() -> None:
 def test_the_client_axis_is_only_an_execution_choice(clients: int, chunk: int, axis: str) -> None:
     left = np.arange(clients, dtype=np.float32)
     right = np.arange(2 * clients, dtype=np.float32).reshape(clients, 2)
-    over = over_clients(lambda a, b: {"x": a + b["y"], "n": jnp.sum(b["y"]), "none": {}}, axis, chunk)
-    got = over(jnp.asarray(left), {"y": jnp.asarray(right)})
-    close(got, {"x": left[:, None] + right, "n": right.sum(axis=1), "none": {}})
+    over = over_clients(lambda c, a, b: {"x": c * a + b["y"], "n": jnp.sum(b["y"]), "none": {}}, Execution(axis, chunk))
+    got = over(jnp.float32(2), jnp.asarray(left), {"y": jnp.asarray(right)})
+    close(got, {"x": 2 * left[:, None] + right, "n": right.sum(axis=1), "none": {}})
 
 
 def test_an_unknown_client_axis_is_refused_in_one_line() -> None:

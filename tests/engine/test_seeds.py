@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.engine import Plan, State, compile_init, compile_round, each_seed, over_seeds
+from fdgjax.engine import Execution, Plan, State, compile_init, compile_round, each_seed, over_seeds
 from fdgjax.errors import UserError
 from fdgjax.evaluation import compile_evaluation
 from fdgjax.federation import Federation, pad_rows, pool, stack_seeds
@@ -66,17 +66,18 @@ def alone(name: str) -> list[tuple[State, Any]]:
     """Each seed's state after two rounds of its own run, and the diagnostics of the second."""
     case, ends = shared_case(name, plan=make_plan(drop_nonfinite=True)), []
     for seed, federation in zip(SEEDS, trained_on(name)[0], strict=True):
-        state, _ = case.round(compile_init(case.method)(jnp.uint32(seed), federation), federation)
+        state, _ = case.round(compile_init(case.method, Execution())(jnp.uint32(seed), federation), federation)
         ends.append(case.round(state, federation))
     return ends
 
 
 def plan_of(axes: tuple[str, str], drop_nonfinite: bool = True) -> Plan:
-    return make_plan(axes[1], drop_nonfinite=drop_nonfinite)._replace(seed_axis=axes[0])
+    plan = make_plan(axes[1], drop_nonfinite=drop_nonfinite)
+    return plan._replace(execution=plan.execution._replace(seed_axis=axes[0]))
 
 
 def beginning(method: Any, federation: Federation, axis: str) -> State:
-    return compile_init(method, axis)(jnp.asarray(SEEDS, jnp.uint32), federation)
+    return compile_init(method, Execution(seed_axis=axis))(jnp.asarray(SEEDS, jnp.uint32), federation)
 
 
 @pytest.mark.parametrize(("name", "axes"), NESTED)
@@ -96,8 +97,8 @@ def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> Non
 @pytest.mark.parametrize("name", ["fedavg", "local", "central", "hfedf"])
 def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, str]) -> None:
     def evaluation(axes: tuple[str, str]) -> Any:
-        how = {"domains": DOMAINS, "batch_size": 4, "seed_axis": axes[0], "client_axis": axes[1]}
-        return compile_evaluation(shared_method(name), tiny_model(), **how)
+        execution = Execution(axes[1], seed_axis=axes[0])
+        return compile_evaluation(shared_method(name), tiny_model(), domains=DOMAINS, batch_size=4, execution=execution)
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in alone(name)))
     together = evaluation(axes)(stacked.server, stacked.clients, stack_seeds(splits()))
@@ -112,7 +113,7 @@ def test_embeddings_are_each_seeds_own(kind: str, axis: str) -> None:
     method = build("hfedf", federations[0], embeddings=kind, embedding_dim=3)
     together = each_seed(beginning(method, federation, axis), len(SEEDS))
     for seed, one, state in zip(SEEDS, federations, together, strict=True):
-        close(state, compile_init(method)(jnp.uint32(seed), one))
+        close(state, compile_init(method, Execution())(jnp.uint32(seed), one))
 
 
 def test_traced_once_compiled_ahead_and_the_state_used_up() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
+from fdgjax.engine import Execution
 from fdgjax.evaluation import Metrics, Tally, compile_evaluation, expected_calibration_error, measure
 from fdgjax.federation import Federation, Rows
 from fdgjax.methods import METHODS
@@ -68,20 +69,25 @@ def figures(source: list[Seen], target: list[Seen]) -> Metrics:
     )
 
 
+ONE_BY_ONE = Execution("map")
+
+
 @functools.cache
 def trained(name: str) -> Any:
     return shared_case(name, plan=make_plan(drop_nonfinite=True)).advance(1)
 
 
 @functools.cache
-def evaluation(name: str, batch_size: int, axis: str = "map") -> Any:
+def evaluation(name: str, batch_size: int, execution: Execution) -> Any:
     method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
-    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, client_axis=axis, chunk=3)
+    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, execution=execution)
 
 
-def evaluate(name: str, batch_size: int, axis: str = "map", federation: Federation | None = None) -> Metrics:
+def evaluate(
+    name: str, batch_size: int, execution: Execution = ONE_BY_ONE, federation: Federation | None = None
+) -> Metrics:
     state = trained(name)
-    tallies = evaluation(name, batch_size, axis)(state.server, state.clients, federation or toy_federation())
+    tallies = evaluation(name, batch_size, execution)(state.server, state.clients, federation or toy_federation())
     return measure(jax.device_get(tallies), NAMES)
 
 
@@ -114,10 +120,18 @@ def test_all_figures_are_those_of_plain_numpy(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_size", "axis"), [("local", 1, "map"), ("fedavg", 3, "vmap"), ("local", 100, "chunk")]
+    ("name", "batch_size", "execution"),
+    [
+        ("local", 1, Execution("map")),
+        ("fedavg", 3, Execution("vmap")),
+        ("local", 100, Execution("chunk", 3)),
+        ("fedavg", 4, Execution("map", devices=3)),
+        ("local", 4, Execution("chunk", 2, devices=2)),
+        ("central", 4, Execution("vmap", devices=3)),
+    ],
 )
-def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, axis: str) -> None:
-    same(evaluate(name, batch_size, axis), evaluate(name, 4))
+def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, execution: Execution) -> None:
+    same(evaluate(name, batch_size, execution), evaluate(name, 4))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "local"])
@@ -136,7 +150,7 @@ def test_padding_does_not_matter(name: str) -> None:
 
 def test_every_sample_is_counted_once_in_its_domain() -> None:
     federation, state = toy_federation(), trained("local")
-    tallies = evaluation("local", 4)(state.server, state.clients, federation)
+    tallies = evaluation("local", 4, ONE_BY_ONE)(state.server, state.clients, federation)
     for client, (rows, length) in enumerate(zip(*map(np.asarray, federation.validation), strict=True)):
         domains = np.asarray(federation.domains)[rows[:length]]
         np.testing.assert_array_equal(tallies.source.total[client], np.bincount(domains, minlength=DOMAINS))
@@ -179,7 +193,7 @@ def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
     for label, error in ((0, 0.0), (1, 1.0)):
         federation = toy_federation()
         federation = federation._replace(labels=jnp.full_like(federation.labels, label))
-        figures = measure(jax.device_get(evaluation("fedavg", 4)(server, {}, federation)), NAMES)
+        figures = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(server, {}, federation)), NAMES)
         np.testing.assert_allclose([figures.ece, figures.id_ece], error, atol=1e-6)
         np.testing.assert_allclose([figures.ood_accuracy, figures.id_accuracy], 1 - error)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.contract import Context, Method, Moment
+from fdgjax.contract import Context, Execution, Method, Moment
 from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.hypernet import Weights
 from tests.toys import (
@@ -187,7 +187,7 @@ def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
 
 def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() -> None:
     federation, training = toy_federation(), EmbeddingTraining(dim=3, epochs=1, images=6)
-    embed = jax.jit(lambda f, key: autoencoder_embeddings(training, key, f))
+    embed = jax.jit(lambda f, key: autoencoder_embeddings(training, Execution(), key, f))
     nu = np.asarray(embed(federation, jax.random.key(0)))
     assert nu.shape == (CLIENTS, 3)
     assert np.isfinite(nu).all()

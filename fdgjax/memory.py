@@ -1,0 +1,96 @@
+"""Memory of compiled programs: what they will need, what is free, what was taken at most."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+from jax.stages import Compiled
+
+from fdgjax.contract import PyTree
+from fdgjax.process_memory import available_bytes, peak_resident_bytes
+
+MEBIBYTE = 2**20
+
+
+class Memory(NamedTuple):
+    """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
+
+    data: the federation. state: of the run, which a round renews in place. work: what a program needs besides while it
+    runs, clients' updates included.
+    """
+
+    data: int
+    state: int
+    work: int
+
+    @property
+    def total(self) -> int:
+        """All three."""
+        return sum(self)
+
+    def __str__(self) -> str:
+        data, state, work, total = (round(bytes_ / MEBIBYTE) for bytes_ in (*self, self.total))
+        return f"{total:,} MiB predicted for a round (data {data:,}, state {state:,}, work {work:,})"
+
+
+def predict(programs: Sequence[Compiled], data: PyTree, state: PyTree, devices: int) -> Memory:
+    """What the programs will take, by XLA's account of each; they run one after another.
+
+    Args:
+      programs: called with data and state, whole on each of the `devices`.
+      data, state: leaves that appear twice count once.
+      devices: how many.
+    """
+    # The devices of a CPU share its memory.
+    copies = devices if jax.default_backend() == "cpu" else 1
+    sizes = (tree_bytes(data), tree_bytes(state), max(map(work_bytes, programs)))
+    return Memory(*(copies * size for size in sizes))
+
+
+def work_bytes(program: Compiled) -> int:
+    """What one device needs for a program besides its arguments: temporaries and results that reuse no argument."""
+    memory = program.memory_analysis()
+    if memory is None:  # a backend that keeps no account
+        return 0
+    return int(memory.temp_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
+
+
+def tree_bytes(tree: PyTree) -> int:
+    """The bytes of all arrays of a tree, each counted once."""
+    return sum({id(leaf): leaf.nbytes for leaf in jax.tree.leaves(tree)}.values())
+
+
+def shortage(memory: Memory, free: int | None) -> str | None:
+    """One line where the work of a round is more than is `free` now, with what helps; None where it fits.
+
+    Data and state are not counted, they are there already.
+    """
+    if free is None or memory.work <= free:
+        return None
+    return (
+        f"memory: a round needs {memory.work / MEBIBYTE:,.0f} MiB more and {free / MEBIBYTE:,.0f} MiB are free; "
+        "it may be killed: set --config.client_axis=map, or chunk with a small --config.chunk, or lower "
+        "--config.batch_size"
+    )
+
+
+def device_memory() -> dict[str, int]:
+    """The device's own account of its memory; empty on a CPU."""
+    return jax.local_devices()[0].memory_stats() or {}
+
+
+def free_bytes() -> int | None:
+    """Memory that a program may still take; None where nobody says."""
+    stats = device_memory()
+    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
+
+
+def peak_bytes() -> int:
+    """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
+    return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()
+
+
+def peak_in_words(peak: int) -> str:
+    """`peak_bytes` and what they are of."""
+    whose = "device" if device_memory() else "whole process, libraries and compilation included"
+    return f"{peak / MEBIBYTE:,.0f} MiB at the peak of the {whose}"

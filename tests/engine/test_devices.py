@@ -1,0 +1,125 @@
+"""Several devices are an execution choice, too: the same numbers, and one program for all rounds."""
+
+import re
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.contract import Execution
+from fdgjax.engine import init_state
+from fdgjax.engine.clients import everywhere, jit, over_clients
+from fdgjax.errors import UserError
+from fdgjax.methods import METHODS
+from tests.toys import CLIENTS, Case, build, close, make_plan, poison, shared_case, toy_federation
+
+WHOLE = make_plan("map", drop_nonfinite=True)
+
+
+def placed(case: Case, devices: int) -> tuple[Any, Any]:
+    """A fresh state and the data, as a run has them: whole on every device."""
+    return jax.device_put((case.start(), case.federation), everywhere(Execution(devices=devices)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(
+    clients=st.integers(1, 7),
+    devices=st.integers(1, 4),
+    axis=st.sampled_from(["auto", "map", "vmap", "chunk"]),
+)
+def test_each_client_is_run_once_and_alone(clients: int, devices: int, axis: str) -> None:
+    def one_client(shared: jax.Array, row: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        # As long as the client's number, so that devices are done at different times.
+        total = jax.lax.fori_loop(0, row["n"], lambda i, total: total + i, jnp.int32(0))
+        return {"gradient": jax.grad(lambda w: jnp.sum(w * row["x"]))(shared), "total": total}
+
+    execution = Execution(axis, 2, devices)
+    x = np.arange(3.0 * clients, dtype=np.float32).reshape(clients, 3)
+    n = np.arange(clients, dtype=np.int32)
+    got = jit(over_clients(one_client, execution), execution)(jnp.ones(3), {"x": jnp.asarray(x), "n": jnp.asarray(n)})
+    close(got, {"gradient": x, "total": n * (n - 1) // 2})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_three_devices_equal_one(name: str) -> None:
+    # Four clients do not come out even on three devices.
+    assert CLIENTS % 3
+    close(shared_case(name, plan=WHOLE._replace(execution=Execution("map", 2, 3))).advance(3), one_device(name))
+
+
+def one_device(name: str) -> Any:
+    return shared_case(name, plan=WHOLE).advance(3)
+
+
+@pytest.mark.parametrize("axis", ["vmap", "chunk"])
+def test_each_device_runs_its_clients_by_any_axis(axis: str) -> None:
+    plan = WHOLE._replace(execution=Execution(axis, 2, 2))
+    close(shared_case("fedavg", plan=plan).advance(3), one_device("fedavg"))
+
+
+@pytest.mark.parametrize("name", ["hfedf", "local"])
+def test_fewer_clients_a_round_than_devices(name: str) -> None:
+    drawn = make_plan("map", drop_last=True, per_round=2)
+    one, four = (shared_case(name, plan=drawn._replace(execution=Execution("map", 2, n))) for n in (1, 4))
+    close(four.advance(3), one.advance(3))
+
+
+def test_a_client_left_out_is_left_out_on_its_device() -> None:
+    three = shared_case("fedavg", plan=WHOLE._replace(execution=Execution("map", 2, 3)))
+    one = shared_case("fedavg", plan=WHOLE)
+    # The last but one client is also the first device's stand-in for a missing one.
+    for victim in (0, 3):
+        federation = poison(one.federation, victim)
+        (wanted, info), (state, same) = (case.round(case.start(), federation) for case in (one, three))
+        close(state, wanted)
+        np.testing.assert_array_equal(same.finite, info.finite)
+        assert not info.finite[victim]
+
+
+@pytest.mark.parametrize("name", ["hfedf", "local"])
+def test_a_rounds_result_enters_the_same_program_again(name: str) -> None:
+    case = shared_case(name, plan=WHOLE._replace(execution=Execution("map", 2, 3)))
+    state, federation = placed(case, 3)
+    # Compiled ahead it takes exactly what it was compiled for, and raises for any other type or place.
+    program = case.round.lower(state, federation).compile()
+    traced = len(case.traces)
+    for _ in range(3):
+        types = jax.tree.map(lambda leaf: (jax.typeof(leaf), leaf.sharding), state)
+        state, _ = program(state, federation)
+        assert jax.tree.map(lambda leaf: (jax.typeof(leaf), leaf.sharding), state) == types
+    assert len(case.traces) == traced
+    chex.assert_trees_all_equal(jax.device_get(state), jax.device_get(case.advance(3)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_device_waits_for_another_inside_a_loop(name: str) -> None:
+    # A loop over clients that lie on several devices would fetch one of them, or all, in each of its steps.
+    plan = WHOLE._replace(execution=Execution("map", 2, 2))
+    case = shared_case(name, plan=plan)
+    program = case.round.lower(*placed(case, 2)).compile().as_text()
+    meetings = [line for line in program.splitlines() if re.search(r"= .*(all-|collective-|reduce-scatter)\S*\(", line)]
+    assert meetings, "two devices have to meet somewhere"
+    assert not [line for line in meetings if "/while/" in line]
+
+
+def test_fixed_embeddings_are_those_of_one_device() -> None:
+    federation = toy_federation()
+    states = [
+        jit(partial(init_state, build("hfedf", federation, devices=n, embeddings="fixed")), Execution(devices=n))(
+            federation, 0
+        )
+        for n in (1, 3)
+    ]
+    close(*states)
+
+
+def test_more_devices_than_there_are_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"config.devices got 99; expected at most \d+, as many as JAX sees") as error:
+        over_clients(lambda shared, row: row, Execution(devices=99))
+    assert "\n" not in str(error.value)
