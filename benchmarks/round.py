@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.jobs import Job, Result
+from benchmarks.machine import cores
 from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, positive, run, without_torch
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.registry import lookup
@@ -17,10 +18,11 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
     "map": {"client_axis": "map"},
     "vmap": {"client_axis": "vmap"},
     "chunk": {"client_axis": "chunk"},
+    "cores": {"client_axis": "map", "devices": cores()},
     "naive": {"client_axis": "vmap", "network": "naive"},
     "torch": {"kind": "torch"},
 }
-"""How each differs from the run's common settings."""
+"""How each differs from the run's common settings; `cores` makes a device of each of a CPU's cores."""
 
 REFERENCES = ("torch", "naive")
 """Contenders to which all others are held, where they were measured."""

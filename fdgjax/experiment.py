@@ -1,6 +1,7 @@
 """One experiment: data, model, method and rounds put together, for one seed or for several side by side."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -28,7 +29,7 @@ class Experiment(NamedTuple):
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
     facts: what the summary says of it before any training.
-    round, tally: jitted, or compiled ahead.
+    init: the jitted state before the first round, with its arguments. round, tally: jitted, or compiled ahead.
     """
 
     config: Config
@@ -39,7 +40,7 @@ class Experiment(NamedTuple):
     method: Method
     shapes: Variables
     facts: dict[str, Any]
-    init: Callable[[], State]
+    init: partial[State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
     tally: Callable[[PyTree, PyTree, Federation], Tallies]
 
@@ -90,11 +91,7 @@ def build(config: Config) -> Experiment:
         batch_size=config.eval_batch_size,
         execution=execution,
     )
-
-    def init() -> State:
-        numbers = jnp.asarray(list(seeds), jnp.uint32)
-        return compile_init(method, execution)(numbers if len(seeds) > 1 else numbers[0], train)
-
+    numbers = jnp.asarray(list(seeds), jnp.uint32)
     return Experiment(
         config=config,
         data=data,
@@ -104,7 +101,7 @@ def build(config: Config) -> Experiment:
         method=method,
         shapes=shapes,
         facts=describe(config, data, target, method, shapes, plan, len(parts[0].train)),
-        init=init,
+        init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
     )
@@ -137,9 +134,10 @@ def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Mem
 def state_shapes(experiment: Experiment) -> State:
     """The state's arrays without their numbers, as a checkpoint is read: shape, dtype and where they lie."""
     place = everywhere(make_execution(experiment.config)) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), jax.eval_shape(experiment.init)
-    )
+    # The type says Callable; it is a jitted function.
+    init: Any = experiment.init.func
+    shapes = init.eval_shape(*experiment.init.args)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes)
 
 
 def evaluate(experiment: Experiment, state: State) -> list[Metrics]:
