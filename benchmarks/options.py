@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmarks.jobs import Job, Result, alternate, measurement
 from benchmarks.models import MODELS
-from benchmarks.tables import check_free, complaints, write_json
+from benchmarks.tables import check_free, complaints
 from fdgjax.errors import UserError
+from fdgjax.files import write_json
 from fdgjax.nn.lowerings import PLANS
 from fdgjax.registry import lookup
 
@@ -88,6 +89,7 @@ def run(name: str, options: argparse.Namespace, jobs: Mapping[str, Job]) -> tupl
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path: Path = options.json or Path("runs", "benchmarks", f"{name}-{stamp}.json")
     check_free(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
     record: dict[str, Any] = {"benchmark": name, "began": stamp, "settings": settings, "measurements": []}
     for repeat, contender, result in alternate(jobs, options.repeats, options.timeout_seconds):

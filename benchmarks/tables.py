@@ -1,10 +1,8 @@
 """From measurements to medians, ratios within a repeat, and a table."""
 
-import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.jobs import Result
 from fdgjax.errors import UserError
@@ -78,9 +76,3 @@ def check_free(path: Path) -> None:
     """
     if path.exists():
         raise UserError(f"--json got {path}, which exists; expected a new file; name another one or move it away")
-
-
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Writes a record, its folder made where there is none; what was there is this run's earlier state."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")

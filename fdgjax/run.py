@@ -11,6 +11,7 @@ from typing import Any
 from fdgjax.config import Config, seeds_of
 from fdgjax.console import Console
 from fdgjax.experiment import Experiment, build, compile_ahead, histogram, label_summary, state_shapes
+from fdgjax.files import write_json
 from fdgjax.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
 from fdgjax.records import (
     History,
@@ -23,7 +24,6 @@ from fdgjax.records import (
     summarise,
     summarise_seeds,
 )
-from fdgjax.records.workdir import write_json
 from fdgjax.training import Record, images_per_round, train
 
 

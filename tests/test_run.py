@@ -13,6 +13,7 @@ import pytest
 from fdgjax.console import Console
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
+from fdgjax.records import open_workdir
 from fdgjax.run import Interrupted, run
 from tests.runs import (
     Process,
@@ -69,6 +70,12 @@ def test_another_experiments_folder_is_left_alone(cache: Path, tmp_path: Path) -
     with pytest.raises(UserError, match=r"not empty and holds no config\.json"):
         run(config, tmp_path / "mine", Console(), never())
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_config_half_written_by_a_killed_run_is_no_obstacle(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.config.json.123").write_text('{"config":')
+    assert open_workdir(tmp_path / "run", small(cache)).config.exists()
 
 
 @pytest.mark.parametrize(("method", "devices"), [*((method, 1) for method in METHODS), ("hfedf", 2), ("local", 3)])

@@ -116,7 +116,7 @@ def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "moments"),
-    [("hfedf", (lines_written(1, "seed_1"), checkpoint_half_written(6), lines_written(14, "seed_0")))],
+    [("fedavg", (lines_written(1, "seed_1"), checkpoint_half_written(6), lines_written(14, "seed_0")))],
 )
 def test_killed_and_resumed_equals_undisturbed_and_runs_alone(
     method: str, moments: tuple[Callable[[Path], bool], ...], cache: Path, tmp_path: Path

@@ -7,9 +7,11 @@ prefix of such arrays (one per leaf or subtree). Weights need not sum to one. Th
 
 from collections.abc import Mapping
 
+from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.mean import mean
+from fdgjax.aggregation.min_norm import min_norm
 from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
 from fdgjax.contract import Rule
 
@@ -22,11 +24,13 @@ __all__ = [
     "RULES",
     "Updates",
     "align",
+    "attention",
     "chain",
     "cosine_softmax",
     "explicit",
     "joined",
     "mean",
+    "min_norm",
     "partition",
     "pulled_back",
 ]

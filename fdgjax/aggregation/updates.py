@@ -116,6 +116,11 @@ def rows(leaf: jax.Array) -> jax.Array:
     return leaf.reshape(len(leaf), -1).astype(jnp.float32)
 
 
+def gram(updates: PyTree) -> jax.Array:
+    """`<u_i, u_j>` over all leaves, `[clients, clients]`."""
+    return sum_over_leaves(jax.tree.map(lambda u: rows(u) @ rows(u).T, updates))
+
+
 def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
     """`c_i u_i`; a client with coefficient zero is invisible whatever it sent."""
     column = per_row(coefficients, leaf.ndim).astype(leaf.dtype)

@@ -59,8 +59,10 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
 def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., PyTree]:
     """`function` of stacked rows with each device given an equal share of the rows.
 
-    Where the rows do not come out even, some stand in for the missing ones and their results are cut off again. What
-    is returned stays on the device that computed it until something else is asked of it.
+    Where the rows do not come out even, rows of zeros stand in for the missing ones and their results are cut off
+    again. To training and evaluation they are clients without samples, so that the devices they fall to are done early,
+    and a CPU's cores then help the others. What is returned stays on the device that computed it until something else
+    is asked of it.
     """
     # With typed mesh axes, the gradient by a value that is the same everywhere would be summed over the devices: over
     # other clients, with whom a client's training has nothing to do.
@@ -76,8 +78,11 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
         many = len(jax.tree.leaves(rows)[0])
         if many % mesh.size == 0:
             return split(shared, rows)
-        places = jnp.arange(-(-many // mesh.size) * mesh.size) % many
-        results = split(shared, jax.tree.map(lambda leaf: leaf[places], rows))
+        missing = -many % mesh.size
+        filled = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf, jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)]), rows
+        )
+        results = split(shared, filled)
         return jax.tree.map(lambda leaf: leaf[:many], results)
 
     return over

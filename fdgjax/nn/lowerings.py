@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 LIBRARY = Plan("library", "library", "library", "batch")
 IM2COL = Plan("im2col", "im2col", "xcols", "batch")
-WINOGRAD = Plan("winograd", "winograd", "winograd", "loop")
+WINOGRAD = Plan("winograd", "winograd", "winograd", "batch")
 IMAGE_CHANNELS = 4
 """Channels up to which an input counts as an image."""
 
@@ -95,7 +95,7 @@ def cpu_plan(case: Case) -> Plan:
     if geometry.pointwise:  # im2col is then a plain matrix product
         return Plan("im2col", "im2col", "xcols", "loop")
     if winograd.fits(geometry) and winograd.pays(case):
-        return WINOGRAD
+        return WINOGRAD._replace(clients="loop")
     if case.inputs <= IMAGE_CHANNELS and folded.fits(geometry):
         return Plan("folded", "library", "folded", "loop")
     return Plan("library", "library", "transposed", "loop")
@@ -108,7 +108,7 @@ def im2col_plan(case: Case) -> Plan:
 
 def winograd_plan(case: Case) -> Plan:
     """Winograd's algorithm wherever it can be used."""
-    return WINOGRAD if winograd.fits(case.geometry) else cpu_plan(case)
+    return WINOGRAD if winograd.fits(case.geometry) else LIBRARY
 
 
 PLANS: Mapping[str, Callable[[Case], Plan]] = {

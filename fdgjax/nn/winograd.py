@@ -18,7 +18,8 @@ transforms matrix products as well. With 4 outputs a tile, the error is about te
 of the largest output in float32).
 """
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import jax
@@ -57,6 +58,13 @@ class Axis(NamedTuple):
     def points(self) -> int:
         """n, multiplications per tile."""
         return len(self.kernel)
+
+    def only(self, points: slice) -> "Axis":
+        """The same with some of the points: their share of the sum."""
+        spread = self.spread.reshape(self.points, self.tiles, -1)[points]
+        gather = self.gather.reshape(-1, self.points, self.tiles)[:, points]
+        many = spread.shape[0] * self.tiles
+        return Axis(spread.reshape(many, -1), gather.reshape(-1, many), self.kernel[points], self.tiles)
 
 
 @lru_cache
@@ -163,31 +171,57 @@ def pays(case: Case) -> bool:
     return min(sizes) > TILE // 2 and 2 * max(sizes) <= channels and case.pixels >= 256
 
 
-def transform(geometry: Geometry) -> Transform:
-    """The constants of a convolution."""
+PARTS = 2
+"""XLA:CPU runs a batched product on one core, but independent operations side by side, so the points are split."""
+
+
+def parts(geometry: Geometry) -> list[Transform]:
+    """The constants of a convolution: transforms whose results add up to it."""
     rows, columns = (axis(*both) for both in zip(geometry.size, geometry.window, geometry.pads, strict=True))
-    return Transform(rows, columns)
+    each = -(-rows.points // PARTS)
+    return [Transform(rows.only(slice(i, i + each)), columns) for i in range(0, rows.points, each)]
 
 
 def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
     """The convolution."""
-    change, dtype = transform(geometry), at_least_float32(x.dtype)
-    products = jnp.matmul(change.pixels(x.astype(dtype)), change.kernel(kernel.astype(dtype)))
-    return change.outputs(products, len(x)).astype(x.dtype)
+
+    def part(change: Transform) -> jax.Array:
+        products = jnp.matmul(change.pixels(wide_x), change.kernel(wide_kernel))
+        return change.outputs(products, len(x))
+
+    wide_x, wide_kernel = _wide(x, kernel)
+    return _total(part, geometry).astype(x.dtype)
 
 
 def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
     """Its transpose by the image."""
-    change, dtype = transform(geometry), at_least_float32(g.dtype)
-    outputs, weights = change.outputs_transposed(g.astype(dtype)), change.kernel(kernel.astype(dtype))
-    products = lax.dot_general(outputs, weights, (((2,), (2,)), ((0,), (0,))))
-    return change.pixels_transposed(products, len(g)).astype(g.dtype)
+
+    def part(change: Transform) -> jax.Array:
+        both = (((2,), (2,)), ((0,), (0,)))
+        products = lax.dot_general(change.outputs_transposed(wide_g), change.kernel(wide_kernel), both)
+        return change.pixels_transposed(products, len(g))
+
+    wide_g, wide_kernel = _wide(g, kernel)
+    return _total(part, geometry).astype(g.dtype)
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
     """Its transpose by the kernel."""
-    change, dtype = transform(geometry), at_least_float32(x.dtype)
-    pixels, outputs = change.pixels(x.astype(dtype)), change.outputs_transposed(g.astype(dtype))
-    if pixels.shape[2] <= outputs.shape[2]:
-        return change.kernel_transposed(tall_product(pixels, outputs)).astype(x.dtype)
-    return change.kernel_transposed(tall_product(outputs, pixels)).swapaxes(2, 3).astype(x.dtype)
+    swap = x.shape[3] > g.shape[3]
+
+    def part(change: Transform) -> jax.Array:
+        pixels, outputs = change.pixels(wide_x), change.outputs_transposed(wide_g)
+        return change.kernel_transposed(tall_product(outputs, pixels) if swap else tall_product(pixels, outputs))
+
+    wide_x, wide_g = _wide(x, g)
+    total = _total(part, geometry).astype(x.dtype)
+    return total.swapaxes(2, 3) if swap else total
+
+
+def _wide(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+    """The arrays in at least float32: the transforms cancel too many digits for less."""
+    return tuple(array.astype(at_least_float32(array.dtype)) for array in arrays)
+
+
+def _total(part: Callable[[Transform], jax.Array], geometry: Geometry) -> jax.Array:
+    return reduce(jnp.add, map(part, parts(geometry)))

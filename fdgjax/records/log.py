@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fdgjax.files import append_line, write_lines
 from fdgjax.records.events import open_events
-from fdgjax.records.workdir import Workdir, append_line, write_lines
+from fdgjax.records.workdir import Workdir
 
 
 class Log(NamedTuple):

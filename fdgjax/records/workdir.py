@@ -1,15 +1,15 @@
 """The run's folder: whose it is, and files written so that a kill at any moment leaves them whole."""
 
 import json
-import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fdgjax.config import Config, for_seed, seeds_of, to_plain
 from fdgjax.errors import UserError
+from fdgjax.files import write_json
 
 # Where data lie says nothing about the experiment.
 PLACES = ("dir", "cache_dir")
@@ -62,7 +62,8 @@ def open_workdir(path: Path, config: Config) -> Workdir:
                 "choose another --workdir, or repeat that run's command to continue it"
             )
         return workdir
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    # A kill while the config was written leaves its unfinished copy, which is no one else's.
+    if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(path.glob(f".{workdir.config.name}.*"))):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
             "or one made by a run; choose another --workdir"
@@ -112,26 +113,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all: written beside, then renamed."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """All records as JSON lines, replacing the file in one step."""
-    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
-
-
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """One more JSON line."""
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text)
-    os.replace(beside, path)

@@ -1,0 +1,60 @@
+"""Personal aggregation by similarity: a client's parameters become a mixture of those that resemble them (FDSE)."""
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.updates import gram, sum_over_leaves
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+
+def attention(params: PyTree, *, tau: float, scope: str = "leaf") -> tuple[PyTree, PyTree]:
+    r"""Attention of every client over all clients.
+
+        A_ij = exp(cos(p_i, p_j) / tau) / sum_k exp(cos(p_i, p_k) / tau),    p_i <- sum_j A_ij p_j
+
+    The cosine with a zero vector counts as zero.
+
+    Args:
+      params: pytree of `[clients, ...]`, parameters themselves, not updates.
+      tau: the smaller, the more a client keeps to itself.
+      scope: `"leaf"` compares each leaf by itself (FDSE), `"tree"` all leaves together.
+
+    Returns:
+      `(personal, weights)`: a tree like `params`, and A `[clients, clients]` (one per leaf for `"leaf"`).
+
+    Raises:
+      UserError: unknown scope, or tau not positive.
+
+    References:
+      FDSE, section 4.3.2.
+    """
+    if not tau > 0:
+        raise UserError(f"attention got tau={tau}; expected a positive number")
+    products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(params)
+    weights = jax.tree.map(lambda g: jax.nn.softmax(cosines(g) / tau, axis=1), products)
+    per_leaf = jax.tree.broadcast(weights, params)
+    return jax.tree.map(mixed, per_leaf, params), weights
+
+
+def each_leaf(params: PyTree) -> PyTree:
+    """Inner products of the clients, for each leaf."""
+    return jax.tree.map(gram, params)
+
+
+def all_leaves(params: PyTree) -> jax.Array:
+    """Inner products of the clients over all leaves."""
+    return sum_over_leaves(each_leaf(params))
+
+
+def cosines(products: jax.Array) -> jax.Array:
+    """Cosines from inner products, `[clients, clients]`."""
+    lengths = jnp.sqrt(jnp.diagonal(products))
+    both = lengths[:, None] * lengths[None]
+    return jnp.where(both > 0, products / jnp.where(both > 0, both, 1), 0)
+
+
+def mixed(weights: jax.Array, leaf: jax.Array) -> jax.Array:
+    """`sum_j A_ij p_j`, summed in float32 and returned in the leaf's dtype."""
+    return jnp.tensordot(weights, leaf.astype(jnp.float32), axes=1).astype(leaf.dtype)

@@ -1,0 +1,120 @@
+"""The min-norm point of the clients' updates: the direction on which all agree most (MGDA, FDSE)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.scopes import SCOPES
+from fdgjax.aggregation.updates import Updates, explicit, gram
+from fdgjax.aggregation.weighting import normalise
+from fdgjax.contract import PyTree
+from fdgjax.registry import lookup
+
+
+def min_norm(
+    updates: PyTree, weights: PyTree | None = None, *, scope: str = "leaf", normalize: bool = True
+) -> tuple[PyTree, PyTree]:
+    r"""The shortest vector in the convex hull of the clients' updates.
+
+        w = argmin |sum_i w_i d_i|^2,  w_i >= 0,  sum_i w_i = 1
+
+    with `d_i = u_i / |u_i|`, and `u = n sum_i w_i d_i` with `n` the (weighted) mean of the `|u_i|`; without
+    normalisation `d_i = u_i` and `u = sum_i w_i d_i`. The inner product of `u` with every `u_i` is not negative, so
+    that a step along it, in first order, costs no client anything. Where updates contradict each other outright, it is
+    zero.
+
+    A client whose update is zero has no direction; normalised, it counts in `n` alone.
+
+    Args:
+      updates: pytree of `[clients, ...]`.
+      weights: None, `[clients]` or a prefix tree of such. They weigh the mean of the norms; the direction depends only
+        on which clients have a weight at all.
+      scope: `"leaf"` finds a point for each leaf (FDSE), `"tree"` one for all leaves together.
+      normalize: whether directions are compared, or updates as they are.
+
+    Returns:
+      `(update, coefficients)`, the coefficients being what each update was multiplied by.
+
+    Raises:
+      UserError: unknown scope.
+
+    References:
+      FDSE, section 4.3.1; Desideri, "Multiple-gradient descent algorithm (MGDA)", 2009.
+    """
+
+    def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        shares = normalise(weights, updates.clients)
+        seen = shares > 0
+        products = jnp.where(seen[:, None] & seen[None], gram(updates.stacked()), 0)
+        lengths = jnp.sqrt(jnp.diagonal(products))
+        inverse = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1), 0)
+        if normalize:
+            directions = products * inverse[:, None] * inverse[None]
+            coefficients = inverse * simplex_weights(directions, seen & (lengths > 0)) * jnp.sum(shares * lengths)
+        else:
+            longest = jnp.max(lengths)
+            coefficients = simplex_weights(products / jnp.where(longest > 0, longest, 1) ** 2, seen)
+        return updates.combine(coefficients), coefficients
+
+    return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
+
+
+class Search(NamedTuple):
+    """Where Wolfe's algorithm has come to.
+
+    weights: of the present point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done: no
+    vertex makes the point shorter.
+    """
+
+    weights: jax.Array
+    corral: jax.Array
+    step: jax.Array
+    done: jax.Array
+
+
+def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
+    """The `w` that minimises `w' G w` over the simplex of the allowed vertices; all zero where none is allowed.
+
+    Wolfe's algorithm: the shortest point of the affine hull of a few vertices (the corral); while that point lies
+    outside their convex hull, go as far as the hull reaches and let the vertex go that is in the way; once inside, take
+    in the vertex that lies furthest against the point, until none does. It ends after finitely many steps with the
+    exact weights; the number of steps is bounded besides, for the sake of rounding.
+
+    Args:
+      gram: G, `[n, n]`, inner products of vectors no longer than about 1.
+      allowed: `[n]`.
+
+    References:
+      Wolfe, "Finding the nearest point in a polytope", 1976.
+    """
+    n, tolerance = len(gram), 8 * jnp.finfo(gram.dtype).eps
+
+    def vertex(i: jax.Array) -> jax.Array:
+        return jnp.arange(n) == i
+
+    def affine(corral: jax.Array) -> jax.Array:
+        both = corral[:, None] & corral[None]
+        # With ones added the matrix is regular wherever the corral is affinely independent, and with the ridge always.
+        matrix = jnp.where(both, gram + 1, 0) + jnp.diag(jnp.where(corral, tolerance, 1))
+        solution = jnp.where(corral, jnp.linalg.solve(matrix, corral.astype(gram.dtype)), 0)
+        return solution / jnp.sum(solution)
+
+    def step(now: Search) -> Search:
+        target = affine(now.corral)
+        leaves = now.corral & (target <= 0)
+        inside = ~jnp.any(leaves)
+        reach = jnp.where(leaves, now.weights / jnp.where(leaves, now.weights - target, 1), 1)
+        share = jnp.minimum(jnp.min(reach), 1)
+        weights = jnp.where(inside, target, (1 - share) * now.weights + share * target)
+        kept = now.corral & ~(leaves & (reach <= share))
+        pull = gram @ weights
+        best = jnp.argmin(jnp.where(allowed, pull, jnp.inf))
+        shortest = (pull[best] >= weights @ pull - tolerance) | now.corral[best]
+        corral = jnp.where(inside, now.corral | vertex(best), kept)
+        return Search(jnp.where(corral, weights, 0), corral, now.step + 1, inside & shortest)
+
+    first = vertex(jnp.argmin(jnp.where(allowed, jnp.diagonal(gram), jnp.inf))) & allowed
+    begin = Search(first.astype(gram.dtype), first, jnp.int32(0), ~jnp.any(allowed))
+    end = jax.lax.while_loop(lambda now: ~now.done & (now.step < 16 * n), step, begin)
+    return end.weights / jnp.maximum(jnp.sum(end.weights), jnp.finfo(gram.dtype).tiny)
