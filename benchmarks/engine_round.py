@@ -15,9 +15,10 @@ from flax.linen import dtypes
 from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
 from benchmarks.models import CLASSES, twin
+from benchmarks.samples import random_samples
 from fdgjax.contract import Model, PyTree, Setup, Variables
 from fdgjax.data import Domains
-from fdgjax.engine import Execution, Plan, compile_round, everywhere, init_state
+from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Partition, federate
@@ -26,9 +27,6 @@ from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.nn import Conv, conv2d
 from fdgjax.registry import lookup
-
-POOL = 4096
-"""Different images at most. Clients share them, so that memory shows what training takes, not what data take."""
 
 
 def measure(job: Job) -> Result:
@@ -40,9 +38,8 @@ def measure(job: Job) -> Result:
         module = network(job)
         shape = federation.images.shape[1:]
         method, plan = method_and_plan(module, federation, job)
-        place = everywhere(plan.execution)
-        federation = jax.device_put(federation, place)
-        state = jax.jit(init_state, static_argnums=0, out_shardings=place)(method, federation, 0)
+        federation = jax.device_put(federation, everywhere(plan.execution))
+        state = compile_init(method, plan.execution)(jnp.uint32(0), federation)
         begin = time.perf_counter()
         compiled = compile_round(method, plan).lower(state, federation).compile()
         compile_seconds = time.perf_counter() - begin
@@ -63,18 +60,11 @@ def measure(job: Job) -> Result:
 
 def random_federation(job: Job) -> Federation:
     """Clients of equal size with random images, the same for every process."""
-    rng, each = np.random.default_rng(0), job.batch_size * job.steps
-    many = min(POOL, job.clients * each)
-    data = Domains(
-        rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8),
-        rng.integers(0, CLASSES, many, np.int32),
-        np.zeros(many, np.int32),
-        ("random",),
-        tuple(map(str, range(CLASSES))),
-    )
-    train = list(rng.integers(0, many, (job.clients, each)))
+    images, labels, rows = random_samples(job)
+    nowhere = np.zeros(len(labels), np.int32)
+    data = Domains(images, labels, nowhere, ("random",), tuple(map(str, range(CLASSES))))
     some = [np.arange(1)] * job.clients
-    return federate(data, Partition(train, some, np.arange(1)), batch_size=job.batch_size, drop_last=True)
+    return federate(data, Partition(list(rows), some, np.arange(1)), batch_size=job.batch_size, drop_last=True)
 
 
 def network(job: Job) -> nn.Module:

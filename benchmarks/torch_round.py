@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional as F
 
 from benchmarks.jobs import Job, Result
 from benchmarks.machine import cores, processor
 from benchmarks.models import CLASSES, twin
+from benchmarks.samples import random_samples
 from fdgjax.process_memory import peak_resident_bytes
 
-POOL = 4096
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
 """As `fdgjax.methods.hyper.ClientHyper`."""
 
@@ -51,13 +50,9 @@ def measure(job: Job) -> Result:
 
 
 def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Images `[samples, H, W, 3]` as bytes, labels, and each client's rows `[clients, steps * batch]`."""
-    rng, each = np.random.default_rng(0), job.batch_size * job.steps
-    many = min(POOL, job.clients * each)
-    images = rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8)
-    labels = rng.integers(0, CLASSES, many)
-    rows = rng.integers(0, many, (job.clients, each))
-    return tuple(torch.from_numpy(array).to(device) for array in (images, labels, rows))
+    """`random_samples` on the device; PyTorch's cross-entropy wants labels as int64."""
+    images, labels, rows = (torch.from_numpy(array).to(device) for array in random_samples(job))
+    return images, labels.long(), rows
 
 
 def timed_rounds(model: torch.nn.Module, data: Any, job: Job, device: torch.device) -> tuple[list[float], float]:

@@ -97,12 +97,13 @@ def train_with_records(
         "peak_memory_bytes": peak,
     }
     round_seconds = statistics.median(durations or [before / config.rounds])
-    return write_summaries(experiment, workdir, records, round_seconds, program)
+    return write_summaries(experiment, workdir, folders, records, round_seconds, program)
 
 
 def write_summaries(
     experiment: Experiment,
     workdir: Workdir,
+    folders: list[Workdir],
     records: list[list[Record]],
     round_seconds: float,
     program: dict[str, float],
@@ -112,7 +113,7 @@ def write_summaries(
     A seed's timings are those of the program it shared with the others.
     """
     config, images = experiment.config, images_per_round(experiment)
-    folders, seeds, summaries = open_seeds(workdir, config), seeds_of(config), []
+    seeds, summaries = seeds_of(config), []
     for folder, seed, of_seed, many in zip(folders, seeds, records, images, strict=True):
         timings = {"images_per_second": many / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.stages import Wrapped
 
+from fdgjax.aggregation.updates import one_by_one
 from fdgjax.contract import Execution, PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
@@ -26,7 +27,7 @@ def _vmap(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
 
 def _map(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
     del chunk
-    return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows)
+    return one_by_one(function)
 
 
 def _chunk(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:

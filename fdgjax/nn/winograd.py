@@ -68,13 +68,13 @@ class Axis(NamedTuple):
 
 
 @lru_cache
-def axis(size: int, window: int, pads: Pair, tile: int = TILE) -> Axis:
+def axis(size: int, window: int, pads: Pair) -> Axis:
     """The constants for `size` pixels, a filter of `window` elements and `pads` zeros before and after."""
-    points = tile + window - 1
+    points = TILE + window - 1
     roots = np.array(POINTS[: points - 1])
     # The last point is infinity: a polynomial's value there is its leading coefficient.
-    values = np.vstack([np.vander(roots, max(tile, window), increasing=True), np.zeros(max(tile, window))])
-    gather, kernel = values[:, :tile].copy(), values[:, :window].copy()
+    values = np.vstack([np.vander(roots, max(TILE, window), increasing=True), np.zeros(max(TILE, window))])
+    gather, kernel = values[:, :TILE].copy(), values[:, :window].copy()
     gather[-1, -1] = kernel[-1, -1] = 1
     spread = np.zeros((points, points))
     for i, root in enumerate(roots):
@@ -148,13 +148,16 @@ class Transform(NamedTuple):
 
 def sandwich(left: np.ndarray, x: jax.Array, right: np.ndarray) -> jax.Array:
     """`left x right'` on the two image axes: `[batch, H, W, c]` -> `[batch, len(left), len(right), c]`."""
-    batch, _, width, channels = x.shape
-    if len(right) < width:  # products along rows are the larger ones, so they go where the image is smaller
-        x = left_product(right, x.reshape(-1, width, channels)).reshape(*x.shape[:2], len(right), channels)
-    x = left_product(left, x.reshape(batch, x.shape[1], -1)).reshape(batch, len(left), -1, channels)
-    if len(right) >= width:
-        x = left_product(right, x.reshape(-1, width, channels)).reshape(*x.shape[:2], len(right), channels)
-    return x
+    batch, height, width, channels = x.shape
+
+    def along_rows(x: jax.Array) -> jax.Array:
+        return left_product(right, x.reshape(-1, width, channels)).reshape(batch, -1, len(right), channels)
+
+    def along_columns(x: jax.Array) -> jax.Array:
+        return left_product(left, x.reshape(batch, height, -1)).reshape(batch, len(left), -1, channels)
+
+    # What makes the image smaller goes first along rows, what makes it larger last: there are most products.
+    return along_columns(along_rows(x)) if len(right) < width else along_rows(along_columns(x))
 
 
 def fits(geometry: Geometry) -> bool:

@@ -1,0 +1,19 @@
+"""The random images that every contender trains on."""
+
+import numpy as np
+
+from benchmarks.jobs import Job
+from benchmarks.models import CLASSES
+
+POOL = 4096
+"""Different images at most. Clients share them, so that memory shows what training takes, not what data take."""
+
+
+def random_samples(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images `[samples, H, W, 3]` as bytes, labels, and each client's rows `[clients, steps * batch]`; always the same
+    ones."""
+    rng, each = np.random.default_rng(0), job.batch_size * job.steps
+    many = min(POOL, job.clients * each)
+    images = rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8)
+    labels = rng.integers(0, CLASSES, many, np.int32)
+    return images, labels, rng.integers(0, many, (job.clients, each))
