@@ -16,7 +16,7 @@ from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
-from fdgjax.contract import Model, PyTree, Setup, Variables
+from fdgjax.contract import Model, Output, PyTree, Setup, Variables
 from fdgjax.data import Domains
 from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
@@ -101,7 +101,7 @@ def with_plan(model: Model, plan: str) -> Model:
         y = conv2d(x, kernel, strides=layer.strides, padding=layer.padding, groups=groups, plan=plan)
         return y if bias is None else y + bias[None, None, None]
 
-    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[jax.Array, Variables]:
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         with nn.intercept_methods(planned):
             return model.apply(variables, images, train, key)
 
@@ -116,7 +116,7 @@ def in_dtype(model: Model, dtype: str) -> Model:
     def cast(tree: PyTree, to: str) -> PyTree:
         return jax.tree.map(lambda leaf: leaf.astype(to), tree)
 
-    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[jax.Array, Variables]:
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         return cast(model.apply(cast(variables, dtype), cast(images, dtype), train, key), "float32")
 
     return Model(model.init, apply)

@@ -31,16 +31,27 @@ class Batch(NamedTuple):
     mask: jax.Array
 
 
+class Output(NamedTuple):
+    """What a model says of a batch.
+
+    logits: `[batch, classes]`.
+    features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, of a model that does not tell.
+    """
+
+    logits: jax.Array
+    features: jax.Array
+
+
 class Model(NamedTuple):
     """A client model as two pure functions.
 
     init: `(key) -> variables`.
-    apply: `(variables, images, train, key) -> (logits [batch, classes], changed collections)`; the second is empty
-      where nothing is mutable, and `key` feeds dropout (unused when `train` is false).
+    apply: `(variables, images, train, key) -> (output, changed collections)`; the second is empty where nothing is
+      mutable, and `key` feeds dropout (unused when `train` is false).
     """
 
     init: Callable[[jax.Array], Variables]
-    apply: Callable[[Variables, jax.Array, bool, jax.Array], tuple[jax.Array, Variables]]
+    apply: Callable[[Variables, jax.Array, bool, jax.Array], tuple[Output, Variables]]
 
 
 class Execution(NamedTuple):
@@ -75,11 +86,25 @@ class Setup(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a client knows while it trains: the server's broadcast state, its own row, and what it started from."""
+    """What a client knows while it trains: what the server sent, its own row, what it started from, and the round.
 
-    server: PyTree
+    Where a model is adapted to an unseen domain there is neither server nor row; they are empty.
+    """
+
+    sent: PyTree
     client: PyTree
     received: Variables
+    round: jax.Array
+
+
+class Trained(NamedTuple):
+    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw, and how
+    many steps it took (int32)."""
+
+    variables: Variables
+    optimizer: PyTree
+    loss: jax.Array
+    steps: jax.Array
 
 
 class Moment(NamedTuple):
@@ -110,44 +135,68 @@ class Rule(Protocol):
         ...
 
 
+class Adaptation(NamedTuple):
+    """How a model is fitted to an unseen domain without its labels, before it is tested there.
+
+    objective: what is minimised over the domain's samples. Their labels are hidden: all zero.
+    optimizer: how; over `params`.
+    epochs: passes over the samples.
+    finish: `(before, after) -> variables`, what is kept of it.
+    """
+
+    objective: Objective
+    optimizer: optax.GradientTransformation
+    epochs: int
+    finish: Callable[[Variables, Variables], Variables]
+
+
 class Method(NamedTuple):
     """A federated method.
 
     One round, for the clients that take part:
 
-        received_i            = start(server, client_i)
+        sent_i                = send(server, client_i)
+        received_i            = start(sent_i, client_i)
         trained_i             = local epochs of `optimizer` on `objective`, from received_i
         message_i, client_i   = finish(context_i, trained_i)
         aggregate, info       = aggregate(server, clients, messages, weights)
         server, clients       = update(server, clients, aggregate, moment)
 
+    A client's row is all that is kept for it, by itself or by the server in its name. What travels is `sent_i` and
+    `message_i`, nothing else: a client learns of the server only what was sent, and their sizes are the traffic that is
+    reported.
+
     init: `(key, federation) -> (server, clients)`, a row of `clients` for each of `federation.ids`.
-    start: what a client starts from.
+    send: what the server sends to a client.
+    start: what a client starts from, made of what it was sent and of what it kept.
     objective: the local loss.
-    optimizer: the local optimiser, over `params`.
+    optimizer: the local optimiser, over `params`; it may take the round as an extra argument, `round`.
     finish: what a client sends (`message`) and what it keeps (its new row).
     aggregate: messages `[clients, ...]` to one aggregate, with the coefficients used as diagnostics.
     update: what the server does with the aggregate.
     predict: the variables that predict for client i.
     unseen: the variables that predict for an unseen domain, stacked `[models, ...]`; accuracies are averaged over
       the models.
-    label: the fate of each variable by its path (`"params/head/kernel"`): `"shared"` (one value for all),
-      `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
+    label: the fate of each variable that `start` returns, by its path (`"params/head/kernel"`): `"shared"` (one value
+      for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
     weights: aggregation weights from the clients' numbers of training samples, `[clients] -> [clients]`.
+    adapt: how the models for an unseen domain are adapted to it; None where they are not.
     keep_optimizer: whether a client's optimiser state outlives the round.
     pooled: whether all training data are gathered at one client (the non-federated reference).
     """
 
     init: Callable[[jax.Array, Federation], tuple[PyTree, PyTree]]
+    send: Callable[[PyTree, PyTree], PyTree]
     start: Callable[[PyTree, PyTree], Variables]
     objective: Objective
     optimizer: optax.GradientTransformation
-    finish: Callable[[Context, Variables], tuple[PyTree, PyTree]]
+    finish: Callable[[Context, Trained], tuple[PyTree, PyTree]]
     aggregate: Callable[[PyTree, PyTree, PyTree, jax.Array], tuple[PyTree, PyTree]]
     update: Callable[[PyTree, PyTree, PyTree, Moment], tuple[PyTree, PyTree]]
     predict: Callable[[PyTree, PyTree], Variables]
     unseen: Callable[[PyTree, PyTree], Variables]
     label: Callable[[str], str]
     weights: Callable[[jax.Array], jax.Array]
+    adapt: Adaptation | None = None
     keep_optimizer: bool = False
     pooled: bool = False

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.config import Config, seeds_of
-from fdgjax.contract import Method, Model, PyTree, Setup, Variables
+from fdgjax.contract import Method, Model, Output, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, everywhere
 from fdgjax.engine.local import Batching
+from fdgjax.engine.traffic import Traffic, bytes_of, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, partition, pool, stack_seeds
@@ -28,7 +29,7 @@ class Experiment(NamedTuple):
     parts: each seed's split of the data.
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
-    facts: what the summary says of it before any training.
+    shapes: the variables that one client trains. facts: what the summary says of it before any training.
     init: the jitted state before the first round, with its arguments. round, tally: jitted, or compiled ahead.
     """
 
@@ -42,19 +43,24 @@ class Experiment(NamedTuple):
     facts: dict[str, Any]
     init: partial[State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
-    tally: Callable[[PyTree, PyTree, Federation], Tallies]
+    tally: Callable[[State, Federation], Tallies]
 
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
-    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract."""
+    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its features are
+    what it sows under that name."""
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
 
-    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[jax.Array, Variables]:
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
-        logits, changed = module.apply(variables, images, train=train, rngs={"dropout": key}, mutable=mutable)
-        return logits, dict(changed)
+        logits, changed = module.apply(
+            variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+        )
+        sown = changed.get("intermediates", {}).get("features", ())
+        features = sown[0] if sown else jnp.zeros((len(logits), 0), logits.dtype)
+        return Output(logits, features), {name: changed[name] for name in mutable}
 
     return Model(init, apply)
 
@@ -79,16 +85,17 @@ def build(config: Config) -> Experiment:
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
     method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
+    travelling = traffic(method, pool(federations[0]) if method.pooled else federations[0])
     evaluation = compile_evaluation(
         method,
         model,
         domains=len(data.domain_names),
         batch_size=config.eval_batch_size,
+        adapt_batch_size=config.batch_size,
         execution=execution,
     )
     numbers = jnp.asarray(list(seeds), jnp.uint32)
@@ -99,8 +106,8 @@ def build(config: Config) -> Experiment:
         federation=federation,
         train=train,
         method=method,
-        shapes=shapes,
-        facts=describe(config, data, target, method, shapes, plan, len(parts[0].train)),
+        shapes=travelling.received,
+        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train)),
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
@@ -125,7 +132,7 @@ def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Mem
     train, federation = experiment.train, experiment.federation
     # The types say Callable; until here they are jitted functions.
     programs: list[Any] = [experiment.round, experiment.tally]
-    arguments = ((state, train), (state.server, state.clients, federation))
+    arguments = ((state, train), (state, federation))
     round_, tally = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
     memory = predict((round_, tally), (train, federation), state, experiment.config.devices)
     return experiment._replace(round=round_, tally=tally), memory
@@ -142,7 +149,7 @@ def state_shapes(experiment: Experiment) -> State:
 
 def evaluate(experiment: Experiment, state: State) -> list[Metrics]:
     """Each seed's figures of a state."""
-    tallies = jax.device_get(experiment.tally(state.server, state.clients, experiment.federation))
+    tallies = jax.device_get(experiment.tally(state, experiment.federation))
     seeds = len(seeds_of(experiment.config))
     return [measure(one, experiment.data.domain_names) for one in each_seed(tallies, seeds)]
 
@@ -172,12 +179,11 @@ def make_plan(config: Config, clients: int) -> Plan:
 
 
 def describe(
-    config: Config, data: Domains, target: str, method: Method, shapes: Variables, plan: Plan, clients: int
+    config: Config, data: Domains, target: str, method: Method, travelling: Traffic, plan: Plan, clients: int
 ) -> dict[str, Any]:
     """What the summary says of an experiment before any training."""
-    label_table(shapes, method.label)
-    sizes = bytes_by_label(shapes, method.label)
-    travelling = 0 if method.pooled else (plan.clients_per_round or clients) * (sizes["shared"] + sizes["personal"])
+    label_table(travelling.received, method.label)
+    many = 0 if method.pooled else plan.clients_per_round or clients
     return {
         "method": config.method,
         "dataset": config.data.name,
@@ -187,9 +193,9 @@ def describe(
         "clients": clients,
         "domains": list(data.domain_names),
         "model": config.model,
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(shapes["params"])),
-        "bytes_up_per_round": travelling,
-        "bytes_down_per_round": travelling,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(travelling.received["params"])),
+        "bytes_up_per_round": many * bytes_of(travelling.message),
+        "bytes_down_per_round": many * bytes_of(travelling.sent),
     }
 
 

@@ -14,6 +14,7 @@ class Purpose(enum.IntEnum):
     PARTICIPATION = 1
     TRAINING = 2
     SERVER = 3
+    ADAPTATION = 4
 
 
 def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax.Array:

@@ -50,6 +50,7 @@ class DenseNet(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         x = nn.relu(_linear(4, "linear_1")(x.reshape(len(x), -1)))
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        self.sow("intermediates", "features", x)
         return _linear(CLASSES, "linear_2")(x)
 
 
@@ -60,7 +61,9 @@ class NormNet(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         x = _linear(4, "linear_1")(x.reshape(len(x), -1))
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
-        return _linear(CLASSES, "linear_2")(nn.relu(x))
+        x = nn.relu(x)
+        self.sow("intermediates", "features", x)
+        return _linear(CLASSES, "linear_2")(x)
 
 
 def _linear(features: int, name: str) -> nn.Dense:

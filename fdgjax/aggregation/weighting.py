@@ -41,6 +41,11 @@ def per_row(values: jax.Array, ndim: int) -> jax.Array:
     return values.reshape(values.shape + (1,) * (ndim - 1))
 
 
+def keep_rows(keep: jax.Array, new: PyTree, old: PyTree) -> PyTree:
+    """Rows of `new` where `keep` `[clients]`, else of `old`."""
+    return jax.tree.map(lambda a, b: jnp.where(per_row(keep, a.ndim), a, b), new, old)
+
+
 def client_count(updates: PyTree) -> int:
     """The length of the client axis; zero for a tree without leaves."""
     leaves = jax.tree.leaves(updates)

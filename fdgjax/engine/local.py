@@ -6,17 +6,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
+from fdgjax.contract import Batch, Context, Objective, PyTree, Trained, Variables
 from fdgjax.federation import Federation
 from fdgjax.randomness import shuffle
-
-
-class Trained(NamedTuple):
-    """One client after its local epochs: variables, optimiser state, and the mean loss over the samples it saw."""
-
-    variables: Variables
-    optimizer: PyTree
-    loss: jax.Array
 
 
 class Batching(NamedTuple):
@@ -68,7 +60,7 @@ def train_locally(
       rows, count: the client's samples, `[longest]` and how many of them are real.
       key: this client's stream for this round.
     """
-    size = batching.batch_size
+    size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
     steps = count // size if batching.drop_last else -(-count // size)
 
     def epoch(carry: tuple[Variables, PyTree, jax.Array], key: jax.Array) -> tuple[PyTree, None]:
@@ -85,7 +77,7 @@ def train_locally(
                 has_aux=True,
             )
             (loss, (changed, _)), grads = gradient(variables["params"])
-            updates, state = optimizer.update(grads, state, variables["params"])
+            updates, state = optimizer.update(grads, state, variables["params"], round=context.round)
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)
 
@@ -94,4 +86,5 @@ def train_locally(
     start = (context.received, begin, jnp.zeros((), jnp.float32))
     (variables, state, total), _ = jax.lax.scan(epoch, start, jax.random.split(key, batching.epochs))
     seen = jnp.minimum(steps * size, count) * batching.epochs
-    return Trained(variables, state, total / jnp.maximum(seen, 1).astype(jnp.float32))
+    mean_loss = total / jnp.maximum(seen, 1).astype(jnp.float32)
+    return Trained(variables, state, mean_loss, steps * batching.epochs)

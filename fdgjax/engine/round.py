@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.stages import Wrapped
 
-from fdgjax.aggregation.weighting import per_row
+from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Method, Moment, PyTree
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import Batching, train_locally
@@ -79,9 +79,11 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     server, clients = method.init(stream(seed, Purpose.INIT), federation)
     optimizers: PyTree = {}
     if method.keep_optimizer:
-        start = jax.vmap(method.start, in_axes=(None, 0), axis_size=len(federation.ids))
-        received = start(server, clients)
-        optimizers = jax.vmap(method.optimizer.init)(received["params"])
+
+        def fresh(client: PyTree) -> PyTree:
+            return method.optimizer.init(method.start(method.send(server, client), client)["params"])
+
+        optimizers = jax.vmap(fresh, axis_size=len(federation.ids))(clients)
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
@@ -113,14 +115,15 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         shared: Shared, client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array
     ) -> PyTree:
         server, federation, seed, round_ = shared
-        received = method.start(server, client)
-        context = Context(server, client, received)
+        sent = method.send(server, client)
+        received = method.start(sent, client)
+        context = Context(sent, client, received, round_)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         key = stream(seed, Purpose.TRAINING, round_, name)
         trained = train_locally(
             method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key
         )
-        message, kept = method.finish(context, trained.variables)
+        message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, all_finite((message, kept))
 
@@ -162,8 +165,3 @@ def all_finite(tree: PyTree) -> jax.Array:
     """Whether every number of the tree is finite; true for an empty tree."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])) if leaves else jnp.array(True)
-
-
-def keep_rows(keep: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """Rows of `new` where `keep` `[clients]`, else of `old`."""
-    return jax.tree.map(lambda a, b: jnp.where(per_row(keep, a.ndim), a, b), new, old)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.evaluation.tally import Tallies, expected_calibration_error
+from fdgjax.evaluation.tally import Tallies, Tally, expected_calibration_error
 
 
 class Metrics(NamedTuple):
@@ -14,6 +14,7 @@ class Metrics(NamedTuple):
 
     id_accuracy: each client's own model on its held-out data, mean over clients (hFedF v2, section 5.1).
     ood_accuracy: each model on the whole unseen domain, mean over models.
+    ood_adapted_accuracy: the same after label-free adaptation to it; None for a method without.
     per_domain_accuracy: source domains pooled over the clients that hold them; the target as `ood_accuracy`.
     worst_domain_accuracy: the least of these.
     ece, id_ece: expected calibration error on the unseen domain and on held-out data, 15 bins.
@@ -22,6 +23,7 @@ class Metrics(NamedTuple):
 
     id_accuracy: float
     ood_accuracy: float
+    ood_adapted_accuracy: float | None
     per_domain_accuracy: dict[str, float]
     worst_domain_accuracy: float
     ece: float
@@ -32,8 +34,8 @@ class Metrics(NamedTuple):
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
     """The figures of one evaluation."""
-    source, target = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
-    ood = float(np.mean(target.correct.sum(axis=1) / target.total.sum(axis=1)))
+    source, target, adapted = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
+    ood = mean_accuracy(target)
     held, unseen = source.total.sum(axis=0), target.total.sum(axis=0)
     per_domain = {
         name: ood if unseen[i] else float(source.correct[:, i].sum() / held[i])
@@ -41,8 +43,9 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         if unseen[i] or held[i]
     }
     return Metrics(
-        id_accuracy=float(np.mean(source.correct.sum(axis=1) / source.total.sum(axis=1))),
+        id_accuracy=mean_accuracy(source),
         ood_accuracy=ood,
+        ood_adapted_accuracy=None if adapted is None else mean_accuracy(adapted),
         per_domain_accuracy=per_domain,
         worst_domain_accuracy=min(per_domain.values()),
         ece=expected_calibration_error(target),
@@ -50,3 +53,8 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         id_loss=float(source.loss.sum() / source.total.sum()),
         ood_loss=float(target.loss.sum() / target.total.sum()),
     )
+
+
+def mean_accuracy(counts: Tally) -> float:
+    """The mean over models of each one's share of right answers."""
+    return float(np.mean(counts.correct.sum(axis=1) / counts.total.sum(axis=1)))

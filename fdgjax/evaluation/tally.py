@@ -11,8 +11,11 @@ from jax.stages import Wrapped
 from fdgjax.contract import Execution, Method, Model, PyTree, Variables
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import slice_rows, take_batch
+from fdgjax.engine.round import State
 from fdgjax.engine.seeds import over_seeds
+from fdgjax.evaluation.adaptation import adapt
 from fdgjax.federation import Federation, Rows
+from fdgjax.randomness import Purpose, stream
 
 BINS = 15
 
@@ -35,10 +38,12 @@ class Tally(NamedTuple):
 
 class Tallies(NamedTuple):
     """`source`: each client's model on its own held-out data, `[clients, ...]`; `target`: each model for the unseen
-    domain on all of it, `[models, ...]`."""
+    domain on all of it, `[models, ...]`; `adapted`: the same after each was adapted to it, None where the method does
+    not adapt."""
 
     source: Tally
     target: Tally
+    adapted: Tally | None
 
 
 def tally(
@@ -50,7 +55,8 @@ def tally(
     def add(i: jax.Array, sums: Tally) -> Tally:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
         batch, where = take_batch(federation, places, mask), federation.domains[places]
-        logits, _ = model.apply(variables, batch.images, False, key)
+        output, _ = model.apply(variables, batch.images, False, key)
+        logits = output.logits
         log_p = jax.nn.log_softmax(logits)
         confidence = jnp.exp(jnp.max(log_p, axis=1))
         right = (jnp.argmax(logits, axis=1) == batch.labels).astype(jnp.float32) * batch.mask
@@ -70,25 +76,36 @@ def tally(
     return jax.lax.fori_loop(0, -(-rows.length // batch_size), add, empty)
 
 
-def compile_evaluation(method: Method, model: Model, *, domains: int, batch_size: int, execution: Execution) -> Wrapped:
-    """`(server, clients, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
+def compile_evaluation(
+    method: Method, model: Model, *, domains: int, batch_size: int, adapt_batch_size: int, execution: Execution
+) -> Wrapped:
+    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
     def on_source(shared: tuple[PyTree, Federation], client: PyTree, rows: Rows) -> Tally:
         server, federation = shared
         return count(method.predict(server, client), federation, rows)
 
-    def on_target(federation: Federation, variables: Variables) -> Tally:
-        return count(variables, federation, jax.tree.map(lambda leaf: leaf[0], federation.target))
+    def on_target(shared: tuple[State, Federation], variables: Variables) -> tuple[Tally, Tally | None]:
+        state, federation = shared
+        rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
+        before = count(variables, federation, rows)
+        if method.adapt is None:
+            return before, None
+        key = stream(state.seed, Purpose.ADAPTATION, state.round)
+        fitted = adapt(
+            method.adapt, variables, federation, rows, batch_size=adapt_batch_size, round_=state.round, key=key
+        )
+        return before, count(fitted, federation, rows)
 
-    def evaluate(server: PyTree, clients: PyTree, federation: Federation) -> Tallies:
-        held_out = federation.validation
+    def evaluate(state: State, federation: Federation) -> Tallies:
+        held_out, clients = federation.validation, state.clients
         if method.pooled:
             clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
 
         return Tallies(
-            over_clients(on_source, execution)((server, federation), clients, held_out),
-            over_clients(on_target, execution)(federation, method.unseen(server, clients)),
+            over_clients(on_source, execution)((state.server, federation), clients, held_out),
+            *over_clients(on_target, execution)((state, federation), method.unseen(state.server, clients)),
         )
 
     return jit(over_seeds(evaluate, execution.seed_axis), execution)

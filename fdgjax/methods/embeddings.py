@@ -60,7 +60,7 @@ def autoencoder_embeddings(
             adam,
             Batching(training.epochs, min(32, training.images), drop_last=False),
             federation,
-            Context(None, None, received),
+            Context({}, {}, received, jnp.zeros((), jnp.int32)),
             adam.init(received["params"]),
             shuffle(choice_key, rows, count)[: training.images],
             jnp.minimum(count, training.images),

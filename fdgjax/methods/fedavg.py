@@ -8,8 +8,9 @@ instead (Reddi et al., "Adaptive federated optimization", 2021); plain SGD with 
 McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017, Algorithm 1.
 Search ranges: hFedF v2, Table 10.
 
-Every other method starts from this one. By a variable's label: `shared` leaves are averaged, `local` leaves stay in
-the client's row; so keeping something at the clients is a matter of labels (see `local.py`).
+Most other methods start from this one. By a variable's label: `shared` leaves are aggregated by a rule, `personal` ones
+are exchanged for a client's own mixture, `local` ones stay in the client's row; so keeping something at the clients is
+a matter of labels (see `local.py`).
 """
 
 import dataclasses
@@ -21,7 +22,8 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import mean
-from fdgjax.contract import Context, Method, Moment, Objective, PyTree, Setup, Variables
+from fdgjax.aggregation.weighting import keep_rows
+from fdgjax.contract import Adaptation, Context, Method, Moment, Objective, PyTree, Rule, Setup, Trained, Variables
 from fdgjax.federation import Federation
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
@@ -33,15 +35,28 @@ WEIGHTINGS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "uniform": lambda counts: jnp.ones_like(counts, jnp.float32),
 }
 
+UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
+    "each": lambda kept: kept,
+    "mean": lambda kept: jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0, keepdims=True), kept),
+}
+"""What an unseen domain gets of the variables that clients keep: each client's, or one mean, `[models, ...]`."""
+
+Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
+
 
 @dataclasses.dataclass(frozen=True)
 class FedAvg(ClientHyper):
-    """FedAvg's hyperparameters; `weighting` is `samples` or `uniform`."""
+    """FedAvg's hyperparameters; `weighting` is `samples` or `uniform`.
+
+    unseen: where clients keep variables of their own, an unseen domain is predicted by `each` client's model (their
+      accuracies are averaged) or by one with the `mean` of what they keep.
+    """
 
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")
     server_optimizer: str = hyper("sgd", search=("sgd", "adam", "yogi"), source="Reddi et al., Table 1")
     server_learning_rate: float = hyper(1.0, search=(1.0, 1e-1, 1e-2), source="1 is FedAvg")
     server_momentum: float = hyper(0.0, search=(0.0, 0.9), source="Reddi et al., appendix D")
+    unseen: str = hyper("each", search=("each", "mean"), source="docs/deviations.md")
 
 
 class Server(NamedTuple):
@@ -51,10 +66,30 @@ class Server(NamedTuple):
     optimizer: PyTree
 
 
+class Kept(NamedTuple):
+    """A client's row: its `personal` variables, which the server mixes, and the `local` ones, which it never sees."""
+
+    personal: Variables
+    local: Variables
+
+
+class Message(NamedTuple):
+    """What a client sends: updates of the shared variables, and the personal ones themselves."""
+
+    update: Variables
+    personal: Variables
+
+
 def everything_shared(path: str) -> str:
     """FedAvg's labels: one value for all."""
     del path
     return "shared"
+
+
+def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
+    """Every client keeps its own."""
+    del weights
+    return personal, {}
 
 
 def fedavg(
@@ -63,7 +98,10 @@ def fedavg(
     *,
     objective: Objective | None = None,
     label: Callable[[str], str] = everything_shared,
+    rule: Rule = mean,
+    personalise: Personalise = keep_personal,
     server_optimizer: optax.GradientTransformation | None = None,
+    adapt: Adaptation | None = None,
 ) -> Method:
     """FedAvg, and the parts other methods replace.
 
@@ -71,60 +109,81 @@ def fedavg(
       setup: what the method is built for.
       h: hyperparameters.
       objective: the local objective; cross-entropy by default.
-      label: the fate of each variable by its path; `shared` or `local`.
+      label: the fate of each variable by its path.
+      rule: aggregates the updates of the shared variables, statistics included.
+      personalise: mixes the personal variables, `(stacked, weights) -> (stacked, coefficients)`.
       server_optimizer: any optax transformation, in place of the one `h` names.
+      adapt: label-free adaptation to an unseen domain.
     """
     server_optimizer = server_optimizer or optimizer(
         h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum
     )
+    unseen_from = lookup("unseen", h.unseen, UNSEEN)
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Variables]:
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
         variables = setup.model.init(key)
-        shared = select(variables, label, "shared")
-        many = len(federation.ids)
-        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * many), select(variables, label, "local"))
+        shared, many = select(variables, label, "shared"), len(federation.ids)
+        own = Kept(select(variables, label, "personal"), select(variables, label, "local"))
+        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * many), own)
         return Server(shared, server_optimizer.init(shared.get("params", {}))), clients
 
-    def start(server: Server, client: Variables) -> Variables:
-        return merge(server.variables, client)
+    def send(server: Server, client: Kept) -> Variables:
+        return merge(server.variables, client.personal)
 
-    def finish(context: Context, trained: Variables) -> tuple[Variables, Variables]:
-        update = subtract(select(trained, label, "shared"), select(context.received, label, "shared"))
-        return update, select(trained, label, "local")
+    def start(sent: Variables, client: Kept) -> Variables:
+        return merge(sent, client.local)
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        after = trained.variables
+        update = subtract(select(after, label, "shared"), select(context.received, label, "shared"))
+        personal = select(after, label, "personal")
+        return Message(update, personal), Kept(personal, select(after, label, "local"))
 
     def aggregate(
-        server: Server, clients: PyTree, updates: PyTree, weights: jax.Array
-    ) -> tuple[PyTree, dict[str, PyTree]]:
-        del server, clients
-        update, coefficients = mean(updates, weights)
-        return update, {"weights": coefficients}
+        server: Server, clients: Kept, messages: Message, weights: jax.Array
+    ) -> tuple[Message, dict[str, PyTree]]:
+        del server
+        update, coefficients = rule(messages.update, weights)
+        personal, mixture = personalise(messages.personal, weights)
+        # A client that was left out of the round keeps what it had.
+        personal = keep_rows(weights > 0, personal, clients.personal)
+        return Message(update, personal), {"weights": coefficients, "personal": mixture}
 
-    def update(server: Server, clients: PyTree, step: Variables, moment: Moment) -> tuple[Server, PyTree]:
+    def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
         del moment
-        variables = optax.apply_updates(server.variables, step)
-        if "params" not in variables:
-            return server._replace(variables=variables), clients
-        # Statistics are averaged as they are; only parameters go through the server's optimiser.
-        params = server.variables["params"]
-        gradient = jax.tree.map(jnp.negative, step["params"])
-        updates, state = server_optimizer.update(gradient, server.optimizer, params)
-        return Server(variables | {"params": optax.apply_updates(params, updates)}, state), clients
+        return take_step(server, step.update, server_optimizer), clients._replace(personal=step.personal)
 
-    def unseen(server: Server, clients: Variables) -> Variables:
-        if not clients:
+    def predict(server: Server, client: Kept) -> Variables:
+        return start(send(server, client), client)
+
+    def unseen(server: Server, clients: Kept) -> Variables:
+        if not jax.tree.leaves(clients):
             return jax.tree.map(lambda leaf: leaf[None], server.variables)
-        return jax.vmap(start, in_axes=(None, 0))(server, clients)
+        return jax.vmap(predict, in_axes=(None, 0))(server, unseen_from(clients))
 
     return Method(
         init=init,
+        send=send,
         start=start,
         objective=objective or cross_entropy(setup.model),
         optimizer=client_optimizer(h),
         finish=finish,
         aggregate=aggregate,
         update=update,
-        predict=start,
+        predict=predict,
         unseen=unseen,
         label=label,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
+        adapt=adapt,
     )
+
+
+def take_step(server: Server, step: Variables, server_optimizer: optax.GradientTransformation) -> Server:
+    """The shared variables moved by `step`: parameters through the server's optimiser, statistics as they are."""
+    variables = optax.apply_updates(server.variables, step)
+    if "params" not in variables:
+        return server._replace(variables=variables)
+    params = server.variables["params"]
+    gradient = jax.tree.map(jnp.negative, step["params"])
+    updates, state = server_optimizer.update(gradient, server.optimizer, params)
+    return Server(variables | {"params": optax.apply_updates(params, updates)}, state)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import PyTree
@@ -30,22 +31,50 @@ class ClientHyper:
       with weight decay suggests Adam.
     client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do.
     client_momentum: for optimisers that take one.
+    client_learning_rate_decay: factor on the learning rate after every round.
+    client_clip: longest gradient, over all parameters and before weight decay; 0 does not clip.
     """
 
     client_optimizer: str = hyper("adam", search=("adam", "sgd"), source="not named by hFedF; docs/deviations.md")
     client_learning_rate: float = hyper(1e-3, search=LEARNING_RATES, source=TABLE_10)
     client_weight_decay: float = hyper(1e-4, search=LEARNING_RATES, source=TABLE_10)
     client_momentum: float = hyper(0.0, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
+    client_learning_rate_decay: float = hyper(1.0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code")
+    client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
 
 
 def client_optimizer(h: ClientHyper) -> optax.GradientTransformation:
-    """The local optimiser: weight decay as an L2 gradient, then the named optax optimiser."""
-    return optimizer(
-        h.client_optimizer,
-        learning_rate=h.client_learning_rate,
-        weight_decay=h.client_weight_decay,
-        momentum=h.client_momentum,
-    )
+    """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
+    learning rate's decay over the rounds; each of them only where it does something."""
+    steps = [optax.clip_by_global_norm(h.client_clip)] if h.client_clip else []
+    steps += [
+        optimizer(
+            h.client_optimizer,
+            learning_rate=h.client_learning_rate,
+            weight_decay=h.client_weight_decay,
+            momentum=h.client_momentum,
+        )
+    ]
+    steps += [decay_by_round(h.client_learning_rate_decay)] if h.client_learning_rate_decay != 1 else []
+    return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
+
+
+def decay_by_round(rate: float) -> optax.GradientTransformationExtraArgs:
+    """Updates times `rate^round`; the round comes as an extra argument."""
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
+    ) -> tuple[PyTree, PyTree]:
+        del params, others
+        factor = learning_rate_factor(rate, round)
+        return jax.tree.map(lambda u: (factor * u).astype(u.dtype), updates), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+def learning_rate_factor(rate: float, round_: jax.Array) -> jax.Array:
+    """`rate^round`, float32."""
+    return jnp.power(jnp.float32(rate), round_.astype(jnp.float32))
 
 
 def optimizer(
@@ -72,11 +101,12 @@ def optimizer(
     return lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
 
 
-def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformation:
+def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
     """The same under `jax_numpy_dtype_promotion=strict`, where optax's own mixing of floats and step counts fails."""
+    flexible = optax.with_extra_args_support(transformation)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None, **others: Any) -> tuple[PyTree, PyTree]:
         with jax.numpy_dtype_promotion("standard"):
-            return transformation.update(updates, state, params)
+            return flexible.update(updates, state, params, **others)
 
-    return optax.GradientTransformation(transformation.init, update)
+    return optax.GradientTransformationExtraArgs(transformation.init, update)

@@ -11,7 +11,7 @@ import optax
 
 from fdgjax.aggregation import Updates, pulled_back
 from fdgjax.aggregation.weighting import normalise
-from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Variables
+from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained, Variables
 from fdgjax.engine.clients import over_clients
 from fdgjax.federation import Federation
 from fdgjax.methods.fedavg import WEIGHTINGS
@@ -145,13 +145,19 @@ def hypernet(
         kept = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(ids)), select(variables, generated, "local"))
         return Server(weights, server_optimizer(h).init(weights), ids), Client(jnp.arange(len(ids)), kept)
 
-    def start(server: Server, client: Client) -> Variables:
-        return merge({"params": generate(server.weights, client.place)}, client.local)
+    def send(server: Server, client: Client) -> Variables:
+        return {"params": generate(server.weights, client.place)}
 
-    def finish(context: Context, trained: Variables) -> tuple[PyTree, Client]:
+    def start(sent: Variables, client: Client) -> Variables:
+        return merge(sent, client.local)
+
+    def predict(server: Server, client: Client) -> Variables:
+        return start(send(server, client), client)
+
+    def finish(context: Context, trained: Trained) -> tuple[PyTree, Client]:
         # Initial minus trained: a gradient, so that the server descends (docs/deviations.md).
-        gradient = subtract(context.received["params"], trained["params"])
-        return gradient, context.client._replace(local=select(trained, generated, "local"))
+        gradient = subtract(context.received["params"], trained.variables["params"])
+        return gradient, context.client._replace(local=select(trained.variables, generated, "local"))
 
     def aggregate(server: Server, clients: Client, gradients: PyTree, weights: jax.Array) -> tuple[Weights, PyTree]:
         theta, nu = server.weights
@@ -165,14 +171,15 @@ def hypernet(
 
     return Method(
         init=init,
+        send=send,
         start=start,
         objective=cross_entropy(setup.model),
         optimizer=client_optimizer(h),
         finish=finish,
         aggregate=aggregate,
         update=step,
-        predict=start,
-        unseen=jax.vmap(start, in_axes=(None, 0)),
+        predict=predict,
+        unseen=jax.vmap(predict, in_axes=(None, 0)),
         label=generated,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
     )

@@ -12,6 +12,11 @@ def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.sum(values * mask) / jnp.maximum(jnp.sum(mask), 1)
 
 
+def mean_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
+    """`-mean_i log softmax(z_i)[y_i]` over the unmasked samples of a batch; logits `[batch, classes]`."""
+    return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask)
+
+
 def cross_entropy(model: Model) -> Objective:
     """`-mean_i log softmax(f(x_i))[y_i]` over the unmasked samples of a batch."""
 
@@ -19,8 +24,7 @@ def cross_entropy(model: Model) -> Objective:
         variables: Variables, batch: Batch, key: jax.Array, context: Context
     ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
         del context
-        logits, changed = model.apply(variables, batch.images, True, key)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels)
-        return masked_mean(losses, batch.mask), (changed, {})
+        output, changed = model.apply(variables, batch.images, True, key)
+        return mean_cross_entropy(output.logits, batch), (changed, {})
 
     return objective

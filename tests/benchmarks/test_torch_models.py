@@ -77,7 +77,8 @@ def ours(model: Any, variables: Any, images: jax.Array, labels: jax.Array) -> Re
     @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def compute(variables: Any, images: jax.Array, labels: jax.Array) -> tuple:
         def loss(params: Any) -> tuple[jax.Array, tuple]:
-            logits, changed = model.apply({**variables, "params": params}, images, True, key)
+            output, changed = model.apply({**variables, "params": params}, images, True, key)
+            logits = output.logits
             return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(), (logits, changed)
 
         gradients, (logits, changed) = jax.grad(loss, has_aux=True)(variables["params"])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fdgjax.contract import Batch, Context, Method, Moment, PyTree, Variables
+from fdgjax.contract import Batch, Context, Method, Moment, PyTree, Trained, Variables
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
 from fdgjax.federation import Federation
@@ -26,6 +26,7 @@ class PlainRound:
 
     def __init__(self, method: Method, batching: Batching) -> None:
         self.method, self.batching = method, batching
+        transform = optax.with_extra_args_support(method.optimizer)
 
         def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
             return method.objective({**variables, "params": params}, batch, key, context)
@@ -33,14 +34,15 @@ class PlainRound:
         def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
             params = variables["params"]
             (value, (changed, _)), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
-            updates, optimizer = method.optimizer.update(grads, optimizer, params)
+            updates, optimizer = transform.update(grads, optimizer, params, round=rest[-1].round)
             return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
 
         def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, moment: Moment) -> PyTree:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
             return method.update(server, clients, aggregate, moment)
 
-        self.start, self.step, self.serve = jax.jit(method.start), jax.jit(step), jax.jit(serve)
+        self.send, self.start = jax.jit(method.send), jax.jit(method.start)
+        self.step, self.serve = jax.jit(step), jax.jit(serve)
 
     def batches(self, rows: np.ndarray) -> list[np.ndarray]:
         """Consecutive minibatches; a last partial one is kept as it is or left out."""
@@ -50,10 +52,10 @@ class PlainRound:
 
     def train(
         self, federation: Federation, context: Context, optimizer: PyTree, rows: np.ndarray, key: jax.Array
-    ) -> tuple[Variables, PyTree, float]:
-        """One client's local epochs; the mean loss over the samples it saw."""
+    ) -> Trained:
+        """One client's local epochs."""
         images, labels = np.asarray(federation.images), np.asarray(federation.labels)
-        variables, losses = context.received, []
+        variables, losses, steps = context.received, [], 0
         for epoch_key in jax.random.split(key, self.batching.epochs):
             order_key, step_key = jax.random.split(epoch_key)
             for i, part in enumerate(self.batches(shuffled(order_key, rows))):
@@ -62,7 +64,9 @@ class PlainRound:
                 step_key_i = jax.random.fold_in(step_key, i)
                 variables, optimizer, loss = self.step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * len(part)
-        return variables, optimizer, float(np.mean(losses)) if losses else 0.0
+                steps += 1
+        mean_loss = jnp.float32(np.mean(losses) if losses else 0.0)
+        return Trained(variables, optimizer, mean_loss, jnp.int32(steps))
 
     def __call__(
         self, state: State, federation: Federation, who: list[int], invisible: tuple[int, ...] = ()
@@ -73,20 +77,21 @@ class PlainRound:
         messages, kept, optimizers, losses = [], [], [], []
         for client in who:
             mine = row(state.clients, client)
-            received = self.start(state.server, mine)
-            context = Context(state.server, mine, received)
+            sent = self.send(state.server, mine)
+            received = self.start(sent, mine)
+            context = Context(sent, mine, received, state.round)
             if method.keep_optimizer:
                 optimizer = row(state.optimizers, client)
             else:
                 optimizer = method.optimizer.init(received["params"])
             key = stream(state.seed, Purpose.TRAINING, state.round, int(ids[client]))
             rows = places[client][: lengths[client]]
-            trained, optimizer, loss = self.train(federation, context, optimizer, rows, key)
+            trained = self.train(federation, context, optimizer, rows, key)
             message, new = method.finish(context, trained)
             messages.append(message)
             kept.append(new)
-            optimizers.append(optimizer if method.keep_optimizer else row(state.optimizers, client))
-            losses.append(loss)
+            optimizers.append(trained.optimizer if method.keep_optimizer else row(state.optimizers, client))
+            losses.append(float(trained.loss))
         stack = lambda rows: jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)  # noqa: E731
         weights = method.weights(jnp.asarray(lengths[who], jnp.int32))
         weights = jnp.where(jnp.asarray([client in invisible for client in who]), 0, weights)

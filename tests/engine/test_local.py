@@ -58,7 +58,7 @@ def test_every_sample_exactly_once_per_epoch(axis: str, lengths: list[int], seed
     for client, length in enumerate(lengths):
         wanted = np.zeros(SAMPLES)
         wanted[np.asarray(federation.train.places)[client, :length]] = 3
-        np.testing.assert_array_equal(state.clients["params"]["seen"][client], wanted)
+        np.testing.assert_array_equal(state.clients.local["params"]["seen"][client], wanted)
 
 
 @settings(derandomize=True, deadline=None, max_examples=15)
@@ -68,7 +68,7 @@ def test_whole_batches_only_where_partial_ones_are_left_out(lengths: list[int], 
     federation = case.federation._replace(train=rows_of(lengths, 3, 9))
     state = case.advance(1, seed, federation)
     for client, length in enumerate(lengths):
-        seen = np.asarray(state.clients["params"]["seen"][client])
+        seen = np.asarray(state.clients.local["params"]["seen"][client])
         own = np.asarray(federation.train.places)[client, :length]
         assert set(seen[own]) <= {0, 1}
         assert seen.sum() == seen[own].sum() == length // BATCH * BATCH
@@ -118,13 +118,13 @@ def test_statistics_that_are_shared_are_averaged() -> None:
     case, alone = norm_case("fedavg"), norm_case("local")
     assert case.method.label("batch_stats/norm/mean") == "shared"
     # In the first round all clients of either method start from the same model.
-    start, locally = case.start(), alone.advance(1).clients
+    start, locally = case.start(), alone.advance(1).clients.local
     np.testing.assert_array_equal(flat(start.server.variables), flat(row(alone.start().clients, 0)))
     state = case.advance(1)
     counts = np.array([4, 8, 8, 4], np.float64)
     wanted = jax.tree.map(lambda leaf: np.tensordot(counts / counts.sum(), np.asarray(leaf, np.float64), 1), locally)
     close(state.server.variables, wanted)
-    assert state.clients == {}
+    assert not jax.tree.leaves(state.clients)
 
 
 @pytest.mark.parametrize("model", ["dense", "dropout", "norm"])

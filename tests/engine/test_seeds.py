@@ -98,13 +98,14 @@ def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> Non
 def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, str]) -> None:
     def evaluation(axes: tuple[str, str]) -> Any:
         execution = Execution(axes[1], seed_axis=axes[0])
-        return compile_evaluation(shared_method(name), tiny_model(), domains=DOMAINS, batch_size=4, execution=execution)
+        method, sizes = shared_method(name), {"batch_size": 4, "adapt_batch_size": 4}
+        return compile_evaluation(method, tiny_model(), domains=DOMAINS, execution=execution, **sizes)
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in alone(name)))
-    together = evaluation(axes)(stacked.server, stacked.clients, stack_seeds(splits()))
+    together = evaluation(axes)(stacked, stack_seeds(splits()))
     one = evaluation(("auto", "map"))
     for got, (state, _), federation in zip(each_seed(together, len(SEEDS)), alone(name), splits(), strict=True):
-        close(got, one(state.server, state.clients, federation))
+        close(got, one(state, federation))
 
 
 @pytest.mark.parametrize(("kind", "axis"), [("fixed", "vmap"), ("random", "map")])

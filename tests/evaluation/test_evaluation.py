@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 def look(variables: Variables, federation: Federation, rows: np.ndarray) -> Seen:
     images = np.asarray(federation.images).astype(np.float32) / 127.5 - 1
-    logits = np.asarray(APPLY(variables, jnp.asarray(images), False, jax.random.key(0))[0], np.float64)[rows]
+    logits = np.asarray(APPLY(variables, jnp.asarray(images), False, jax.random.key(0))[0].logits, np.float64)[rows]
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     labels = np.asarray(federation.labels)[rows]
@@ -80,14 +80,16 @@ def trained(name: str) -> Any:
 @functools.cache
 def evaluation(name: str, batch_size: int, execution: Execution) -> Any:
     method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
-    return compile_evaluation(method, tiny_model(), domains=DOMAINS, batch_size=batch_size, execution=execution)
+    return compile_evaluation(
+        method, tiny_model(), domains=DOMAINS, batch_size=batch_size, adapt_batch_size=4, execution=execution
+    )
 
 
 def evaluate(
     name: str, batch_size: int, execution: Execution = ONE_BY_ONE, federation: Federation | None = None
 ) -> Metrics:
     state = trained(name)
-    tallies = evaluation(name, batch_size, execution)(state.server, state.clients, federation or toy_federation())
+    tallies = evaluation(name, batch_size, execution)(state, federation or toy_federation())
     return measure(jax.device_get(tallies), NAMES)
 
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.contract import Context, Execution, Method, Moment
+from fdgjax.contract import Context, Execution, Method, Moment, Trained
 from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.hypernet import Weights
 from tests.toys import (
     CLIENTS,
@@ -79,8 +80,10 @@ def gentle(name: str, alignment: str | None = None) -> tuple[Method, Any]:
 
     @jax.jit
     def step(server: Any, clients: Any, trained: Any) -> tuple[Any, Any]:
-        received = method.start(server, row(clients, 0))
-        message, kept = method.finish(Context(server, row(clients, 0), received), trained)
+        sent = method.send(server, row(clients, 0))
+        received = method.start(sent, row(clients, 0))
+        after = Trained(trained, {}, jnp.float32(0), jnp.int32(1))
+        message, kept = method.finish(Context(sent, row(clients, 0), received, jnp.int32(0)), after)
         stacked = jax.tree.map(lambda leaf: leaf[None], (message, kept))
         gradient, _ = method.aggregate(server, stacked[1], stacked[0], jnp.ones(1))
         return gradient, method.update(server, clients, gradient, Moment(jnp.asarray(0), jax.random.key(0)))[0]
@@ -99,11 +102,11 @@ def test_one_server_step_moves_the_model_towards_the_trained_one(
     method, step = gentle(name, alignment)
     server, clients = method.init(jax.random.key(seed), toy_federation())
     alone = jax.tree.map(lambda leaf: leaf[client : client + 1], clients)
-    before = method.start(server, row(alone, 0))
+    before = method.predict(server, row(alone, 0))
     noise = random_like(before, np.random.default_rng(seed))
     trained = jax.tree.map(lambda w, n: w + 0.1 * n, before, noise)
     _, after = step(server, alone, trained)
-    generated = flat(method.start(after, row(alone, 0)))
+    generated = flat(method.predict(after, row(alone, 0)))
     assert np.linalg.norm(generated - flat(trained)) < np.linalg.norm(flat(before) - flat(trained))
 
 
@@ -114,11 +117,12 @@ def test_one_server_step_moves_towards_what_training_found() -> None:
     case = make_case(build("pfedhn", federation, **chosen), reorder(federation, [1]))
     locally = make_case(build("local", federation), reorder(federation, [1]))
     start = case.start()
-    before = case.method.start(start.server, row(start.clients, 0))
-    beginning = locally.start()._replace(clients=jax.tree.map(lambda leaf: jnp.array(leaf)[None], before))
+    before = case.method.predict(start.server, row(start.clients, 0))
+    kept = Kept({}, jax.tree.map(lambda leaf: jnp.array(leaf)[None], before))
+    beginning = locally.start()._replace(clients=kept)
     trained, _ = locally.round(beginning, locally.federation)
     state, _ = case.round(start, case.federation)
-    after = case.method.start(state.server, row(state.clients, 0))
+    after = case.method.predict(state.server, row(state.clients, 0))
     target = flat(trained.clients)
     assert np.linalg.norm(flat(after) - target) < np.linalg.norm(flat(before) - target)
 
@@ -130,12 +134,12 @@ def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
     method, step = gentle("pfedhn")
     server, clients = method.init(jax.random.key(seed), toy_federation())
     alone = jax.tree.map(lambda leaf: leaf[2:3], clients)
-    before = method.start(server, row(alone, 0))
+    before = method.predict(server, row(alone, 0))
     delta = random_like(before, np.random.default_rng(seed))
     gradient, _ = step(server, alone, jax.tree.map(lambda w, d: w - d, before, delta))
 
     def inner(weights: Weights) -> jax.Array:
-        generated = method.start(server._replace(weights=weights), row(alone, 0))
+        generated = method.predict(server._replace(weights=weights), row(alone, 0))
         return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
 
     close(gradient, jax.grad(inner)(server.weights), rtol=1e-3, atol=1e-5)

@@ -118,7 +118,7 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     mine = jax.tree.map(lambda leaf: leaf[0], state.clients)
     predicting, unseen = case.method.predict(state.server, mine), case.method.unseen(state.server, state.clients)
     model = jax.eval_shape(tiny_model().init, jax.random.key(0))
-    for variables in (case.method.start(state.server, mine), predicting):
+    for variables in (case.method.start(case.method.send(state.server, mine), mine), predicting):
         assert jax.tree.map(lambda x: (x.shape, x.dtype), variables) == jax.tree.map(
             lambda x: (x.shape, x.dtype), model
         )
@@ -133,8 +133,8 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     method = METHODS[name].build(setup, METHODS[name].hyper())
     server, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation())
     mine = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
-    received = jax.eval_shape(method.start, server, mine)
-    assert sum(leaf.size for leaf in jax.tree.leaves(received["params"])) == 928_199
+    predicting = jax.eval_shape(method.predict, server, mine)
+    assert sum(leaf.size for leaf in jax.tree.leaves(predicting["params"])) == 928_199
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:
@@ -159,7 +159,7 @@ def test_a_round_can_be_recorded(name: str) -> None:
 def test_every_alignment_can_be_recorded(alignment: str, scope: str) -> None:
     method = build("hfedf", toy_federation(), alignment=alignment, alignment_scope=scope)
     state = shared_case("hfedf", plan=make_plan(drop_nonfinite=True)).start()
-    messages = jax.vmap(method.start, in_axes=(None, 0))(state.server, state.clients)["params"]
+    messages = jax.vmap(method.predict, in_axes=(None, 0))(state.server, state.clients)["params"]
     gradient, coefficients = jax.jit(method.aggregate)(state.server, state.clients, messages, jnp.ones(CLIENTS))
     assert jax.tree.structure(gradient) == jax.tree.structure(state.server.weights)
     everyone = jnp.ones(CLIENTS, bool)

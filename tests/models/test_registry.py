@@ -38,7 +38,8 @@ def test_every_model_obeys_the_calling_convention(name: str) -> None:
     x = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
     for train in (False, True):
         apply = partial(model.apply, train=train)
-        logits, changed = jax.eval_shape(apply, variables, x, key=jax.random.key(0))
+        output, changed = jax.eval_shape(apply, variables, x, key=jax.random.key(0))
+        logits = output.logits
         assert (logits.shape, logits.dtype) == ((2, 4), jnp.float32)
         kept = {key: value for key, value in variables.items() if train and key != "params"}
         chex.assert_trees_all_equal_shapes_and_dtypes(changed, kept)
@@ -78,7 +79,7 @@ def test_statistics_move_in_training_alone(name: str) -> None:
         before, nothing = model.apply(variables, x, False, key)
         after, _ = model.apply(variables | changed, x, False, key)
         assert not nothing
-        return variables["batch_stats"], changed["batch_stats"], in_training, before, after
+        return variables["batch_stats"], changed["batch_stats"], *(x.logits for x in (in_training, before, after))
 
     was, moved, in_training, before, after = calls(x)
     chex.assert_tree_all_finite((moved, in_training, before, after))

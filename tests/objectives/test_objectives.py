@@ -34,7 +34,7 @@ def make(seed: int, mask: list[bool]) -> tuple[Any, Batch, Context]:
     )
     received = MODEL.init(jax.random.key(seed))
     shift = jax.tree.map(lambda leaf: leaf + jnp.asarray(0.1 * rng.normal(size=leaf.shape), jnp.float32), received)
-    return shift, batch, Context(None, None, received)
+    return shift, batch, Context({}, {}, received, jnp.int32(0))
 
 
 @LAW
@@ -42,7 +42,7 @@ def make(seed: int, mask: list[bool]) -> tuple[Any, Batch, Context]:
 def test_cross_entropy_is_its_formula(seed: int, mask: list[bool]) -> None:
     variables, batch, context = make(seed, mask)
     (loss, (changed, _)), _ = GRADIENT["plain"](variables, batch, KEY, context)
-    logits = np.asarray(MODEL.apply(variables, batch.images, False, KEY)[0], np.float64)
+    logits = np.asarray(MODEL.apply(variables, batch.images, False, KEY)[0].logits, np.float64)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     nll = -np.log(p[np.arange(5), np.asarray(batch.labels)])
     np.testing.assert_allclose(loss, nll[mask].mean() if any(mask) else 0, rtol=1e-4, atol=1e-6)
@@ -83,9 +83,9 @@ def test_the_proximal_term_leaves_statistics_alone() -> None:
     _, batch, _ = make(0, [True] * 5)
     moved = received | {"batch_stats": jax.tree.map(lambda leaf: leaf + 5, received["batch_stats"])}
     for objective in (proximal(cross_entropy(model), 2.0), cross_entropy(model)):
-        loss, (changed, _) = objective(moved, batch, KEY, Context(None, None, received))
+        loss, (changed, _) = objective(moved, batch, KEY, Context({}, {}, received, jnp.int32(0)))
         assert set(changed) == {"batch_stats"}
-    near, _ = proximal(cross_entropy(model), 2.0)(moved, batch, KEY, Context(None, None, received))
+    near, _ = proximal(cross_entropy(model), 2.0)(moved, batch, KEY, Context({}, {}, received, jnp.int32(0)))
     np.testing.assert_allclose(near, loss, rtol=1e-6)
 
 

@@ -1,0 +1,49 @@
+"""Fitting a model to an unseen domain without its labels, before it is tested there."""
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Adaptation, Context, Variables
+from fdgjax.engine.local import Batching, train_locally
+from fdgjax.federation import Federation, Rows
+
+
+def adapt(
+    adaptation: Adaptation,
+    variables: Variables,
+    federation: Federation,
+    rows: Rows,
+    *,
+    batch_size: int,
+    round_: jax.Array,
+    key: jax.Array,
+) -> Variables:
+    """The variables after the adaptation's epochs over one row of samples.
+
+    The objective is handed labels that are all zero, so that nothing of the true ones can reach the model.
+
+    Args:
+      adaptation: what is minimised, how, and what is kept.
+      variables: where to start.
+      federation: the data.
+      rows: the unseen domain's samples, one row.
+      batch_size: samples a step.
+      round_: of the state that is evaluated, for learning rates that decay.
+      key: order of the samples, dropout.
+
+    References:
+      FDSE, Algorithms 2 and 3.
+    """
+    blind = federation._replace(labels=jnp.zeros_like(federation.labels))
+    trained = train_locally(
+        adaptation.objective,
+        adaptation.optimizer,
+        Batching(adaptation.epochs, batch_size, drop_last=False),
+        blind,
+        Context({}, {}, variables, round_),
+        adaptation.optimizer.init(variables["params"]),
+        rows.places,
+        rows.length,
+        key,
+    )
+    return adaptation.finish(variables, trained.variables)
