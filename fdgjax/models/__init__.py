@@ -1,6 +1,8 @@
 """Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`.
+Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`. What the last layer
+makes them from, the features `[batch, m]`, is sown: with `mutable=["intermediates"]` it is in the changed collections
+as `intermediates/features`, otherwise nobody computes anything for it.
 """
 
 from collections.abc import Callable, Mapping

@@ -68,6 +68,7 @@ class AlexNet(nn.Module):
         x = x.reshape(x.shape[0], -1)
         for i in (1, 2):
             x = self.unit(dense, widen(1024, self.width), name=f"linear_{i}")(x, train=train)
+        self.sow("intermediates", "features", x)
         logits: jax.Array = dense(self.classes, name="head")(x)
         return logits
 

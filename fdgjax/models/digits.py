@@ -41,4 +41,5 @@ class DigitsCNN(nn.Module):
         x = x.reshape(x.shape[0], -1)
         x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
         x = self.unit(dense, widen(64, self.width), name="linear_1")(x, train=train)
+        self.sow("intermediates", "features", x)
         return dense(self.classes, name="linear_2")(x)

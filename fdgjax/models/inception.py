@@ -75,4 +75,5 @@ class InceptionCNN(nn.Module):
         x = x.reshape(x.shape[0], -1)
         x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
         x = unit(x, dense, 256, "linear_1")
+        self.sow("intermediates", "features", x)
         return dense(self.classes, name="linear_2")(x)

@@ -122,7 +122,9 @@ class ResNet(nn.Module):
                 stride = 2 if stage and not i else 1
                 name = f"stage_{stage + 1}_block_{i + 1}"
                 x = Block(branch, width * 2**stage, stride, conv, self.unit, name=name)(x, train=train)
-        return Dense(self.classes, init_name=self.init_name, name="head")(x.mean((1, 2)))
+        x = x.mean((1, 2))
+        self.sow("intermediates", "features", x)
+        return Dense(self.classes, init_name=self.init_name, name="head")(x)
 
 
 def square(conv: Callable[..., nn.Module], window: int, stride: int) -> Callable[..., nn.Module]:

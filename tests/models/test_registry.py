@@ -3,6 +3,7 @@ contract."""
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -13,9 +14,13 @@ import pytest
 
 from fdgjax.experiment import as_model
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
+from fdgjax.nn import Dense
 
 SMALLEST = {"alexnet": 63}
 """Side of the smallest images, where small ones are too small."""
+
+LAST = dict.fromkeys(MODELS, "head") | dict.fromkeys(("inception", "digits_cnn"), "linear_2")
+"""The last layer."""
 
 PUBLISHED: Mapping[tuple[str, str, int], int] = {
     ("inception", "", 7): 928_199,  # hFedF
@@ -68,6 +73,30 @@ def test_a_model_s_own_kind_of_unit(name: str, unit: str) -> None:
         jax.eval_shape(as_model(network(name, kind), (side, side, 3)).init, jax.random.key(0)) for kind in ("", unit)
     )
     chex.assert_trees_all_equal_shapes_and_dtypes(own, named)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_features_are_what_the_last_layer_makes_logits_from(name: str) -> None:
+    side = SMALLEST.get(name, 16)
+    module, x = network(name, ""), jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+    variables = jax.eval_shape(module.init, jax.random.key(0), x)
+    inputs: list[tuple[str, int]] = []
+
+    def note(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if isinstance(context.module, Dense):
+            inputs.append((context.module.name, id(args[0])))
+        return call(*args, **kwargs)
+
+    def features(variables: Any, x: jax.Array) -> Any:
+        with nn.intercept_methods(note):
+            logits, changed = module.apply(variables, x, mutable=["intermediates"])
+        (sown,) = changed["intermediates"]["features"]
+        assert inputs[-1] == (LAST[name], id(sown))
+        return sown, logits
+
+    found, logits = jax.eval_shape(features, variables, x)
+    assert found.shape == (2, variables["params"][LAST[name]]["kernel"].shape[0])
+    assert logits.shape == (2, 4)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,7 +17,7 @@ def outputs(model: ResNet, *size: int) -> list[tuple[int, ...]]:
     def forward(x: jax.Array) -> dict:
         blocks = lambda module, _: isinstance(module, Block)  # noqa: E731
         _, changed = model.init_with_output(jax.random.key(0), x, capture_intermediates=blocks, mutable=True)
-        return changed["intermediates"]
+        return {name: value for name, value in changed["intermediates"].items() if name != "features"}
 
     return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(forward, jnp.zeros((1, *size, 3))))]
 
