@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.errors import UserError
+from fdgjax.models.augmentation import FeatureAugmentation
 from fdgjax.nn import Conv
 
 Layer = Callable[..., nn.Module]
@@ -135,10 +136,38 @@ class DSEUnit(nn.Module):
 official_dse_unit = partial(DSEUnit, inner_activation=identity, bias=True)
 """The block of FDSE's official code."""
 
+
+class AugmentedUnit(nn.Module):
+    """FeatureAugmentation(activation(BN(layer(x)))), FedFA's unit.
+
+    Variables: those of `NormUnit`, `layer` and `bn`, and after a convolution `ffa`. Where a max-pool follows, the
+    official AlexNet augments after it; here before. An affine map of each channel commutes with the pool (where sigma'
+    is positive), so that only the measured statistics differ.
+
+    Attributes:
+      layer: makes the layer from `features` and `name`.
+      features: output channels.
+      activation: before the augmentation.
+    """
+
+    layer: Layer
+    features: int
+    activation: Activation = nn.relu
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, ..., in]` -> `[batch, ..., features]`."""
+        y = self.layer(features=self.features, name="layer")(x)
+        y = self.activation(batch_norm(use_running_average=not train, name="bn")(y))
+        augmented: jax.Array = FeatureAugmentation(name="ffa")(y, train=train)
+        return augmented
+
+
 UNITS: Mapping[str, Unit] = {
     "plain": plain_unit,
     "norm": NormUnit,
     "dse": DSEUnit,
     "dse_official": official_dse_unit,
+    "augmented": AugmentedUnit,
 }
 """Kinds of units by name."""
