@@ -14,7 +14,7 @@ from flax.linen import dtypes
 
 from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
-from benchmarks.models import CLASSES, twin
+from benchmarks.models import CLASSES, MODELS, twin
 from benchmarks.samples import random_samples
 from fdgjax.contract import Model, Output, PyTree, Setup, Variables
 from fdgjax.data import Domains
@@ -24,7 +24,8 @@ from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Partition, federate
 from fdgjax.memory import free_bytes, peak_bytes, predict
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS
+from fdgjax.models import MODELS as NETWORKS
+from fdgjax.models import UNITS
 from fdgjax.nn import Conv, conv2d
 from fdgjax.registry import lookup
 
@@ -69,12 +70,11 @@ def random_federation(job: Job) -> Federation:
 
 def network(job: Job) -> nn.Module:
     """The job's network, ours or its naive twin."""
-    maker: Callable[..., nn.Module]
     if job.network == "naive":
-        maker = pkgutil.resolve_name(twin(job.model, "naive"))
-    else:
-        maker = lookup("model", job.model, MODELS)
-    return maker(classes=CLASSES)
+        maker: Callable[..., nn.Module] = pkgutil.resolve_name(twin(job.model, "naive"))
+        return maker(classes=CLASSES)
+    about = lookup("model", job.model, MODELS)
+    return NETWORKS[about.network or job.model](CLASSES, unit=UNITS[about.unit] if about.unit else None)
 
 
 def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:

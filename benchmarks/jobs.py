@@ -16,7 +16,7 @@ class Job(NamedTuple):
     """What a child process measures.
 
     kind: entry of `benchmarks.child.KINDS`.
-    model: entry of `fdgjax.models.MODELS`; network: `ours`, or `naive` for its twin on XLA's own layers.
+    model: entry of `benchmarks.models.MODELS`; network: `ours`, or `naive` for its twin on XLA's own layers.
     method: entry of `fdgjax.methods.METHODS`, with its defaults.
     client_axis, chunk, devices: see `fdgjax.engine.Execution`.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.

@@ -10,11 +10,14 @@ from fdgjax.registry import lookup
 class Measured(NamedTuple):
     """A network to measure.
 
+    network, unit: entries of `fdgjax.models.MODELS` and `UNITS`; '' for that of the same name, and for its own units.
     naive, torch: where the same network stands on other layers, as `module:name`, called with `classes` (PyTorch: also
       `image_size`); None where nobody has written it.
     image_size, batch_size: what it is measured on unless told otherwise.
     """
 
+    network: str = ""
+    unit: str = ""
     naive: str | None = None
     torch: str | None = None
     image_size: int = 32
@@ -22,13 +25,13 @@ class Measured(NamedTuple):
 
 
 MODELS: Mapping[str, Measured] = {
-    "inception": Measured("benchmarks.naive:InceptionCNN", "benchmarks.torch_models:InceptionCNN"),
+    "inception": Measured(naive="benchmarks.naive:InceptionCNN", torch="benchmarks.torch_models:InceptionCNN"),
     "digits_cnn": Measured(),
     "alexnet": Measured(torch="benchmarks.torch_models:AlexNet", image_size=224, batch_size=8),
-    "dse_alexnet": Measured(torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
+    "dse_alexnet": Measured("alexnet", "dse", torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
     "resnet18": Measured(torch="benchmarks.torch_models:ResNet18", batch_size=16),
 }
-"""Keys are those of `fdgjax.models.MODELS`."""
+"""What `--model` and `--models` can name."""
 
 CLASSES = 7
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
     defaults = dict(leaves(read_flags([a for a in argv if not is_override(a)]).config))
     overrides = [a.lstrip("-").removeprefix("config.").partition("=") for a in argv[1:] if is_override(a)]
     for key, equals, value in overrides:
+        check_no_section(key, defaults)
         default = lookup("config key", key, defaults)
         if equals or not isinstance(default, bool):
             check_type(key, value, default)
@@ -41,6 +42,13 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
 def is_override(argument: str) -> bool:
     """Whether an argument sets a key of the config."""
     return argument.lstrip("-").startswith("config.")
+
+
+def check_no_section(key: str, known: Iterable[str]) -> None:
+    """Raises a `UserError` where a key has keys of its own."""
+    inside = [name for name in known if name.startswith(f"{key}.")]
+    if inside:
+        raise UserError(f"config.{key} got a value but is a section; expected one of its keys: {', '.join(inside)}")
 
 
 def check_type(key: str, value: str, default: Any) -> None:

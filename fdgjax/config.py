@@ -1,6 +1,7 @@
 """What an experiment is, as typed data, and its form on the command line (a locked `ConfigDict`)."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from fdgjax.data import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS
+from fdgjax.models import MODELS, UNITS
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS
 
@@ -37,6 +38,19 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The client model.
+
+    name: network. width: factor on its channels. unit: what its replaceable units are ('' for the method's wish, else
+    the network's own).
+    """
+
+    name: str = "inception"
+    width: float = 1.0
+    unit: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """One experiment.
 
@@ -51,7 +65,7 @@ class Config:
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
       `oracle` (best on the target: an upper bound, never a fair result).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
-    model: name of the client model. method, hyper: name and hyperparameters of the method.
+    model: the client model. method, hyper: name and hyperparameters of the method.
     """
 
     seed: int = 0
@@ -70,15 +84,15 @@ class Config:
     checkpoint_every: int = 20
     selection: str = "last"
     drop_nonfinite: bool = False
-    model: str = "inception"
+    model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     method: str = "fedavg"
     hyper: Any = None
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "rotated_digits": {"model": "digits_cnn", "data": {"target": "r45"}},
-    "rotated_mnist": {"model": "digits_cnn", "data": {"target": "r45"}},
+    "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
+    "rotated_mnist": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
     "pacs": {"data": {"target": "photo", "image_size": 32}},
     "folder": {"data": {"image_size": 32}},
 }
@@ -127,7 +141,8 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
             f"start from --config=configs/{method}.py instead of setting method.name"
         )
     typed = Config(
-        **{k: v for k, v in plain.items() if k != "data"},
+        **{k: v for k, v in plain.items() if k not in ("data", "model")},
+        model=ModelConfig(**plain["model"]),
         data=DataConfig(**plain["data"]),
         method=method,
         hyper=entry.hyper(**hyper),
@@ -139,7 +154,14 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
 def check(config: Config) -> None:
     """Raises a `UserError` for a value that no experiment can have."""
     lookup("data.name", config.data.name, DATASETS)
-    lookup("model", config.model, MODELS)
+    lookup("model.name", config.model.name, MODELS)
+    if config.model.unit:
+        lookup("model.unit", config.model.unit, UNITS)
+    if not 0 < config.model.width < math.inf:
+        raise UserError(
+            f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "
+            "the channels"
+        )
     lookup("client_axis", config.client_axis, CLIENT_AXES)
     lookup("seed_axis", config.seed_axis, SEED_AXES)
     lookup("selection", config.selection, SELECTIONS)

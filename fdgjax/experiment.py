@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.config import Config, seeds_of
+from fdgjax.config import Config, ModelConfig, seeds_of
 from fdgjax.contract import Method, Model, Output, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, everywhere
@@ -19,7 +19,7 @@ from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, partition, pool, stack_seeds
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS
+from fdgjax.models import MODELS, UNITS
 from fdgjax.variables import bytes_by_label, label_table
 
 
@@ -83,8 +83,8 @@ def build(config: Config) -> Experiment:
     seeds = seeds_of(config)
     parts = [split(config, data, target, seed) for seed in seeds]
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
-    model = as_model(MODELS[config.model](classes=len(data.class_names)), data.images.shape[1:])
     entry = METHODS[config.method]
+    model = as_model(make_module(config, len(data.class_names)), data.images.shape[1:])
     method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
@@ -125,6 +125,17 @@ def split(config: Config, data: Domains, target: str, seed: int) -> Partition:
         shots=config.data.shots,
         seed=seed,
     )
+
+
+def unit_name(config: Config) -> str:
+    """What the model's replaceable units are: the config's word, else the method's wish; '' for the model's own."""
+    return config.model.unit or METHODS[config.method].unit
+
+
+def make_module(config: Config, classes: int) -> nn.Module:
+    """The client model."""
+    unit = unit_name(config)
+    return MODELS[config.model.name](classes, config.model.width, UNITS[unit] if unit else None)
 
 
 def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
@@ -192,11 +203,18 @@ def describe(
         "rounds": config.rounds,
         "clients": clients,
         "domains": list(data.domain_names),
-        "model": config.model,
+        **model_facts(config),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(travelling.received["params"])),
         "bytes_up_per_round": many * bytes_of(travelling.message),
         "bytes_down_per_round": many * bytes_of(travelling.sent),
     }
+
+
+def model_facts(config: Config) -> dict[str, Any]:
+    """The model's name, and its width and units where they are not its own."""
+    own = {"width": ModelConfig.width, "unit": ModelConfig.unit}
+    chosen = {"width": config.model.width, "unit": unit_name(config)}
+    return {"model": config.model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 
 def label_summary(experiment: Experiment) -> str:

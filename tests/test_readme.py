@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fdgjax.config import Config, DataConfig
+from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data import DATASETS
 from fdgjax.experiment import build
 from fdgjax.methods import METHODS, Entry
@@ -47,7 +47,7 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
     config = Config(
         method="fedmedian",
         hyper=names["FedMedian"](),
-        model="digits_cnn",
+        model=ModelConfig("digits_cnn"),
         rounds=3,
         eval_every=3,
         data=DataConfig(cache_dir=str(tmp_path)),

@@ -13,11 +13,15 @@ from fdgjax.methods.pfedhn import PFedHN, pfedhn
 
 
 class Entry(NamedTuple):
-    """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is."""
+    """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is.
+
+    unit: the entry of `fdgjax.models.UNITS` that the method is made for; '' where any model will do.
+    """
 
     hyper: type[Any]
     build: Callable[[Setup, Any], Method]
     summary: str
+    unit: str = ""
 
 
 METHODS: Mapping[str, Entry] = {

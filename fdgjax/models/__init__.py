@@ -1,10 +1,13 @@
 """Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`.
+Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`. What the last layer
+makes them from, the features `[batch, m]`, is sown: with `mutable=["intermediates"]` it is in the changed collections
+as `intermediates/features`, otherwise nobody computes anything for it.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 
@@ -13,19 +16,47 @@ from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.digits import DigitsCNN
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.resnet import ResNet
-from fdgjax.models.units import DSEUnit, NormUnit
+from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
+
+
+class Backbone(NamedTuple):
+    """A network of the registry: its Flax module, and one line on what it is.
+
+    Every module has the attributes `classes`, `width` and `unit`. `unit` makes the units that a method may replace, and
+    which those are is the module's affair: all but the last layer of a chain, the last operator of a residual block
+    (FDSE, appendix A8.1).
+    """
+
+    module: Callable[..., nn.Module]
+    summary: str
+
+    def __call__(self, classes: int, width: float = 1.0, unit: Unit | None = None) -> nn.Module:
+        """The network; `width` is a factor on its channels, `unit` an entry of `UNITS`, None for the network's own."""
+        chosen: dict[str, Any] = {} if unit is None else {"unit": unit}
+        return self.module(classes=classes, width=width, **chosen)
+
 
 resnet50 = partial(ResNet, stem="imagenet", branch="bottleneck", depths=(3, 4, 6, 3))
 
-MODELS: Mapping[str, Callable[..., nn.Module]] = {
-    "inception": InceptionCNN,
-    "digits_cnn": DigitsCNN,
-    "alexnet": AlexNet,
-    "dse_alexnet": partial(AlexNet, unit=DSEUnit),
-    "resnet18": ResNet,
-    "resnet18_imagenet": partial(ResNet, stem="imagenet"),
-    "resnet50_imagenet": resnet50,
-    "dse_resnet50_imagenet": partial(resnet50, last_unit=DSEUnit),
+MODELS: Mapping[str, Backbone] = {
+    "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm"),
+    "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm"),
+    "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)"),
+    "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
+    "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
+    "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's"),
 }
 
-__all__ = ["MODELS", "AlexNet", "Autoencoder", "DSEUnit", "DigitsCNN", "InceptionCNN", "NormUnit", "ResNet"]
+__all__ = [
+    "MODELS",
+    "UNITS",
+    "AlexNet",
+    "Autoencoder",
+    "Backbone",
+    "DSEUnit",
+    "DigitsCNN",
+    "InceptionCNN",
+    "NormUnit",
+    "ResNet",
+    "Unit",
+]

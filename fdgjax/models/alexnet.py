@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 
 from fdgjax.errors import UserError
-from fdgjax.models.units import NormUnit, Unit
+from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 
@@ -43,7 +43,7 @@ class AlexNet(nn.Module):
       width: factor on the number of channels and hidden features, for smaller networks of the same shape.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of the units `conv_1` to `conv_5`, `linear_1` and `linear_2` (see `fdgjax.models.units`); the
-        last layer, `head`, is a plain one.
+        last layer, `head`, is a linear one.
     """
 
     classes: int
@@ -62,17 +62,15 @@ class AlexNet(nn.Module):
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
         for i, row in enumerate(ROWS, start=1):
             layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
-            x = self.unit(layer, self._wide(row.features), name=f"conv_{i}")(x, train=train)
+            x = self.unit(layer, widen(row.features, self.width), name=f"conv_{i}")(x, train=train)
             x = max_pool(x, 3, 2) if row.pool else x
         x = adaptive_avg_pool(x, 6)
         x = x.reshape(x.shape[0], -1)
         for i in (1, 2):
-            x = self.unit(dense, self._wide(1024), name=f"linear_{i}")(x, train=train)
+            x = self.unit(dense, widen(1024, self.width), name=f"linear_{i}")(x, train=train)
+        self.sow("intermediates", "features", x)
         logits: jax.Array = dense(self.classes, name="head")(x)
         return logits
-
-    def _wide(self, features: int) -> int:
-        return max(1, round(self.width * features))
 
 
 def check_size(size: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
+from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 
@@ -16,23 +17,29 @@ class DigitsCNN(nn.Module):
 
     Attributes:
       classes: number of logits.
+      width: factor on the number of channels and hidden features.
       dropout: rate before the first linear layer.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+      unit: the factory of all units but the last layer (see `fdgjax.models.units`).
     """
 
     classes: int
+    width: float = 1.0
     dropout: float = 0.0
     init_name: str = "torch"
+    unit: Unit = plain_unit
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`; dropout (rng `dropout`) only
         when `train`."""
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
-        x = nn.relu(conv(16, (3, 3), name="conv_1")(x))
-        x = nn.relu(conv(32, (3, 3), name="conv_2")(x))
+        for i, features in enumerate((16, 32), start=1):
+            layer = partial(conv, kernel_size=(3, 3))
+            x = self.unit(layer, widen(features, self.width), name=f"conv_{i}")(x, train=train)
         x = adaptive_avg_pool(max_pool(x, 2), 4)
         x = x.reshape(x.shape[0], -1)
         x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
-        x = nn.relu(dense(64, name="linear_1")(x))
+        x = self.unit(dense, widen(64, self.width), name="linear_1")(x, train=train)
+        self.sow("intermediates", "features", x)
         return dense(self.classes, name="linear_2")(x)

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fdgjax.models.units import Layer, Unit, identity, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 
@@ -19,14 +20,16 @@ class InceptionModule(nn.Module):
 
     channels: Sequence[int] = (32, 64, 16)
     init_name: str = "torch"
+    unit: Unit = plain_unit
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, in]` -> `[batch, H, W, sum(channels) + in]`."""
-        branches = [
-            Conv(features, (size, size), init_name=self.init_name, name=f"conv_{size}x{size}")(x)
-            for features, size in zip(self.channels, (1, 3, 5), strict=True)
-        ]
+        branches = []
+        for features, size in zip(self.channels, (1, 3, 5), strict=True):
+            layer = partial(Conv, kernel_size=(size, size), init_name=self.init_name)
+            unit = self.unit(layer, features, activation=identity, name=f"conv_{size}x{size}")
+            branches.append(unit(x, train=train))
         return nn.relu(jnp.concatenate([*branches, max_pool(x, 3, 1, "SAME")], axis=-1))
 
 
@@ -37,29 +40,40 @@ class InceptionCNN(nn.Module):
 
     Attributes:
       classes: number of logits.
+      width: factor on the number of channels and hidden features.
       dropout: rate before the first linear layer.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`; PyTorch's default is what the published numbers rest
         on.
+      unit: the factory of all units but the last layer (see `fdgjax.models.units`). ReLUs stay where the table has
+        them, after pools and concatenations, and `linear_1` has none.
     """
 
     classes: int
+    width: float = 1.0
     dropout: float = 0.2
     init_name: str = "torch"
+    unit: Unit = plain_unit
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`; dropout (rng `dropout`) only
         when `train`."""
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
-        x = conv(32, (3, 3), name="conv_1")(x)
+
+        def unit(x: jax.Array, layer: Layer, features: int, name: str) -> jax.Array:
+            return self.unit(layer, widen(features, self.width), activation=identity, name=name)(x, train=train)
+
+        x = unit(x, partial(conv, kernel_size=(3, 3)), 32, "conv_1")
         x = nn.relu(max_pool(x, 2))
-        x = conv(32, (1, 1), name="conv_2")(x)
-        x = conv(64, (3, 3), name="conv_3")(x)
+        x = unit(x, partial(conv, kernel_size=(1, 1)), 32, "conv_2")
+        x = unit(x, partial(conv, kernel_size=(3, 3)), 64, "conv_3")
         x = nn.relu(max_pool(x, 2))
-        x = InceptionModule(init_name=self.init_name, name="inception_1")(x)
-        x = InceptionModule(init_name=self.init_name, name="inception_2")(x)
+        channels = tuple(widen(features, self.width) for features in InceptionModule.channels)
+        for i in (1, 2):
+            x = InceptionModule(channels, self.init_name, self.unit, name=f"inception_{i}")(x, train=train)
         x = adaptive_avg_pool(x, 3)
         x = x.reshape(x.shape[0], -1)
         x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
-        x = dense(256, name="linear_1")(x)
+        x = unit(x, dense, 256, "linear_1")
+        self.sow("intermediates", "features", x)
         return dense(self.classes, name="linear_2")(x)

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.models.units import NormUnit, Unit, identity
+from fdgjax.models.units import NormUnit, Unit, identity, widen
 from fdgjax.nn import Conv, Dense, max_pool
 from fdgjax.nn.layers import Initializer
 from fdgjax.registry import lookup
@@ -51,8 +51,7 @@ class Block(nn.Module):
       features: the stage's channels, of which the steps have multiples.
       stride: of the block.
       conv: makes a convolution from `features`, `kernel_size`, `strides` and `padding`.
-      unit: the factory of the units `unit_1`, `unit_2`, ... and `shortcut`, but
-      last_unit: that of the branch's last one.
+      unit: the factory of the branch's last unit; `unit_1`, `unit_2`, ... before it and `shortcut` are `NormUnit`s.
     """
 
     branch: Sequence[Step]
@@ -60,7 +59,6 @@ class Block(nn.Module):
     stride: int
     conv: Callable[..., nn.Module]
     unit: Unit
-    last_unit: Unit
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -68,12 +66,14 @@ class Block(nn.Module):
         y, last = x, len(self.branch)
         for i, step in enumerate(self.branch, start=1):
             layer = square(self.conv, step.window, self.stride if step.strided else 1)
-            unit, activation = (self.last_unit, identity) if i == last else (self.unit, nn.relu)
+            # Annotated, or the common type of a class and a callable would be `object`.
+            unit: Unit = self.unit if i == last else NormUnit
+            activation = identity if i == last else nn.relu
             features = self.features * step.expansion
             y = unit(layer, features, activation=activation, name=f"unit_{i}")(y, train=train)
         if y.shape != x.shape:
             layer = square(self.conv, 1, self.stride)
-            x = self.unit(layer, y.shape[-1], activation=identity, name="shortcut")(x, train=train)
+            x = NormUnit(layer, y.shape[-1], activation=identity, name="shortcut")(x, train=train)
         return nn.relu(y + x)
 
 
@@ -86,25 +86,24 @@ class ResNet(nn.Module):
 
     Attributes:
       classes: number of logits.
+      width: factor on the number of channels (of the first stage: 64).
       stem: entry of `STEMS`.
       branch: entry of `BRANCHES`, what the blocks are made of.
       depths: blocks in each stage; each stage but the first halves height and width and doubles the channels.
-      width: channels of the first stage.
       conv_init: initializer of the convolutions' kernels, None for the named one.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for what `conv_init` leaves.
-      unit: the factory of the units (see `fdgjax.models.units`), but
-      last_unit: that of each block's last one: `DSEUnit` gives FDSE's variant (appendix A8.1).
+      unit: the factory of each block's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
+        replaces the last operator of each block (appendix A8.1). All other units are `NormUnit`s.
     """
 
     classes: int
+    width: float = 1.0
     stem: str = "small"
     branch: str = "basic"
     depths: Sequence[int] = (2, 2, 2, 2)
-    width: int = 64
     conv_init: Initializer | None = torchvision_init
     init_name: str = "torch"
     unit: Unit = NormUnit
-    last_unit: Unit = NormUnit
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -115,15 +114,17 @@ class ResNet(nn.Module):
         """
         stem, branch = lookup("stem", self.stem, STEMS), lookup("branch", self.branch, BRANCHES)
         conv = partial(Conv, use_bias=False, kernel_init=self.conv_init, init_name=self.init_name)
-        x = self.unit(square(conv, stem.window, stem.stride), self.width, name="stem")(x, train=train)
+        width = widen(64, self.width)
+        x = NormUnit(square(conv, stem.window, stem.stride), width, name="stem")(x, train=train)
         x = max_pool(x, 3, 2, 1) if stem.pool else x
         for stage, depth in enumerate(self.depths):
             for i in range(depth):
                 stride = 2 if stage and not i else 1
-                features = self.width * 2**stage
                 name = f"stage_{stage + 1}_block_{i + 1}"
-                x = Block(branch, features, stride, conv, self.unit, self.last_unit, name=name)(x, train=train)
-        return Dense(self.classes, init_name=self.init_name, name="head")(x.mean((1, 2)))
+                x = Block(branch, width * 2**stage, stride, conv, self.unit, name=name)(x, train=train)
+        x = x.mean((1, 2))
+        self.sow("intermediates", "features", x)
+        return Dense(self.classes, init_name=self.init_name, name="head")(x)
 
 
 def square(conv: Callable[..., nn.Module], window: int, stride: int) -> Callable[..., nn.Module]:

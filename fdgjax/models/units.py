@@ -1,15 +1,15 @@
 """What backbones are built from: units of a layer, BatchNorm and an activation. Which kind of unit is an argument of
 the backbone, so that one network serves as the plain one and as FDSE's.
 
-A unit is made by a factory
+A unit is made by a factory, an entry of `UNITS`,
 
     unit(layer, features, activation=..., name=...)
 
 of a layer (`layer(features=..., name=...)` makes a convolution or a linear layer, everything else of it fixed), and
-called as `unit(x, train=...)`, `[batch, ..., in]` -> `[batch, ..., features]`. `NormUnit` and `DSEUnit` are two.
+called as `unit(x, train=...)`, `[batch, ..., in]` -> `[batch, ..., features]`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import flax.linen as nn
@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.errors import UserError
+from fdgjax.models.augmentation import FeatureAugmentation
 from fdgjax.nn import Conv
 
 Layer = Callable[..., nn.Module]
-Unit = Callable[..., nn.Module]
+Unit = Callable[..., Callable[..., jax.Array]]
 Activation = Callable[[jax.Array], jax.Array]
 
 batch_norm = partial(nn.BatchNorm, momentum=0.9, epsilon=1e-5)
@@ -30,6 +31,24 @@ batch_norm = partial(nn.BatchNorm, momentum=0.9, epsilon=1e-5)
 def identity(x: jax.Array) -> jax.Array:
     """No activation."""
     return x
+
+
+def widen(features: int, width: float) -> int:
+    """A number of channels times a backbone's `width`, at least 1."""
+    return max(1, round(width * features))
+
+
+def plain_unit(
+    layer: Layer, features: int, activation: Activation = nn.relu, name: str | None = None
+) -> Callable[..., jax.Array]:
+    """activation(layer(x)), nothing between. The layer itself has the unit's name: nothing is nested."""
+    made = layer(features=features, name=name)
+
+    def call(x: jax.Array, train: bool = False) -> jax.Array:
+        del train
+        return activation(made(x))
+
+    return call
 
 
 class NormUnit(nn.Module):
@@ -71,7 +90,7 @@ class DSEUnit(nn.Module):
       activation: what comes last.
       inner_activation: between BN_dse and the depthwise convolution: ReLU in the paper, none in the official code.
       ratio: G, from 2.
-      window: side of the depthwise kernel; linear layers (inputs `[batch, in]`) always have 1.
+      window: side of the depthwise kernel; linear layers (inputs `[batch, in]` or `[batch, tokens, in]`) always have 1.
       bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe takes it away again, so that only the
         running mean sees it.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the depthwise convolution.
@@ -104,11 +123,11 @@ class DSEUnit(nn.Module):
         return self.activation(batch_norm(use_running_average=not train, name="bn_dfe")(y))
 
     def _erase(self, core: jax.Array) -> jax.Array:
-        """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors are images of one pixel."""
+        """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors and tokens are columns of pixels."""
         channels = core.shape[-1]
         more = channels * -(-(self.features - channels) // channels)
-        image = core.reshape(len(core), 1, 1, channels) if core.ndim == 2 else core
-        side = 1 if core.ndim == 2 else self.window
+        image = core if core.ndim == 4 else core.reshape(len(core), -1, 1, channels)
+        side = self.window if core.ndim == 4 else 1
         depthwise = partial(Conv, feature_group_count=channels, use_bias=False, init_name=self.init_name)
         erased: jax.Array = depthwise(more, (side, side), padding=side // 2, name="dse")(image)
         return erased.reshape(*core.shape[:-1], more)
@@ -116,3 +135,39 @@ class DSEUnit(nn.Module):
 
 official_dse_unit = partial(DSEUnit, inner_activation=identity, bias=True)
 """The block of FDSE's official code."""
+
+
+class AugmentedUnit(nn.Module):
+    """FeatureAugmentation(activation(BN(layer(x)))), FedFA's unit.
+
+    Variables: those of `NormUnit`, `layer` and `bn`, and after a convolution `ffa`. Where a max-pool follows, the
+    official AlexNet augments after it; here before. An affine map of each channel commutes with the pool (where sigma'
+    is positive), so that only the measured statistics differ.
+
+    Attributes:
+      layer: makes the layer from `features` and `name`.
+      features: output channels.
+      activation: before the augmentation.
+    """
+
+    layer: Layer
+    features: int
+    activation: Activation = nn.relu
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, ..., in]` -> `[batch, ..., features]`."""
+        y = self.layer(features=self.features, name="layer")(x)
+        y = self.activation(batch_norm(use_running_average=not train, name="bn")(y))
+        augmented: jax.Array = FeatureAugmentation(name="ffa")(y, train=train)
+        return augmented
+
+
+UNITS: Mapping[str, Unit] = {
+    "plain": plain_unit,
+    "norm": NormUnit,
+    "dse": DSEUnit,
+    "dse_official": official_dse_unit,
+    "augmented": AugmentedUnit,
+}
+"""Kinds of units by name."""

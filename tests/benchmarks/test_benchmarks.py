@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from benchmarks.ceiling import forward_flops
-from benchmarks.engine_round import with_plan
+from benchmarks.engine_round import network, with_plan
 from benchmarks.jobs import Job, alternate
 from benchmarks.models import MODELS, twin
 from benchmarks.naive import InceptionCNN as NaiveInceptionCNN
@@ -25,7 +25,7 @@ from benchmarks.tables import paired_ratio
 from fdgjax import models
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
-from fdgjax.models import DSEUnit, InceptionCNN
+from fdgjax.models import AlexNet, DSEUnit, InceptionCNN
 from fdgjax.nn import Conv, Dense
 
 SHAPE = (8, 8, 3)
@@ -104,7 +104,7 @@ def test_operations_of_units_by_hand() -> None:
 def test_sizes_go_by_the_model_unless_given(model: str) -> None:
     options = parser("")
     default, given = (base_job(options.parse_args(argv), model) for argv in ([], ["--image_size", "99"]))
-    assert (default.model, default.image_size, default.batch_size) == (model, *MODELS[model][2:])
+    assert (default.model, default.image_size, default.batch_size) == (model, *MODELS[model][4:])
     assert given == default._replace(image_size=99)
     with pytest.raises(UserError, match="did you mean"):
         base_job(options.parse_args([]), "alexnets")
@@ -124,7 +124,10 @@ def test_a_plan_reaches_every_convolution_and_its_gradients() -> None:
 
 
 def test_every_network_of_the_registry_exists() -> None:
-    assert set(MODELS) <= set(models.MODELS)
+    for name, about in MODELS.items():
+        assert about.network or name in models.MODELS
+        assert isinstance(network(Job("engine", model=name)), nn.Module)
+    assert network(Job("engine", model="dse_alexnet")) == AlexNet(7, unit=DSEUnit)
     with pytest.raises(UserError, match="no torch twin"):
         twin("digits_cnn", "torch")
 

@@ -35,7 +35,7 @@ PAIRS: Mapping[str, Pair] = {
     "inception": Pair(InceptionCNN(CLASSES, dropout=0.0), partial(torch_models.InceptionCNN, dropout=0.0), 8),
     "alexnet": Pair(AlexNet(CLASSES, 1 / 8), partial(torch_models.AlexNet, width=1 / 8), 67),
     "dse_alexnet": Pair(AlexNet(CLASSES, 1 / 8, unit=DSEUnit), partial(torch_models.DSEAlexNet, width=1 / 8), 67),
-    "resnet18": Pair(ResNet(CLASSES, width=8), partial(torch_models.ResNet18, width=8), 12),
+    "resnet18": Pair(ResNet(CLASSES, width=1 / 8), partial(torch_models.ResNet18, width=8), 12),
 }
 
 KINDS = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}

@@ -3,25 +3,31 @@ contract."""
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fdgjax.experiment import as_model
-from fdgjax.models import MODELS, AlexNet, DSEUnit, ResNet
+from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
+from fdgjax.nn import Dense
 
-SMALLEST = {"alexnet": 63, "dse_alexnet": 63}
+SMALLEST = {"alexnet": 63}
 """Side of the smallest images, where small ones are too small."""
 
-PUBLISHED: Mapping[tuple[str, int], int] = {
-    ("inception", 7): 928_199,  # hFedF
-    ("alexnet", 10): 12_974_154,  # FDSE, Table 4: 1.30e7
-    ("dse_alexnet", 10): 6_504_810,  # FDSE, Table 4: 0.65e7
-    ("resnet18_imagenet", 1000): 11_689_512,  # torchvision
-    ("resnet50_imagenet", 1000): 25_557_032,  # torchvision
+LAST = dict.fromkeys(MODELS, "head") | dict.fromkeys(("inception", "digits_cnn"), "linear_2")
+"""The last layer."""
+
+PUBLISHED: Mapping[tuple[str, str, int], int] = {
+    ("inception", "", 7): 928_199,  # hFedF
+    ("alexnet", "", 10): 12_974_154,  # FDSE, Table 4: 1.30e7
+    ("alexnet", "dse", 10): 6_504_810,  # FDSE, Table 4: 0.65e7
+    ("resnet18_imagenet", "", 1000): 11_689_512,  # torchvision
+    ("resnet50_imagenet", "", 1000): 25_557_032,  # torchvision
 }
 
 
@@ -29,10 +35,20 @@ def numbers(tree: object) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_obeys_the_calling_convention(name: str) -> None:
+NEVER_TWINS = {"resnet18_imagenet"}
+"""Left out with units of another kind, where another network has the same blocks."""
+
+KINDS = [(name, "") for name in MODELS] + [(name, unit) for name in MODELS if name not in NEVER_TWINS for unit in UNITS]
+
+
+def network(name: str, unit: str, width: float = 1 / 32) -> nn.Module:
+    return MODELS[name](4, width, UNITS[unit] if unit else None)
+
+
+@pytest.mark.parametrize(("name", "unit"), KINDS)
+def test_every_model_obeys_the_calling_convention(name: str, unit: str) -> None:
     side = SMALLEST.get(name, 16)
-    model = as_model(MODELS[name](classes=4), (side, side, 3))
+    model = as_model(network(name, unit), (side, side, 3))
     variables = jax.eval_shape(model.init, jax.random.key(0))
     assert set(variables) <= {"params", "batch_stats"}
     x = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
@@ -45,10 +61,57 @@ def test_every_model_obeys_the_calling_convention(name: str) -> None:
         chex.assert_trees_all_equal_shapes_and_dtypes(changed, kept)
 
 
-@pytest.mark.parametrize(("name", "classes"), PUBLISHED)
-def test_published_number_of_parameters(name: str, classes: int) -> None:
-    model = as_model(MODELS[name](classes=classes), (224, 224, 3))
-    assert numbers(jax.eval_shape(model.init, jax.random.key(0))["params"]) == PUBLISHED[name, classes]
+@pytest.mark.parametrize(("name", "unit", "classes"), PUBLISHED)
+def test_published_number_of_parameters(name: str, unit: str, classes: int) -> None:
+    model = as_model(MODELS[name](classes, unit=UNITS[unit] if unit else None), (224, 224, 3))
+    assert numbers(jax.eval_shape(model.init, jax.random.key(0))["params"]) == PUBLISHED[name, unit, classes]
+
+
+@pytest.mark.parametrize(("name", "unit"), [("inception", "plain"), ("alexnet", "norm"), ("resnet18", "norm")])
+def test_a_model_s_own_kind_of_unit(name: str, unit: str) -> None:
+    side = SMALLEST.get(name, 16)
+    own, named = (
+        jax.eval_shape(as_model(network(name, kind), (side, side, 3)).init, jax.random.key(0)) for kind in ("", unit)
+    )
+    chex.assert_trees_all_equal_shapes_and_dtypes(own, named)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_features_are_what_the_last_layer_makes_logits_from(name: str) -> None:
+    side = SMALLEST.get(name, 16)
+    module, x = network(name, ""), jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+    variables = jax.eval_shape(module.init, jax.random.key(0), x)
+    inputs: list[tuple[str, int]] = []
+
+    def note(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if isinstance(context.module, Dense):
+            inputs.append((context.module.name, id(args[0])))
+        return call(*args, **kwargs)
+
+    def features(variables: Any, x: jax.Array) -> Any:
+        with nn.intercept_methods(note):
+            logits, changed = module.apply(variables, x, mutable=["intermediates"])
+        (sown,) = changed["intermediates"]["features"]
+        assert inputs[-1] == (LAST[name], id(sown))
+        return sown, logits
+
+    found, logits = jax.eval_shape(features, variables, x)
+    assert found.shape == (2, variables["params"][LAST[name]]["kernel"].shape[0])
+    assert logits.shape == (2, 4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_width_is_a_factor_on_channels(name: str) -> None:
+    side = SMALLEST.get(name, 16)
+    few, many = (
+        jax.eval_shape(as_model(network(name, "", width), (side, side, 3)).init, jax.random.key(0))["params"]
+        for width in (1 / 8, 1 / 4)
+    )
+    chex.assert_trees_all_equal_structs(few, many)
+    for narrow, wide in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
+        # Twice the channels on one side or on both; images' channels and classes stay, and inception adds its pools'.
+        assert wide.size <= 4 * narrow.size
+    assert 2 < numbers(many) / numbers(few) < 4.1
 
 
 def test_the_volume_that_fdse_publishes_for_alexnet() -> None:
@@ -59,9 +122,7 @@ def test_the_volume_that_fdse_publishes_for_alexnet() -> None:
 
 NORMALISED = {
     "alexnet": AlexNet(classes=3, width=1 / 32),
-    "dse_alexnet": AlexNet(classes=3, width=1 / 32, unit=DSEUnit),
-    "resnet": ResNet(classes=3, width=4, depths=(1, 1)),
-    "dse_resnet": ResNet(classes=3, width=4, depths=(1, 1), last_unit=DSEUnit),
+    "dse_resnet": ResNet(classes=3, width=1 / 16, depths=(1, 1), unit=DSEUnit),
 }
 
 

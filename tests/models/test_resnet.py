@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdgjax.errors import UserError
-from fdgjax.models import MODELS, DSEUnit, ResNet
+from fdgjax.models import MODELS, UNITS, DSEUnit, NormUnit, ResNet
 from fdgjax.models.resnet import Block
 from fdgjax.variables import flatten
 
@@ -17,7 +17,7 @@ def outputs(model: ResNet, *size: int) -> list[tuple[int, ...]]:
     def forward(x: jax.Array) -> dict:
         blocks = lambda module, _: isinstance(module, Block)  # noqa: E731
         _, changed = model.init_with_output(jax.random.key(0), x, capture_intermediates=blocks, mutable=True)
-        return changed["intermediates"]
+        return {name: value for name, value in changed["intermediates"].items() if name != "features"}
 
     return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(forward, jnp.zeros((1, *size, 3))))]
 
@@ -38,12 +38,12 @@ def test_each_stage_halves_the_image_and_doubles_the_channels(
 
 
 def test_bottlenecks_widen_four_times() -> None:
-    model = ResNet(classes=3, branch="bottleneck", depths=(1, 2), width=8)
+    model = ResNet(classes=3, branch="bottleneck", depths=(1, 2), width=1 / 8)
     assert outputs(model, 8, 8) == [(1, 8, 8, 32), (1, 4, 4, 64), (1, 4, 4, 64)]
 
 
 def test_convolutions_start_as_torchvisions() -> None:
-    params = flatten(ResNet(classes=3, depths=(2,), width=32).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3))))
+    params = flatten(ResNet(classes=3, depths=(2,), width=1 / 2).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3))))
     for path, leaf in params.items():
         if path.endswith("layer/kernel"):
             deviation = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
@@ -53,7 +53,8 @@ def test_convolutions_start_as_torchvisions() -> None:
 
 def test_fdses_variant_replaces_the_last_operator_of_each_block() -> None:
     x = jax.ShapeDtypeStruct((1, 16, 16, 3), jnp.float32)
-    params = jax.eval_shape(MODELS["dse_resnet50_imagenet"](classes=3).init, jax.random.key(0), x)["params"]
+    model = MODELS["resnet50_imagenet"](classes=3, unit=UNITS["dse"])
+    params = jax.eval_shape(model.init, jax.random.key(0), x)["params"]
     blocks = [block for name, block in params.items() if name.startswith("stage")]
     assert len(blocks) == 16
     for block in blocks:
@@ -63,8 +64,8 @@ def test_fdses_variant_replaces_the_last_operator_of_each_block() -> None:
 
 def test_a_branch_without_an_activation_at_its_end() -> None:
     # With ReLU before the sum a block could never lower an input.
-    for unit in (ResNet(classes=2).last_unit, DSEUnit):
-        model = ResNet(classes=2, width=4, depths=(1,), last_unit=unit)
+    for unit in (NormUnit, DSEUnit):
+        model = ResNet(classes=2, width=1 / 16, depths=(1,), unit=unit)
         x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 4, 3)), jnp.float32)
         variables = model.init(jax.random.key(0), x)
         _, changed = model.apply(variables, x, train=True, capture_intermediates=True, mutable=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from fdgjax.errors import UserError
 from fdgjax.models import DSEUnit, NormUnit
-from fdgjax.models.units import identity, official_dse_unit
+from fdgjax.models.units import identity, official_dse_unit, plain_unit
 from fdgjax.nn import Conv, Dense
 from fdgjax.variables import flatten
 
@@ -89,7 +90,9 @@ def test_the_papers_block_by_its_equations() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "features"), [(2, 6), (2, 7), (3, 8), (4, 3)])
-@pytest.mark.parametrize(("layer", "shape", "window"), [(CONV, (2, 4, 5, 3), 3), (Dense, (2, 3), 1)])
+@pytest.mark.parametrize(
+    ("layer", "shape", "window"), [(CONV, (2, 4, 5, 3), 3), (Dense, (2, 3), 1), (Dense, (2, 5, 3), 1)]
+)
 def test_shapes_of_the_skew_eraser(layer: Any, shape: tuple[int, ...], window: int, ratio: int, features: int) -> None:
     x, unit = images(*shape), DSEUnit(layer, features, ratio=ratio)
     y, variables = jax.eval_shape(unit.init_with_output, jax.random.key(0), x)
@@ -123,6 +126,28 @@ def test_variables_are_named_by_their_part() -> None:
         "batch_stats/bn/mean",
         "batch_stats/bn/var",
     }
+
+
+def test_tokens_are_treated_as_a_larger_batch_of_vectors() -> None:
+    x, unit = images(4, 5, 3), DSEUnit(Dense, 7)
+    variables = started(unit, x)
+    y, changed = unit.apply(variables, x, train=True, mutable=["batch_stats"])
+    flat, as_changed = unit.apply(variables, x.reshape(20, 3), train=True, mutable=["batch_stats"])
+    np.testing.assert_allclose(y.reshape(20, 7), flat, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_close(changed, as_changed, rtol=1e-4, atol=1e-6)
+
+
+def test_a_plain_unit_is_its_layer_under_the_unit_s_name() -> None:
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return plain_unit(Dense, 4, name="linear_1")(x, train=True)
+
+    x = images(3, 2)
+    variables = Net().init(jax.random.key(0), x)
+    assert set(flatten(variables)) == {"params/linear_1/kernel", "params/linear_1/bias"}
+    layer = {"params": variables["params"]["linear_1"]}
+    np.testing.assert_array_equal(Net().apply(variables, x), np.maximum(Dense(4).apply(layer, x), 0))
 
 
 def test_a_ratio_without_a_skew_eraser_is_a_user_error() -> None:
