@@ -12,7 +12,7 @@ from fdgjax.contract import Execution, Method, Model, PyTree, Variables
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.engine.seeds import over_seeds
-from fdgjax.federation import Federation, Rows
+from fdgjax.federation import Federation, Rows, stack_rows
 
 BINS = 15
 
@@ -34,10 +34,11 @@ class Tally(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """`source`: each client's model on its own held-out data, `[clients, ...]`; `target`: each model for the unseen
-    domain on all of it, `[models, ...]`."""
+    """`source`, `test`: each client's model on its own validation and test data, `[clients, ...]`; `target`: each model
+    for the unseen domain on all of its test samples, `[models, ...]`."""
 
     source: Tally
+    test: Tally
     target: Tally
 
 
@@ -74,20 +75,26 @@ def compile_evaluation(method: Method, model: Model, *, domains: int, batch_size
     """`(server, clients, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
-    def on_source(shared: tuple[PyTree, Federation], client: PyTree, rows: Rows) -> Tally:
+    def on_source(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
+        # A loop over the tables: the model is in the program once.
         server, federation = shared
-        return count(method.predict(server, client), federation, rows)
+        variables = method.predict(server, client)
+        return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
 
     def on_target(federation: Federation, variables: Variables) -> Tally:
         return count(variables, federation, jax.tree.map(lambda leaf: leaf[0], federation.target))
 
     def evaluate(server: PyTree, clients: PyTree, federation: Federation) -> Tallies:
-        held_out = federation.validation
+        tables = stack_rows([federation.validation, federation.test])
+        held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
         if method.pooled:
             clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
 
+        own = over_clients(on_source, execution)((server, federation), clients, held_out)
+        source, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
         return Tallies(
-            over_clients(on_source, execution)((server, federation), clients, held_out),
+            source,
+            test,
             over_clients(on_target, execution)(federation, method.unseen(server, clients)),
         )
 
@@ -95,9 +102,10 @@ def compile_evaluation(method: Method, model: Model, *, domains: int, batch_size
 
 
 def expected_calibration_error(counts: Tally) -> float:
-    """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3)."""
+    """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3);
+    0 where there are no samples."""
     count, right, confidence = (
         np.asarray(leaf, np.float64).reshape(-1, BINS).sum(axis=0)
         for leaf in (counts.bin_count, counts.bin_correct, counts.bin_confidence)
     )
-    return float(np.abs(right - confidence).sum() / count.sum())
+    return float(np.abs(right - confidence).sum() / max(count.sum(), 1))
