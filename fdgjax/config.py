@@ -85,6 +85,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": "digits_cnn", "data": {"target": "r45"}},
     "rotated_mnist": {"model": "digits_cnn", "data": {"target": "r45"}},
     "pacs": {"data": {"target": "photo", "image_size": 32}},
+    "office_caltech10": {"data": {"image_size": 32}},
+    "domainnet": {"data": {"image_size": 32}},
+    "domainnet10": {"data": {"image_size": 32}},
     "folder": {"data": {"image_size": 32}},
 }
 

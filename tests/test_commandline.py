@@ -8,6 +8,7 @@ import pytest
 
 from fdgjax.commandline import default_workdir, parse, usage
 from fdgjax.config import Config
+from fdgjax.data import DATASETS
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 
@@ -97,7 +98,7 @@ def test_another_experiment_gets_another_default_folder() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dataset", ["rotated_digits", "rotated_mnist", "pacs", "folder"])
+@pytest.mark.parametrize("dataset", DATASETS)
 def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str) -> None:
     config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
     assert (config.method, config.data.name) == (method, dataset)
