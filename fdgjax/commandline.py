@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, config_flags
 
 from fdgjax.config import Config, read_config, seeds_of, to_plain
 from fdgjax.errors import UserError, unknown
+from fdgjax.protocols import PROTOCOLS
 from fdgjax.records.workdir import identity
 from fdgjax.registry import lookup
 
@@ -138,4 +139,5 @@ def default_workdir(config: Config) -> str:
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     seeds = seeds_of(config)
     named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"
-    return f"runs/{config.method}-{config.data.name}-{config.data.target or 'first'}-{named}-{digest}"
+    target = config.data.target or ("first" if PROTOCOLS[config.data.protocol].unseen else config.data.protocol)
+    return f"runs/{config.method}-{config.data.name}-{target}-{named}-{digest}"

@@ -12,6 +12,7 @@ from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
+from fdgjax.protocols import PROTOCOLS
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS
 
@@ -21,19 +22,23 @@ class DataConfig:
     """The federation.
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
-    target: the unseen domain ('' for the first). image_size: pixels a side (0 for the data set's own).
+    image_size: pixels a side (0 for the data set's own).
+    protocol: `leave_one_out`, `every_domain` or `unseen_client`, see `fdgjax.protocols`.
+    target: the unseen domain ('' for the first, or for none where the protocol has none).
     clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
-    validation: fraction of each client's data held out. shots: target images given to each client for training.
+    validation, test: fractions of each client's data held out. shots: target images given to each client for training.
     """
 
     name: str = "rotated_digits"
     dir: str = ""
     cache_dir: str = ""
-    target: str = ""
     image_size: int = 0
+    protocol: str = "leave_one_out"
+    target: str = ""
     clients: int = 0
     domains_per_client: int = 1
     validation: float = 0.1
+    test: float = 0.1
     shots: int = 0
 
 
@@ -94,6 +99,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
     "rotated_mnist": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
     "pacs": {"data": {"target": "photo", "image_size": 32}},
+    "office_caltech10": {"data": {"image_size": 32}},
+    "domainnet": {"data": {"image_size": 32}},
+    "domainnet10": {"data": {"image_size": 32}},
     "folder": {"data": {"image_size": 32}},
 }
 
@@ -193,6 +201,31 @@ def check(config: Config) -> None:
     if not 0 < config.data.validation < 1:
         raise UserError(
             f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
+        )
+    check_protocol(config)
+
+
+def check_protocol(config: Config) -> None:
+    """Raises a `UserError` for a value that the protocol has no use for, or cannot use."""
+    name, data = config.data.protocol, config.data
+    protocol = lookup("data.protocol", name, PROTOCOLS)
+    for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())) - protocol.takes):
+        value, default = getattr(data, key), getattr(DataConfig(), key)
+        if value != default:
+            users = " or ".join(other for other, entry in PROTOCOLS.items() if key in entry.takes)
+            raise UserError(
+                f"config.data.{key} got {value!r}, but the protocol '{name}' has no use for it; expected {default!r}, "
+                f"or config.data.protocol={users}"
+            )
+    if "test" in protocol.takes and not (0 < data.test < 1 and data.validation + data.test < 1):
+        raise UserError(
+            f"config.data.test got {data.test} with config.data.validation={data.validation}; expected two fractions "
+            "above 0 that leave something to train on, such as 0.1 and 0.1"
+        )
+    if config.selection == "oracle" and not protocol.unseen:
+        raise UserError(
+            f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain to look at; expected last "
+            "or validation"
         )
 
 

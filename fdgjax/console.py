@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -14,6 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+
+from fdgjax.evaluation import HEADLINES
 
 Record = Mapping[str, Any]
 
@@ -46,12 +49,12 @@ class Console:
 
             def show(record: Record) -> None:
                 if live and "id_accuracy" in record:
-                    bar.update(task, description=accuracies(record))
+                    bar.update(task, description=headlines(record))
                 elif live and bar.tasks[task].description == "compiling":
                     bar.update(task, description="")
                 bar.update(task, completed=record["round"])
                 if not live and "id_accuracy" in record:
-                    self.say(f"round {record['round']}/{rounds}  {accuracies(record)}")
+                    self.say(f"round {record['round']}/{rounds}  {headlines(record)}")
 
             yield show
 
@@ -65,14 +68,17 @@ class Console:
         )
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
-        for kind in ("id", "ood"):
-            footer = figure(summary[f"{kind}_accuracy"], std.get(f"{kind}_accuracy"))
-            table.add_column(kind, justify="right", footer=footer)
+        seen = "avg_accuracy" if "avg_accuracy" in summary else "id_accuracy"
+        columns = [key for key in (seen, "ood_accuracy") if key in summary]
+        for key in columns:
+            table.add_column(HEADLINES[key], justify="right", footer=figure(summary[key], std.get(key)))
         for name, value in summary["per_domain_accuracy"].items():
             unseen = name == summary["target"]
             shown = figure(value, std.get("per_domain_accuracy", {}).get(name))
-            table.add_row(f"{name} (unseen)" if unseen else name, "" if unseen else shown, shown if unseen else "")
+            table.add_row(f"{name} (unseen)", "", shown) if unseen else table.add_row(name, shown)
         self._rich.print(table)
+        if rest := {key: summary[key] for key in HEADLINES if key in summary and key not in columns}:
+            self.say(headlines(rest, std))
         self.say(
             f"worst domain {figure(summary['worst_domain_accuracy'], std.get('worst_domain_accuracy'))}   "
             f"calibration error {figure(summary['ece'], std.get('ece'))}   "
@@ -86,6 +92,6 @@ def figure(value: float, std: float | None) -> str:
     return f"{value:.3f}" if std is None else f"{value:.3f} +- {std:.3f}"
 
 
-def accuracies(record: Record) -> str:
-    """`id 0.912  ood 0.684`."""
-    return f"id {record['id_accuracy']:.3f}  ood {record['ood_accuracy']:.3f}"
+def headlines(record: Record, std: Record = MappingProxyType({})) -> str:
+    """`id 0.912  ood 0.684`: those of `HEADLINES` that the record has, with deviations where there are any."""
+    return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in HEADLINES.items() if key in record)

@@ -16,10 +16,11 @@ from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, bytes_of, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
-from fdgjax.federation import Federation, Partition, federate_seeds, partition, pool, stack_seeds
+from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
+from fdgjax.protocols import PROTOCOLS, Sharing
 from fdgjax.variables import bytes_by_label, label_table
 
 
@@ -79,7 +80,7 @@ def build(config: Config) -> Experiment:
         image_size=config.data.image_size,
         cache_dir=config.data.cache_dir,
     )
-    target = config.data.target or data.domain_names[0]
+    target = config.data.target or (data.domain_names[0] if PROTOCOLS[config.data.protocol].unseen else "")
     seeds = seeds_of(config)
     parts = [split(config, data, target, seed) for seed in seeds]
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
@@ -116,15 +117,16 @@ def build(config: Config) -> Experiment:
 
 def split(config: Config, data: Domains, target: str, seed: int) -> Partition:
     """One seed's split of the data."""
-    return partition(
-        data,
+    how = Sharing(
         target=target,
         clients=config.data.clients,
         domains_per_client=config.data.domains_per_client,
         validation=config.data.validation,
+        test=config.data.test,
         shots=config.data.shots,
         seed=seed,
     )
+    return PROTOCOLS[config.data.protocol].split(data, how)
 
 
 def unit_name(config: Config) -> str:
@@ -198,6 +200,7 @@ def describe(
     return {
         "method": config.method,
         "dataset": config.data.name,
+        "protocol": config.data.protocol,
         "target": target,
         "seed": config.seed,
         "rounds": config.rounds,

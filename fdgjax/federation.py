@@ -5,14 +5,13 @@ round's participants or giving a client a few shots of the target are operations
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.data.domains import Domains
-from fdgjax.data.splits import few_shot, hold_out, source_domains, split_domains
 from fdgjax.errors import UserError
 
 
@@ -30,7 +29,7 @@ class Rows(NamedTuple):
 class Federation(NamedTuple):
     """The data of a federation, as arrays.
 
-    Several seeds share the data and differ in who holds what: `train`, `validation` and `target` then have a leading
+    Several seeds share the data and differ in who holds what: the tables named in `TABLES` then have a leading
     axis, `[seeds, ...]` (see `stack_seeds`).
 
     images: uint8 `[samples, height, width, channels]`.
@@ -38,7 +37,8 @@ class Federation(NamedTuple):
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's name in the random streams; it travels with the client when clients are
       reordered or drawn.
-    train, validation: `[clients, ...]`; target: one row, the unseen domain's test samples.
+    train, validation, test: `[clients, ...]`; target: one row, the unseen domain's test samples. What a protocol lacks
+      is a table of rows without samples.
     """
 
     images: jax.Array
@@ -47,66 +47,29 @@ class Federation(NamedTuple):
     ids: jax.Array
     train: Rows
     validation: Rows
+    test: Rows
     target: Rows
+
+
+TABLES = ("train", "validation", "test", "target")
+"""The fields of a federation that are a seed's own."""
 
 
 class Partition(NamedTuple):
     """How the samples are shared out, before anything is put on a device.
 
-    domain, labels: `[samples]` of the data set; train, validation: sample positions of each client; target: of the
-    unseen domain.
+    train, validation, test: sample positions of each client. target: of the unseen domain.
     """
 
     train: list[np.ndarray]
     validation: list[np.ndarray]
+    test: list[np.ndarray]
     target: np.ndarray
 
 
-def partition(
-    data: Domains,
-    *,
-    target: str,
-    clients: int,
-    domains_per_client: int,
-    validation: float,
-    shots: int,
-    seed: int,
-) -> Partition:
-    """hFedF's protocol: one domain left out, the others dealt to clients, part of each client's data held out.
-
-    Args:
-      data: the data set.
-      target: name of the domain left out of training.
-      clients: number of clients; 0 for as many as source domains (hFedF v2, section 5.1).
-      domains_per_client: d, how many domains each client holds (hFedF v2, Algorithm 5).
-      validation: fraction of each client's data held out for id accuracy (paper: 0.1).
-      shots: target samples given to each client for training; they leave the target's test set.
-      seed: seed of the split.
-
-    Raises:
-      UserError: unknown target, d out of range, or a client left without data.
-    """
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 0]))
-    sources = source_domains(data, target)
-    rows = split_domains(
-        data.domains,
-        sources,
-        clients=clients or len(sources),
-        domains_per_client=domains_per_client,
-        rng=rng,
-    )
-    halves = [hold_out(r, fraction=validation, rng=rng) for r in rows]
-    train = [half[0] for half in halves]
-    unseen = np.flatnonzero(data.domains == data.domain_names.index(target))
-    if shots:
-        extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=shots, rng=rng)
-        train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
-    return Partition(train, [half[1] for half in halves], unseen)
-
-
 def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
-    """Rows of different lengths as one padded array."""
-    longest = max(len(r) for r in rows)
+    """Rows of different lengths as one padded array, at least one wide."""
+    longest = max(1, *(len(r) for r in rows))
     places = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
     return Rows(jnp.asarray(places, jnp.int32), jnp.asarray([len(r) for r in rows], jnp.int32))
 
@@ -136,6 +99,7 @@ def federate_seeds(
             ids=jnp.arange(len(parts.train), dtype=jnp.int32),
             train=pad_rows(parts.train),
             validation=pad_rows(parts.validation),
+            test=pad_rows(parts.test),
             target=pad_rows([parts.target]),
         )
         for parts in partitions
@@ -163,11 +127,8 @@ def stack_seeds(federations: Sequence[Federation]) -> Federation:
     """Federations of the same data and clients as one, with a seed axis; a single one is left as it is."""
     if len(federations) == 1:
         return federations[0]
-    return federations[0]._replace(
-        train=stack_rows([federation.train for federation in federations]),
-        validation=stack_rows([federation.validation for federation in federations]),
-        target=stack_rows([federation.target for federation in federations]),
-    )
+    tables: dict[str, Any] = {name: stack_rows([getattr(one, name) for one in federations]) for name in TABLES}
+    return federations[0]._replace(**tables)
 
 
 def stack_rows(tables: Sequence[Rows]) -> Rows:

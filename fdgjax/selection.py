@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fdgjax.evaluation import HEADLINES
+
 Record = Mapping[str, Any]
 
 
@@ -36,6 +38,6 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     for name, selection in SELECTIONS.items():
         if name != "oracle" or used == "oracle":
             record = selection.choose(evaluated)
-            figures = {key: record[key] for key in ("round", "id_accuracy", "ood_accuracy")}
+            figures = {key: record[key] for key in ("round", *HEADLINES) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}
     return entries

@@ -12,6 +12,7 @@ from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
+from fdgjax.evaluation import figures
 from fdgjax.experiment import Experiment, evaluate
 
 Record = dict[str, Any]
@@ -55,7 +56,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
         records = [round_record(done, one) for one in infos]
         if done % config.eval_every == 0 or done == config.rounds:
             metrics = evaluate(experiment, state)
-            records = [record | of_seed._asdict() for record, of_seed in zip(records, metrics, strict=True)]
+            records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
         yield Progress(records, state, seconds)
 
 

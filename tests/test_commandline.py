@@ -8,11 +8,14 @@ import pytest
 
 from fdgjax.commandline import default_workdir, parse, usage
 from fdgjax.config import Config
+from fdgjax.data import DATASETS
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = f"--config={ROOT}/configs/hfedf.py"
+EVERY = "--config.data.protocol=every_domain"
+EVERY_DOMAIN = (CONFIG, EVERY, "--config.data.target=")
 
 
 def parsed(*arguments: str) -> tuple[Config, Path]:
@@ -34,6 +37,20 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
         ((CONFIG, "--config.devices=0"), r"config.devices got 0; expected at least 1"),
         ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
+        ((CONFIG, "--config.data.protocol=every"), r"unknown data.protocol 'every'; .*did you mean 'every_domain'"),
+        (
+            (CONFIG, EVERY),
+            r"data.target got 'r45', .*'every_domain' has no use for it; expected '', or .*unseen_client",
+        ),
+        ((*EVERY_DOMAIN, "--config.data.shots=1"), r"data.shots got 1, .*=leave_one_out or unseen_client"),
+        ((*EVERY_DOMAIN, "--config.data.clients=3"), r"data.clients got 3, .*expected 0, or .*=leave_one_out$"),
+        ((*EVERY_DOMAIN, "--config.selection=oracle"), r"'oracle', but .*no unseen domain.*last or validation"),
+        ((*EVERY_DOMAIN, "--config.data.test=0.9"), r"data.test got 0.9 with .*validation=0.1; expected two fractions"),
+        ((CONFIG, "--config.data.test=0.2"), r"data.test got 0.2, but the protocol 'leave_one_out' has no use for it"),
+        (
+            (CONFIG, "--config.data.protocol=unseen_client", "--config.data.domains_per_client=2"),
+            r"domains_per_client got 2, but the protocol 'unseen_client'",
+        ),
         ((CONFIG, "--config.client_axis=pmap"), r"unknown client_axis 'pmap'; .*did you mean 'map'"),
         ((CONFIG, "--config.seeds=0"), r"config.seeds got 0; expected at least 1"),
         ((CONFIG, "--config.seeds=two"), r"config.seeds got 'two'; expected a whole number"),
@@ -79,12 +96,13 @@ def test_another_experiment_gets_another_default_folder() -> None:
     folders = [default_workdir(parsed(CONFIG, *more)[0]) for more in others]
     assert len(set(folders)) == 5
     assert "-s0-2-" in folders[-1]
+    assert "-every_domain-" in default_workdir(parsed(*EVERY_DOMAIN)[0])
     moved = parsed(CONFIG, "--config.data.dir=elsewhere", "--config.data.cache_dir=there")[0]
     assert default_workdir(moved) == default_workdir(parsed(CONFIG)[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dataset", ["rotated_digits", "rotated_mnist", "pacs", "folder"])
+@pytest.mark.parametrize("dataset", DATASETS)
 def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str) -> None:
     config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
     assert (config.method, config.data.name) == (method, dataset)

@@ -1,17 +1,21 @@
 """A run leaves its records, and an interrupted one ends as if nothing had happened, bit for bit."""
 
 import dataclasses
+import io
 import json
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console as RichConsole
 
 from fdgjax.console import Console
 from fdgjax.errors import UserError
+from fdgjax.evaluation import Metrics
 from fdgjax.methods import METHODS
 from fdgjax.records import open_workdir
 from fdgjax.run import Interrupted, run
@@ -48,6 +52,35 @@ def test_a_run_leaves_its_records(cache: Path, tmp_path: Path) -> None:
     assert set(summary["selection"]) == {"used", "last", "validation"}
     assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("data", "clients", "absent", "shown"),
+    [
+        ({"protocol": "every_domain", "target": ""}, 6, {"ood_accuracy", "ood_loss"}, ["id", "ALL", "AVG"]),
+        ({"protocol": "unseen_client", "shots": 1}, 5, set(), ["id", "ood", "ALL", "AVG"]),
+    ],
+)
+def test_each_protocol_has_its_figures(
+    data: dict[str, Any], clients: int, absent: set[str], shown: list[str], cache: Path, tmp_path: Path
+) -> None:
+    screen = io.StringIO()
+    console = Console(RichConsole(file=screen, width=100))
+    config = small(cache, rounds=1, data=data, selection="validation")
+    summary = run(config, tmp_path / "run", console, never())
+    console.result(summary)
+    assert summary["clients"] == clients
+    assert set(Metrics._fields) - set(summary) == absent
+    record = json.loads((tmp_path / "run/metrics.jsonl").read_text())
+    assert set(Metrics._fields) - set(record) == absent
+    names = {"id": "id_accuracy", "ood": "ood_accuracy", "ALL": "all_accuracy", "AVG": "avg_accuracy"}
+    assert "round 1/1  " + "  ".join(f"{name} {summary[names[name]]:.3f}" for name in shown) in screen.getvalue()
+    assert f"id {summary['id_accuracy']:.3f}  ALL {summary['all_accuracy']:.3f}" in screen.getvalue()
+    assert ("r45 (unseen)" in screen.getvalue()) == ("ood" in shown)
+    # One client holds one domain.
+    of_sources = [value for name, value in summary["per_domain_accuracy"].items() if name != summary["target"]]
+    assert len(of_sources) == clients
+    assert summary["avg_accuracy"] == pytest.approx(np.mean(of_sources))
 
 
 def test_a_finished_run_is_not_done_again(cache: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
+from fdgjax.data import Domains
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
@@ -115,14 +116,24 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
         ids=jnp.asarray([11 + 3 * client for client in range(len(lengths))], jnp.int32),
         train=train,
         validation=held_out,
+        test=rows_of([0] * len(lengths), 0, 1),
         target=rows_of([unseen], samples - unseen, unseen),
     )
+
+
+def domains_of(sizes: Sequence[int], seed: int = 0) -> Domains:
+    """A data set with so many samples of each domain, in random order."""
+    rng = np.random.default_rng(seed)
+    domain = rng.permutation(np.repeat(np.arange(len(sizes)), sizes)).astype(np.int32)
+    images = rng.integers(0, 256, (len(domain), 2, 2, 1), np.uint8)
+    names = ("east", "west", "north", "south")[: len(sizes)]
+    return Domains(images, rng.integers(0, 3, len(domain)).astype(np.int32), domain, names, ("a", "b", "c"))
 
 
 def reorder(federation: Federation, order: Sequence[int]) -> Federation:
     """The clients in another order (or only some of them), each with its id."""
     take = np.asarray(order)
-    rows = {name: Rows(*(leaf[take] for leaf in getattr(federation, name))) for name in ("train", "validation")}
+    rows = {name: Rows(*(leaf[take] for leaf in getattr(federation, name))) for name in ("train", "validation", "test")}
     return federation._replace(ids=federation.ids[take], **rows)
 
 

@@ -2,7 +2,7 @@
 
 from fdgjax.data.domains import Domains
 from fdgjax.data.loading import DATASETS, load
-from fdgjax.data.splits import few_shot, hold_out, label_histogram, source_domains, split_domains
+from fdgjax.data.splits import few_shot, hold_out, label_histogram, source_domains, split_domains, three_parts
 
 __all__ = [
     "DATASETS",
@@ -13,4 +13,5 @@ __all__ = [
     "load",
     "source_domains",
     "split_domains",
+    "three_parts",
 ]

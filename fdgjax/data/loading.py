@@ -16,6 +16,10 @@ from fdgjax.registry import lookup
 VERSION = "1.0.0"
 """Of what the sources and the decoding make of given files; raise it whenever that changes."""
 
+DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+DOMAINNET_SPELLINGS = {"DomainNet": "domainnet", "domain_net": "domainnet"}
+DOMAINNET_FROM = "Its six archives are at ai.bu.edu/M3SDA (the cleaned version)"
+
 DATASETS: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": rotated_digits,
     "rotated_mnist": rotated_mnist,
@@ -24,6 +28,40 @@ DATASETS: Mapping[str, Callable[[str], Source]] = {
         domains=("art_painting", "cartoon", "photo", "sketch"),
         classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
         get_it_from="PACS is on GitHub (MachineLearning2020/Homework3-PACS) and linked from DomainBed",
+    ),
+    "office_caltech10": folder_data(
+        folder="office_caltech_10",
+        domains=("amazon", "caltech", "dslr", "webcam"),
+        classes=(
+            *("back_pack", "bike", "calculator", "headphones", "keyboard"),
+            *("laptop_computer", "monitor", "mouse", "mug", "projector"),
+        ),
+        spellings={
+            "Office_Caltech_DA_Dataset": "office_caltech_10",
+            "Office_Caltech_DA_Dataset-main": "office_caltech_10",
+            "Caltech": "caltech",
+            "backpack": "back_pack",
+        },
+        only=True,  # Office-31's folders hold 21 more classes
+        get_it_from="It is on GitHub (ChristophRaab/Office_Caltech_DA_Dataset) and linked from FedBN's repository",
+    ),
+    "domainnet": folder_data(
+        folder="domainnet",
+        domains=DOMAINNET,
+        class_count=345,
+        spellings=DOMAINNET_SPELLINGS,
+        get_it_from=DOMAINNET_FROM,
+    ),
+    "domainnet10": folder_data(
+        folder="domainnet",
+        domains=DOMAINNET,
+        classes=(
+            *("bird", "feather", "headphones", "ice_cream", "teapot"),
+            *("tiger", "whale", "windmill", "wine_glass", "zebra"),
+        ),
+        spellings=DOMAINNET_SPELLINGS,
+        only=True,
+        get_it_from=DOMAINNET_FROM,
     ),
     "folder": folder_data(),
 }

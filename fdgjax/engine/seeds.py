@@ -7,7 +7,7 @@ import jax
 
 from fdgjax.contract import PyTree
 from fdgjax.engine.clients import CLIENT_AXES, Over
-from fdgjax.federation import Federation, has_seed_axis
+from fdgjax.federation import TABLES, Federation, has_seed_axis
 from fdgjax.registry import lookup
 
 SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name] for name in ("auto", "map", "vmap")}
@@ -37,7 +37,7 @@ def over_seeds(function: Callable[..., PyTree], axis: str) -> Callable[..., PyTr
         def one_seed(federation: Federation, trees: PyTree, tables: Mapping[str, PyTree]) -> PyTree:
             return function(*trees, federation._replace(**tables))
 
-        own = {name: getattr(federation, name) for name in ("train", "validation", "target")}
+        own = {name: getattr(federation, name) for name in TABLES}
         return over(one_seed, 1)(federation, tuple(trees), own)
 
     return seeds

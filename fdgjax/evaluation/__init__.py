@@ -1,6 +1,15 @@
-"""Evaluation: id, ood, per-domain and worst-domain accuracy, and calibration."""
+"""Evaluation: id, ood, test, per-domain and worst-domain accuracy, and calibration."""
 
-from fdgjax.evaluation.metrics import Metrics, measure
+from fdgjax.evaluation.metrics import HEADLINES, Metrics, figures, measure
 from fdgjax.evaluation.tally import Tallies, Tally, compile_evaluation, expected_calibration_error
 
-__all__ = ["Metrics", "Tallies", "Tally", "compile_evaluation", "expected_calibration_error", "measure"]
+__all__ = [
+    "HEADLINES",
+    "Metrics",
+    "Tallies",
+    "Tally",
+    "compile_evaluation",
+    "expected_calibration_error",
+    "figures",
+    "measure",
+]

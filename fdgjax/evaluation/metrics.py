@@ -1,60 +1,96 @@
 """From counts to the figures that are reported."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fdgjax.evaluation.tally import Tallies, Tally, expected_calibration_error
 
+HEADLINES: Mapping[str, str] = {
+    "id_accuracy": "id",
+    "ood_accuracy": "ood",
+    "ood_adapted_accuracy": "ood adapted",
+    "all_accuracy": "ALL",
+    "avg_accuracy": "AVG",
+}
+"""The figures a run is judged by, with the short names a user sees, in that order; a run has some of them."""
+
 
 class Metrics(NamedTuple):
-    """Accuracies in [0, 1].
+    """Accuracies in [0, 1]; None where the protocol has no samples for a figure.
 
-    id_accuracy: each client's own model on its held-out data, mean over clients (hFedF v2, section 5.1).
-    ood_accuracy: each model on the whole unseen domain, mean over models.
-    ood_adapted_accuracy: the same after label-free adaptation to it; None for a method without.
-    per_domain_accuracy: source domains pooled over the clients that hold them; the target as `ood_accuracy`.
+    id_accuracy: each client's own model on its validation data, mean over clients (hFedF v2, section 5.1).
+    ood_accuracy: each model on the unseen domain's test samples, mean over models.
+    ood_adapted_accuracy: the same after label-free adaptation to that domain, for a method with one.
+    all_accuracy, avg_accuracy: each client's own model on its test samples, all samples pooled and mean over clients
+      (ALL and AVG of FDSE, Table 1).
+    per_domain_accuracy: source domains on test samples where there are any, else on validation data, pooled over the
+      clients that hold them; the target as `ood_accuracy`.
     worst_domain_accuracy: the least of these.
-    ece, id_ece: expected calibration error on the unseen domain and on held-out data, 15 bins.
+    ece: expected calibration error, 15 bins, on the unseen domain, or on test samples where there is none.
+    id_ece: the same on validation data.
     id_loss, ood_loss: mean cross-entropy per sample.
     """
 
-    id_accuracy: float
-    ood_accuracy: float
+    id_accuracy: float | None
+    ood_accuracy: float | None
     ood_adapted_accuracy: float | None
+    all_accuracy: float | None
+    avg_accuracy: float | None
     per_domain_accuracy: dict[str, float]
-    worst_domain_accuracy: float
-    ece: float
-    id_ece: float
-    id_loss: float
-    ood_loss: float
+    worst_domain_accuracy: float | None
+    ece: float | None
+    id_ece: float | None
+    id_loss: float | None
+    ood_loss: float | None
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
     """The figures of one evaluation."""
-    source, target, adapted = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
-    ood = mean_accuracy(target)
-    held, unseen = source.total.sum(axis=0), target.total.sum(axis=0)
+    source, test, target, adapted = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
+    ood, avg = mean_accuracy(target), mean_accuracy(test)
+    shown = source if avg is None else test
+    seen, unseen = shown.total.sum(axis=0), target.total.sum(axis=0)
     per_domain = {
-        name: ood if unseen[i] else float(source.correct[:, i].sum() / held[i])
+        name: ood if ood is not None and unseen[i] else float(shown.correct[:, i].sum() / seen[i])
         for i, name in enumerate(domain_names)
-        if unseen[i] or held[i]
+        if unseen[i] or seen[i]
     }
     return Metrics(
         id_accuracy=mean_accuracy(source),
         ood_accuracy=ood,
         ood_adapted_accuracy=None if adapted is None else mean_accuracy(adapted),
+        all_accuracy=per_sample(test.correct, test),
+        avg_accuracy=avg,
         per_domain_accuracy=per_domain,
-        worst_domain_accuracy=min(per_domain.values()),
-        ece=expected_calibration_error(target),
-        id_ece=expected_calibration_error(source),
-        id_loss=float(source.loss.sum() / source.total.sum()),
-        ood_loss=float(target.loss.sum() / target.total.sum()),
+        worst_domain_accuracy=min(per_domain.values(), default=None),
+        ece=calibration_error(test if ood is None else target),
+        id_ece=calibration_error(source),
+        id_loss=per_sample(source.loss, source),
+        ood_loss=per_sample(target.loss, target),
     )
 
 
-def mean_accuracy(counts: Tally) -> float:
-    """The mean over models of each one's share of right answers."""
-    return float(np.mean(counts.correct.sum(axis=1) / counts.total.sum(axis=1)))
+def figures(metrics: Metrics) -> dict[str, Any]:
+    """The figures there are, by name: what records and summaries hold."""
+    return {name: value for name, value in metrics._asdict().items() if value is not None}
+
+
+def mean_accuracy(counts: Tally) -> float | None:
+    """The mean over models of their accuracies, a model without samples left out; None where there are no samples."""
+    total = np.sum(counts.total, axis=1)
+    some = total > 0
+    return float(np.mean(np.sum(counts.correct, axis=1)[some] / total[some])) if some.any() else None
+
+
+def calibration_error(counts: Tally) -> float | None:
+    """The expected calibration error; None where there are no samples."""
+    return expected_calibration_error(counts) if np.sum(counts.total) else None
+
+
+def per_sample(sums: np.ndarray, counts: Tally) -> float | None:
+    """A sum over the samples that were counted, by their number; None where there are none."""
+    samples = np.sum(counts.total)
+    return float(np.sum(sums) / samples) if samples else None

@@ -14,7 +14,7 @@ from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.engine.round import State
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.evaluation.adaptation import adapt
-from fdgjax.federation import Federation, Rows
+from fdgjax.federation import Federation, Rows, stack_rows
 from fdgjax.randomness import Purpose, stream
 
 BINS = 15
@@ -37,11 +37,12 @@ class Tally(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """`source`: each client's model on its own held-out data, `[clients, ...]`; `target`: each model for the unseen
-    domain on all of it, `[models, ...]`; `adapted`: the same after each was adapted to it, None where the method does
-    not adapt."""
+    """`source`, `test`: each client's model on its own validation and test data, `[clients, ...]`; `target`: each model
+    for the unseen domain on all of its test samples, `[models, ...]`; `adapted`: the same after each was adapted to it,
+    None where the method does not adapt."""
 
     source: Tally
+    test: Tally
     target: Tally
     adapted: Tally | None
 
@@ -82,9 +83,11 @@ def compile_evaluation(
     """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
-    def on_source(shared: tuple[PyTree, Federation], client: PyTree, rows: Rows) -> Tally:
+    def on_source(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
+        # A loop over the tables: the model is in the program once.
         server, federation = shared
-        return count(method.predict(server, client), federation, rows)
+        variables = method.predict(server, client)
+        return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
 
     def on_target(shared: tuple[State, Federation], variables: Variables) -> tuple[Tally, Tally | None]:
         state, federation = shared
@@ -99,22 +102,27 @@ def compile_evaluation(
         return before, count(fitted, federation, rows)
 
     def evaluate(state: State, federation: Federation) -> Tallies:
-        held_out, clients = federation.validation, state.clients
+        clients, tables = state.clients, stack_rows([federation.validation, federation.test])
+        held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
         if method.pooled:
             clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
 
+        own = over_clients(on_source, execution)((state.server, federation), clients, held_out)
+        source, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
         return Tallies(
-            over_clients(on_source, execution)((state.server, federation), clients, held_out),
-            *over_clients(on_target, execution)((state, federation), method.unseen(state.server, clients)),
+            source,
+            test,
+            *over_clients(on_target, execution)((state, federation), method.unseen(state.server, state.clients)),
         )
 
     return jit(over_seeds(evaluate, execution.seed_axis), execution)
 
 
 def expected_calibration_error(counts: Tally) -> float:
-    """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3)."""
+    """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3);
+    0 where there are no samples."""
     count, right, confidence = (
         np.asarray(leaf, np.float64).reshape(-1, BINS).sum(axis=0)
         for leaf in (counts.bin_count, counts.bin_correct, counts.bin_confidence)
     )
-    return float(np.abs(right - confidence).sum() / count.sum())
+    return float(np.abs(right - confidence).sum() / max(count.sum(), 1))

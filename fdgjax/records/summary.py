@@ -22,14 +22,14 @@ def summarise(
     """The content of `summary.json`.
 
     Args:
-      records: one per round; those that were evaluated carry the fields of `Metrics`.
+      records: one per round; those that were evaluated carry the `figures` of their `Metrics`.
       selection: the rule that chooses the reported round.
       facts: what is known without training: method, data, sizes, bytes.
       timings: the values of `TIMINGS`.
     """
     evaluated = [record for record in records if "id_accuracy" in record]
     chosen = lookup("selection", selection, SELECTIONS).choose(evaluated)
-    figures = {key: chosen[key] for key in Metrics._fields}
+    figures = {key: chosen[key] for key in Metrics._fields if key in chosen}
     return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
 
 
@@ -49,7 +49,9 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
         "std": reduce_figures(summaries, lambda values: float(np.std(values, ddof=1)) if len(values) > 1 else None),
         "std_is": "sample standard deviation over the seeds (ddof=1)",
         "selection": {"used": first["selection"]["used"]},
-        "per_seed": {str(summary["seed"]): {key: summary[key] for key in own} for summary in summaries},
+        "per_seed": {
+            str(summary["seed"]): {key: summary[key] for key in own if key in summary} for summary in summaries
+        },
         **{key: timings[key] for key in TIMINGS},
     }
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdgjax.data import Domains, few_shot, hold_out, label_histogram, source_domains, split_domains
+from fdgjax.data import Domains, few_shot, hold_out, label_histogram, source_domains, split_domains, three_parts
 from fdgjax.errors import UserError
 
 SIZES = st.lists(st.integers(40, 80), min_size=1, max_size=6)
@@ -113,6 +113,12 @@ def test_hold_out_cuts_in_two(size: int, fraction: float, seed: int) -> None:
 def test_impossible_hold_out_is_refused(size: int, fraction: float) -> None:
     with pytest.raises(UserError, match=r"hold|held"):
         hold_out(np.arange(size), fraction=fraction, rng=generator(0))
+
+
+@pytest.mark.parametrize(("size", "validation", "test"), [(2, 0.1, 0.1), (0, 0.1, 0.1), (10, 0.5, 0.5), (10, 0.9, 0.1)])
+def test_three_parts_leave_something_to_train_on(size: int, validation: float, test: float) -> None:
+    with pytest.raises(UserError, match=f"a client has {size} samples"):
+        three_parts(np.arange(size), validation=validation, test=test, rng=generator(0))
 
 
 @given(clients=st.integers(1, 5), shots=st.integers(0, 12), classes=st.integers(1, 7), seed=st.integers(0, 9))

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
 from fdgjax.engine import Execution
-from fdgjax.evaluation import Metrics, Tally, compile_evaluation, expected_calibration_error, measure
-from fdgjax.federation import Federation, Rows
+from fdgjax.evaluation import (
+    Metrics,
+    Tallies,
+    Tally,
+    compile_evaluation,
+    expected_calibration_error,
+    figures,
+    measure,
+)
+from fdgjax.federation import Federation, Rows, pad_rows
 from fdgjax.methods import METHODS
 from tests.toys import DOMAINS, close, make_plan, row, shared_case, tiny_model, toy_federation
 
@@ -52,20 +60,27 @@ def calibration(seen: list[Seen]) -> float:
     return error
 
 
-def figures(source: list[Seen], target: list[Seen]) -> Metrics:
-    ood = float(np.mean([s.right.mean() for s in target]))
-    pooled = Seen(*(np.concatenate(column) for column in zip(*source, strict=True)))
-    domains = {NAMES[d]: float(pooled.right[pooled.domain == d].mean()) for d in np.unique(pooled.domain)}
-    domains |= {NAMES[DOMAINS - 1]: ood}
+def pooled(models: list[Seen]) -> Seen:
+    return Seen(*(np.concatenate(column) for column in zip(*models, strict=True)))
+
+
+def expected(source: list[Seen], test: list[Seen], target: list[Seen]) -> Metrics:
+    """The figures, those of an empty list absent."""
+    ood = float(np.mean([s.right.mean() for s in target])) if target else None
+    shown, held_out = pooled(test or source), pooled(source)
+    domains = {NAMES[d]: float(shown.right[shown.domain == d].mean()) for d in np.unique(shown.domain)}
+    domains |= {NAMES[DOMAINS - 1]: ood} if target else {}
     return Metrics(
         id_accuracy=float(np.mean([s.right.mean() for s in source])),
         ood_accuracy=ood,
+        all_accuracy=float(shown.right.mean()) if test else None,
+        avg_accuracy=float(np.mean([s.right.mean() for s in test])) if test else None,
         per_domain_accuracy=domains,
         worst_domain_accuracy=min(domains.values()),
-        ece=calibration(target),
+        ece=calibration(target or test),
         id_ece=calibration(source),
-        id_loss=float(np.mean(pooled.nll)),
-        ood_loss=float(np.mean(np.concatenate([s.nll for s in target]))),
+        id_loss=float(np.mean(held_out.nll)),
+        ood_loss=float(np.mean(np.concatenate([s.nll for s in target]))) if target else None,
     )
 
 
@@ -88,37 +103,82 @@ def evaluation(name: str, batch_size: int, execution: Execution) -> Any:
 def evaluate(
     name: str, batch_size: int, execution: Execution = ONE_BY_ONE, federation: Federation | None = None
 ) -> Metrics:
-    state = trained(name)
-    tallies = evaluation(name, batch_size, execution)(state, federation or toy_federation())
+    tallies = tallies_of(name, federation or toy_federation(), batch_size, execution)
     return measure(jax.device_get(tallies), NAMES)
+
+
+def tallies_of(name: str, federation: Federation, batch_size: int = 4, execution: Execution = ONE_BY_ONE) -> Tallies:
+    return evaluation(name, batch_size, execution)(trained(name), federation)
 
 
 def same(left: Metrics, right: Metrics) -> None:
     assert left.per_domain_accuracy.keys() == right.per_domain_accuracy.keys()
-    for name, wanted in right._asdict().items():
+    assert figures(left).keys() == figures(right).keys()
+    for name, wanted in figures(right).items():
         if name != "per_domain_accuracy":
             np.testing.assert_allclose(getattr(left, name), wanted, rtol=1e-4, atol=1e-6, err_msg=name)
     for domain, wanted in right.per_domain_accuracy.items():
         np.testing.assert_allclose(left.per_domain_accuracy[domain], wanted, rtol=1e-5, err_msg=domain)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_all_figures_are_those_of_plain_numpy(name: str) -> None:
-    federation, state, method = (
-        toy_federation(),
-        trained(name),
-        shared_case(name, plan=make_plan(drop_nonfinite=True)).method,
-    )
-    places, lengths = (np.asarray(leaf) for leaf in federation.validation)
-    source = []
-    for client, (rows, length) in enumerate(zip(places, lengths, strict=True)):
-        own = row(state.clients, 0 if method.pooled else client)
-        source.append(look(method.predict(state.server, own), federation, rows[:length]))
+NOTHING = pad_rows([np.zeros(0, np.int64)])
+
+
+@functools.cache
+def federations() -> dict[str, Federation]:
+    """The toy federation as the protocols would have it: test rows beside the others, or no unseen domain."""
+    federation = toy_federation()
+    places, lengths = map(np.asarray, federation.train)
+    # Any rows will do; clients differ in how many they have, which tells ALL from AVG.
+    tested = federation._replace(test=pad_rows([row[: 1 + n // 2] for row, n in zip(places, lengths, strict=True)]))
+    return {
+        "leave_one_out": federation,
+        "unseen_client": tested,
+        "every_domain": tested._replace(target=NOTHING),
+    }
+
+
+CASES = [
+    *((name, "leave_one_out") for name in ALL),
+    *((name, "unseen_client") for name in ("fedavg", "local", "central")),
+    *((name, "every_domain") for name in ("fedavg", "local", "central")),
+]
+
+
+@pytest.mark.parametrize(("name", "protocol"), CASES)
+def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
+    federation, state = federations()[protocol], trained(name)
+    method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
+
+    def of_clients(table: Rows) -> list[Seen]:
+        seen = []
+        for client, (rows, length) in enumerate(zip(*map(np.asarray, table), strict=True)):
+            own = row(state.clients, 0 if method.pooled else client)
+            seen += [look(method.predict(state.server, own), federation, rows[:length])] if length else []
+        return seen
+
     models = method.unseen(state.server, state.clients)
-    whole = np.asarray(federation.target.places)[0]
-    target = [look(row(models, i), federation, whole) for i in range(len(jax.tree.leaves(models)[0]))]
-    assert (len(target) == 1) == (name in ("fedavg", "fedprox", "central"))
-    same(evaluate(name, batch_size=4), figures(source, target))
+    many = len(jax.tree.leaves(models)[0])
+    assert (many == 1) == (name in ("fedavg", "fedprox", "central"))
+    whole = np.asarray(federation.target.places)[0, : int(federation.target.length[0])]
+    target = [look(row(models, i), federation, whole) for i in range(many)] if len(whole) else []
+    got = evaluate(name, batch_size=4, federation=federation)
+    same(got, expected(of_clients(federation.validation), of_clients(federation.test), target))
+    assert ("ood_accuracy" in figures(got)) == (protocol != "every_domain")
+    assert ("all_accuracy" in figures(got)) == ("avg_accuracy" in figures(got)) == (protocol != "leave_one_out")
+
+
+@pytest.mark.parametrize("execution", [Execution("vmap"), Execution("chunk", 3), Execution("map", devices=3)])
+def test_test_samples_are_counted_on_every_client_axis(execution: Execution) -> None:
+    federation = federations()["unseen_client"]
+    same(evaluate("local", 4, execution, federation), evaluate("local", 4, federation=federation))
+
+
+def test_nothing_is_divided_by_nothing() -> None:
+    nothing = jax.tree.map(lambda leaf: leaf * 0, jax.device_get(tallies_of("local", federations()["every_domain"])))
+    with np.errstate(all="raise"):
+        assert figures(measure(nothing, NAMES)) == {"per_domain_accuracy": {}}
+        assert expected_calibration_error(nothing.source) == 0
 
 
 @pytest.mark.parametrize(
@@ -151,8 +211,9 @@ def test_padding_does_not_matter(name: str) -> None:
 
 
 def test_every_sample_is_counted_once_in_its_domain() -> None:
-    federation, state = toy_federation(), trained("local")
-    tallies = evaluation("local", 4, ONE_BY_ONE)(state.server, state.clients, federation)
+    federation = federations()["unseen_client"]
+    tallies = tallies_of("local", federation)
+    np.testing.assert_array_equal(tallies.test.total.sum(axis=1), federation.test.length)
     for client, (rows, length) in enumerate(zip(*map(np.asarray, federation.validation), strict=True)):
         domains = np.asarray(federation.domains)[rows[:length]]
         np.testing.assert_array_equal(tallies.source.total[client], np.bincount(domains, minlength=DOMAINS))
@@ -195,9 +256,9 @@ def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
     for label, error in ((0, 0.0), (1, 1.0)):
         federation = toy_federation()
         federation = federation._replace(labels=jnp.full_like(federation.labels, label))
-        figures = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(server, {}, federation)), NAMES)
-        np.testing.assert_allclose([figures.ece, figures.id_ece], error, atol=1e-6)
-        np.testing.assert_allclose([figures.ood_accuracy, figures.id_accuracy], 1 - error)
+        got = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(server, {}, federation)), NAMES)
+        np.testing.assert_allclose([got.ece, got.id_ece], error, atol=1e-6)
+        np.testing.assert_allclose([got.ood_accuracy, got.id_accuracy], 1 - error)
 
 
 def test_dropout_is_off_and_statistics_are_the_running_ones() -> None:

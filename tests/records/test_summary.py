@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.evaluation import Metrics
-from fdgjax.records import TIMINGS, mean_figures, summarise_seeds
+from fdgjax.records import TIMINGS, mean_figures, summarise, summarise_seeds
 
 FRACTION = st.floats(0, 1)
 NUMBERS = [name for name in Metrics._fields if name != "per_domain_accuracy"]
@@ -49,3 +49,19 @@ def test_a_domain_some_seeds_lack_is_averaged_over_the_others() -> None:
 
 def test_a_round_that_was_not_evaluated_has_no_figures() -> None:
     assert mean_figures([{"round": 1, "train_loss": 0.5}] * 2) == {}
+
+
+def test_figures_a_protocol_does_not_have_are_absent() -> None:
+    absent = {"ood_accuracy", "ood_loss"}
+    records = [{"round": 1, "train_loss": 0.5}]
+    records += [{key: value for key, value in summary(0, 0.5, {"r0": 0.5}).items() if key not in absent} | {"round": 2}]
+    facts = {"method": "fedavg"}
+    singles = [
+        summarise(records, "validation", facts | {"seed": seed}, dict.fromkeys(TIMINGS, 1.0)) for seed in range(2)
+    ]
+    whole = summarise_seeds(singles, dict.fromkeys(TIMINGS, 1.0))
+    for content in (*singles, whole, whole["std"], *whole["per_seed"].values()):
+        assert content.keys() & set(Metrics._fields) == set(Metrics._fields) - absent
+    assert singles[0]["selection"]["validation"].keys() == {
+        *("round", "id_accuracy", "all_accuracy", "avg_accuracy", "looks_at")
+    }
