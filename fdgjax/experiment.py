@@ -20,6 +20,7 @@ from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
+from fdgjax.models.cost import Cost, cost
 from fdgjax.protocols import PROTOCOLS, Sharing
 from fdgjax.variables import bytes_by_label, label_table
 
@@ -30,7 +31,8 @@ class Experiment(NamedTuple):
     parts: each seed's split of the data.
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
-    shapes: the variables that one client trains. facts: what the summary says of it before any training.
+    shapes: the variables that one client trains. cost: of the client model. facts: what the summary says of it before
+    any training.
     init: the jitted state before the first round, with its arguments. round, tally: jitted, or compiled ahead.
     """
 
@@ -41,6 +43,7 @@ class Experiment(NamedTuple):
     train: Federation
     method: Method
     shapes: Variables
+    cost: Cost
     facts: dict[str, Any]
     init: partial[State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
@@ -85,7 +88,8 @@ def build(config: Config) -> Experiment:
     parts = [split(config, data, target, seed) for seed in seeds]
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     entry = METHODS[config.method]
-    model = as_model(make_module(config, len(data.class_names)), data.images.shape[1:])
+    module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
+    model, price = as_model(module, image_shape), cost(module, image_shape)
     method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
@@ -108,7 +112,9 @@ def build(config: Config) -> Experiment:
         train=train,
         method=method,
         shapes=travelling.received,
-        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train)),
+        cost=price,
+        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train))
+        | {"flops_per_image": price.flops},
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
