@@ -86,7 +86,8 @@ def build(config: Config) -> Experiment:
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     entry = METHODS[config.method]
     model = as_model(make_module(config, len(data.class_names)), data.images.shape[1:])
-    method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
+    setup = Setup(model, len(parts[0].train), config.rounds, execution)
+    method = entry.build(setup, config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
@@ -108,7 +109,7 @@ def build(config: Config) -> Experiment:
         train=train,
         method=method,
         shapes=travelling.received,
-        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train)),
+        facts=describe(config, data, target, setup, method, travelling, plan),
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
@@ -192,11 +193,12 @@ def make_plan(config: Config, clients: int) -> Plan:
 
 
 def describe(
-    config: Config, data: Domains, target: str, method: Method, travelling: Traffic, plan: Plan, clients: int
+    config: Config, data: Domains, target: str, setup: Setup, method: Method, travelling: Traffic, plan: Plan
 ) -> dict[str, Any]:
     """What the summary says of an experiment before any training."""
     label_table(travelling.received, method.label)
-    many = 0 if method.pooled else plan.clients_per_round or clients
+    model = jax.eval_shape(setup.model.init, jax.random.key(0))
+    many = 0 if method.pooled else plan.clients_per_round or setup.clients
     return {
         "method": config.method,
         "dataset": config.data.name,
@@ -204,10 +206,10 @@ def describe(
         "target": target,
         "seed": config.seed,
         "rounds": config.rounds,
-        "clients": clients,
+        "clients": setup.clients,
         "domains": list(data.domain_names),
         **model_facts(config),
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(travelling.received["params"])),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(model["params"])),
         "bytes_up_per_round": many * bytes_of(travelling.message),
         "bytes_down_per_round": many * bytes_of(travelling.sent),
     }

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import Central, central
+from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
@@ -29,6 +30,7 @@ METHODS: Mapping[str, Entry] = {
     "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
+    "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }
