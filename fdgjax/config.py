@@ -12,6 +12,7 @@ from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
+from fdgjax.presets import PRESETS, dataset_of
 from fdgjax.protocols import PROTOCOLS
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS
@@ -95,39 +96,29 @@ class Config:
     hyper: Any = None
 
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
-    "rotated_mnist": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
-    "pacs": {"data": {"target": "photo", "image_size": 32}},
-    "office_caltech10": {"data": {"image_size": 32}},
-    "domainnet": {"data": {"image_size": 32}},
-    "domainnet10": {"data": {"image_size": 32}},
-    "folder": {"data": {"image_size": 32}},
-}
-
-
 def make_config(
-    method: str, dataset: str, presets: Mapping[str, Mapping[str, Any]] | None = None
+    method: str, preset: str, presets: Mapping[str, Mapping[str, Any]] | None = None
 ) -> ml_collections.ConfigDict:
-    """The locked config of a method on a data set, as a config file returns it.
+    """The locked config of a method on a data set or with a preset, as a config file returns it.
 
     Args:
       method: name of the method; its hyperparameters become the keys of `config.method`.
-      dataset: name of the data set; its preset (model, image size, target) comes first.
-      presets: the config file's own values per data set, laid over it; nested dicts, `method` included.
+      preset: a data set (with its model, image size and target) or an entry of `fdgjax.presets.PRESETS`, which names
+        its data set and may set any other key.
+      presets: the config file's own values per preset, laid over it; nested dicts, `method` included.
 
     Raises:
-      UserError: unknown method or data set, or a preset for a key that does not exist.
+      UserError: unknown method, data set or preset, or a preset for a key that does not exist.
     """
     entry = lookup("method", method, METHODS)
-    lookup("data set", dataset, DATASETS)
+    lookup("data set or preset", preset, {**DATASETS, **PRESETS})
     plain = dataclasses.asdict(Config())
-    plain["data"]["name"] = dataset
+    plain["data"]["name"] = dataset_of(preset)
     del plain["hyper"]
     plain["method"] = {"name": method} | dataclasses.asdict(entry.hyper())
     config = ml_collections.ConfigDict(plain)
     config.lock()
-    for layer in (PRESETS.get(dataset, {}), (presets or {}).get(dataset, {})):
+    for layer in (PRESETS.get(preset, {}), (presets or {}).get(preset, {})):
         config.update(layer)
     return config
 

@@ -76,9 +76,15 @@ def round_record(round_: int, info: RoundInfo) -> Record:
     }
 
 
-def as_plain(values: PyTree) -> list[Any]:
-    """An array as a JSON list; what is not finite as None, since JSON has no word for it."""
-    return [v if np.isfinite(v) else None for v in np.asarray(values).tolist()]
+def as_plain(values: PyTree) -> Any:
+    """An array as a JSON value, nested lists of numbers; what is not finite as None, since JSON has no word for it."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return value if np.isfinite(value) else None
+
+    return plain(np.asarray(values).tolist())
 
 
 def check_finite(info: RoundInfo, round_: int, whose: str) -> None:

@@ -30,6 +30,16 @@ def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, 
     return table
 
 
+def module_of(path: str) -> str:
+    """The module a leaf belongs to: `conv_1/bn` of `params/conv_1/bn/scale`."""
+    return path.partition("/")[2].rpartition("/")[0]
+
+
+def norm_paths(shapes: Variables) -> frozenset[str]:
+    """The modules that keep batch statistics, such as BatchNorm layers, by their paths."""
+    return frozenset(module_of(path) for path in flatten(shapes) if path.startswith("batch_stats/"))
+
+
 def select(variables: Variables, label: Callable[[str], str], *wanted: str) -> Variables:
     """The leaves whose label is among `wanted`, in the same nesting; the others are left out."""
     kept = {path: leaf for path, leaf in flatten(variables).items() if label(path) in wanted}

@@ -4,12 +4,15 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.updates import gram, sum_over_leaves
+from fdgjax.aggregation.weighting import client_count
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 
-def attention(params: PyTree, *, tau: float, scope: str = "leaf") -> tuple[PyTree, PyTree]:
+def attention(
+    params: PyTree, weights: jax.Array | None = None, *, tau: float, scope: str = "leaf"
+) -> tuple[PyTree, PyTree]:
     r"""Attention of every client over all clients.
 
         A_ij = exp(cos(p_i, p_j) / tau) / sum_k exp(cos(p_i, p_k) / tau),    p_i <- sum_j A_ij p_j
@@ -18,6 +21,7 @@ def attention(params: PyTree, *, tau: float, scope: str = "leaf") -> tuple[PyTre
 
     Args:
       params: pytree of `[clients, ...]`, parameters themselves, not updates.
+      weights: None or `[clients]`; to the others, clients with weight zero are invisible. They do not weigh otherwise.
       tau: the smaller, the more a client keeps to itself.
       scope: `"leaf"` compares each leaf by itself (FDSE), `"tree"` all leaves together.
 
@@ -32,10 +36,12 @@ def attention(params: PyTree, *, tau: float, scope: str = "leaf") -> tuple[PyTre
     """
     if not tau > 0:
         raise UserError(f"attention got tau={tau}; expected a positive number")
+    many = client_count(params)
+    looks_at = jnp.eye(many, dtype=bool) | (True if weights is None else (weights > 0)[None])
     products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(params)
-    weights = jax.tree.map(lambda g: jax.nn.softmax(cosines(g) / tau, axis=1), products)
-    per_leaf = jax.tree.broadcast(weights, params)
-    return jax.tree.map(mixed, per_leaf, params), weights
+    mixture = jax.tree.map(lambda g: jax.nn.softmax(cosines(g) / tau, axis=1, where=looks_at), products)
+    per_leaf = jax.tree.broadcast(mixture, params)
+    return jax.tree.map(mixed, per_leaf, params), mixture
 
 
 def each_leaf(params: PyTree) -> PyTree:

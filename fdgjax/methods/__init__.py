@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import Central, central
 from fdgjax.methods.ditto import Ditto, ditto
+from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.fedbn import FedBN, fedbn
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.local import Local, local
@@ -32,5 +34,7 @@ METHODS: Mapping[str, Entry] = {
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
+    "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
+    "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }

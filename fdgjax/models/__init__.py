@@ -17,6 +17,7 @@ from fdgjax.models.digits import DigitsCNN
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.resnet import ResNet
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
+from fdgjax.models.vit import ViT
 
 
 class Backbone(NamedTuple):
@@ -45,6 +46,7 @@ MODELS: Mapping[str, Backbone] = {
     "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
     "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
     "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's"),
+    "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images"),
 }
 
 __all__ = [
@@ -59,4 +61,5 @@ __all__ = [
     "NormUnit",
     "ResNet",
     "Unit",
+    "ViT",
 ]

@@ -28,6 +28,7 @@ PUBLISHED: Mapping[tuple[str, str, int], int] = {
     ("alexnet", "dse", 10): 6_504_810,  # FDSE, Table 4: 0.65e7
     ("resnet18_imagenet", "", 1000): 11_689_512,  # torchvision
     ("resnet50_imagenet", "", 1000): 25_557_032,  # torchvision
+    ("vit_b8", "", 1000): 86_576_872,  # timm
 }
 
 
@@ -35,10 +36,8 @@ def numbers(tree: object) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
-NEVER_TWINS = {"resnet18_imagenet"}
-"""Left out with units of another kind, where another network has the same blocks."""
-
-KINDS = [(name, "") for name in MODELS] + [(name, unit) for name in MODELS if name not in NEVER_TWINS for unit in UNITS]
+KINDS = [(name, unit) for name in MODELS for unit in ("", *(UNITS if name in ("alexnet", "resnet18") else ("dse",)))]
+"""Every network and its twin; one chain and one residual network with every kind of unit."""
 
 
 def network(name: str, unit: str, width: float = 1 / 32) -> nn.Module:

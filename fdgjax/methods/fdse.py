@@ -1,0 +1,145 @@
+"""FDSE: a shared feature extractor on which clients agree, and personal skew erasers that make domains look alike.
+
+    L_k = cross-entropy + lambda sum_l w_l |running statistics of DSE block l - those received|^2      C, equations 4-7
+    shared:    theta <- theta + mean_k |d_k| * (min-norm point of the d_k / |d_k|)    leaf by leaf      A, equation 8
+    personal:  [theta_1, ..., theta_N] <- softmax(cosines / tau) [theta_1, ..., theta_N]  leaf by leaf  B, equation 9
+
+`dfe`, BN_dfe and everything outside of DSE blocks are shared, statistics being averaged plainly; `dse` and BN_dse's
+parameters are personal; BN_dse's statistics never leave the client.
+
+Wang et al., "Federated learning with domain shift eraser", 2025, Algorithm 1; A, B and C as in Table 3.
+
+Unseen domain: one model with the mean of what clients keep, or each client's; its DSE modules are fitted to the domain
+by the consistency loss alone (Algorithm 3). Ambiguities and the official code: docs/deviations.md.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.aggregation import attention, mean, min_norm, partition
+from fdgjax.contract import Adaptation, Batch, Context, Method, PyTree, Rule, Setup, Variables
+from fdgjax.errors import UserError
+from fdgjax.methods.fedavg import FedAvg, Personalise, fedavg, keep_personal
+from fdgjax.methods.hyper import hyper
+from fdgjax.models.depth import depth_order
+from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
+from fdgjax.registry import lookup
+from fdgjax.variables import merge, module_of, select
+
+OFFICIAL = "FDSE's official settings for PACS"
+
+
+@dataclasses.dataclass(frozen=True)
+class FDSE(FedAvg):
+    """FDSE's hyperparameters.
+
+    consensus: A, the rule for shared parameters: `min_norm`, or `mean` without it.
+    personalisation: B, for personal parameters: `attention`, or `own` without it (clients keep theirs), or `mean`.
+    consistency: C, the distance of statistics: `paper` (equation 6), `official` (a Gaussian divergence) or `none`.
+    strength, beta: lambda, and the growth of the layers' weights with depth. tau: of the attention.
+    first_round: the round (from 0) from which on C is applied; the official code begins with 1.
+    adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt.
+    """
+
+    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="FDSE, Algorithm 1")
+    client_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
+    client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4), source=OFFICIAL)
+    client_learning_rate_decay: float = hyper(0.998, search=(0.998, 0.9998), source="FDSE, A7.4; official: 0.9998")
+    client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4")
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="FDSE, equation 8")
+    unseen: str = hyper("mean", search=("each", "mean"), source="one model in FDSE, Algorithm 3")
+    consensus: str = hyper("min_norm", search=("min_norm", "mean"), source="FDSE, equation 8 and Table 3 (A)")
+    personalisation: str = hyper(
+        "attention", search=("attention", "own", "mean"), source="FDSE, equation 9 and Table 3 (B)"
+    )
+    consistency: str = hyper("paper", search=("paper", "official", "none"), source="FDSE, equation 6 and Table 3 (C)")
+    strength: float = hyper(0.5, search=(0.01, 0.1, 0.5, 1.0), source=OFFICIAL)
+    beta: float = hyper(0.001, search=(0.001, 0.01, 0.1), source="FDSE, A7.4")
+    tau: float = hyper(0.5, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
+    first_round: int = hyper(0, search=(0, 1), source="FDSE, Algorithm 1; official: 1")
+    adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="several (FDSE, A7.5)")
+    adaptation_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1), source="not stated")
+
+
+CONSENSUS: Mapping[str, Rule] = {"min_norm": min_norm, "mean": mean}
+
+
+def mean_of_all(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
+    """Every client receives the weighted mean."""
+    average, shares = mean(personal, weights)
+    return jax.tree.map(lambda leaf, one: jnp.broadcast_to(one, leaf.shape), personal, average), shares
+
+
+def label(path: str) -> str:
+    """The fate of a variable: by the kind of its module, the last name of its path."""
+    if module_of(path).rpartition("/")[2] not in ("dse", "bn_dse"):
+        return "shared"
+    return "personal" if path.startswith("params/") else "local"
+
+
+def fdse(setup: Setup, h: FDSE) -> Method:
+    """FedAvg with FDSE's fates, rules and regulariser.
+
+    Raises:
+      UserError: a model without DSE blocks, or an unknown word.
+    """
+    layers = [layer for layer in depth_order(setup.model.init) if layer.rpartition("/")[2] == "bn_dfe"]
+    if not layers:
+        raise UserError("fdse got a model without DSE blocks; expected some: leave config.model.unit empty, or set dse")
+    personalisations: Mapping[str, Personalise] = {
+        "attention": partial(attention, tau=h.tau),
+        "own": keep_personal,
+        "mean": mean_of_all,
+    }
+    objective = cross_entropy(setup.model)
+    if h.consistency != "none":
+        objective = consistent(
+            objective,
+            layers,
+            strength=h.strength,
+            beta=h.beta,
+            distance=h.consistency,
+            first_round=h.first_round,
+        )
+    rules = {"params": lookup("consensus", h.consensus, CONSENSUS), "batch_stats": mean}
+    return fedavg(
+        setup,
+        h,
+        objective=objective,
+        label=label,
+        rule=partition(rules, lambda updates: {kind: kind for kind in updates}),
+        personalise=lookup("personalisation", h.personalisation, personalisations),
+        adapt=fit_erasers(setup, h, layers) if h.adaptation_epochs else None,
+    )
+
+
+def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
+    """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain,
+    and everything shared stays as it is, BN_dfe's statistics included."""
+    forward = statistics_only(setup.model)
+    distance = "paper" if h.consistency == "none" else h.consistency
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        _, (changed, info) = forward(variables, batch, key, context)
+        return consistency_loss(changed, context.received, layers, h.beta, distance), (changed, info)
+
+    def labels(params: PyTree) -> PyTree:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _: label("params/" + jax.tree_util.keystr(path, simple=True, separator="/")), params
+        )
+
+    return Adaptation(
+        objective=objective,
+        optimizer=optax.partition(
+            {"personal": optax.sgd(h.adaptation_learning_rate), "shared": optax.set_to_zero()}, labels
+        ),
+        epochs=h.adaptation_epochs,
+        finish=lambda before, after: merge(select(before, label, "shared"), select(after, label, "personal", "local")),
+    )

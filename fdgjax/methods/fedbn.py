@@ -1,0 +1,46 @@
+"""FedBN: FedAvg whose clients keep their BatchNorm layers, parameters and statistics.
+
+    label(BatchNorm) = local, everything else shared
+
+Li et al., "FedBN: federated learning on non-IID features via local batch normalization", 2021, Algorithm 1. On a model
+without BatchNorm it is FedAvg.
+
+Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
+collecting its statistics in passes without gradients (FDSE, Algorithm 2).
+"""
+
+import dataclasses
+
+import jax
+import optax
+
+from fdgjax.contract import Adaptation, Method, Setup
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import hyper
+from fdgjax.objectives import statistics_only
+from fdgjax.variables import module_of, norm_paths
+
+
+@dataclasses.dataclass(frozen=True)
+class FedBN(FedAvg):
+    """FedAvg's hyperparameters; adaptation_epochs: passes over the unseen domain, 0 for none."""
+
+    unseen: str = hyper("mean", search=("each", "mean"), source="one model in FDSE, Algorithm 2")
+    adaptation_epochs: int = hyper(1, search=(0, 1, 5), source="FDSE, A7.5")
+
+
+def fedbn(setup: Setup, h: FedBN) -> Method:
+    """FedAvg with BatchNorm layers that stay at the clients."""
+    norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
+    collect = Adaptation(
+        objective=statistics_only(setup.model),
+        optimizer=optax.set_to_zero(),
+        epochs=h.adaptation_epochs,
+        finish=lambda before, after: after,
+    )
+    return fedavg(
+        setup,
+        h,
+        label=lambda path: "local" if module_of(path) in norms else "shared",
+        adapt=collect if norms and h.adaptation_epochs else None,
+    )

@@ -1,0 +1,91 @@
+"""Vision transformers (Dosovitskiy et al., "An image is worth 16x16 words", 2021), ViT-B/8 by default."""
+
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn import initializers
+
+from fdgjax.errors import UserError
+from fdgjax.models.units import Unit, identity, plain_unit
+from fdgjax.nn import Conv, Dense
+
+HEADS, HEAD_SIZE = 12, 64
+"""Of ViT-B at width 1: 768 features."""
+
+layer_norm = partial(nn.LayerNorm, epsilon=1e-6)
+
+
+class EncoderBlock(nn.Module):
+    """x + attention(LN(x)), then x + MLP(LN(x)); the MLP widens four times, GELU between its two linear layers.
+
+    Attributes:
+      heads: of the attention.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the MLP.
+      unit: the factory of the MLP's second layer, `mlp_2`.
+    """
+
+    heads: int
+    init_name: str
+    unit: Unit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, tokens, features]` -> the same shape."""
+        dense, features = partial(Dense, init_name=self.init_name), x.shape[-1]
+        x = x + nn.MultiHeadDotProductAttention(self.heads, name="attention")(layer_norm(name="norm_1")(x))
+        y = nn.gelu(dense(4 * features, name="mlp_1")(layer_norm(name="norm_2")(x)), approximate=False)
+        return x + self.unit(dense, features, activation=identity, name="mlp_2")(y, train=train)
+
+
+class ViT(nn.Module):
+    """ViT-B/8: 86,576,872 parameters for 224x224 images and 1000 classes, as timm's. Logits come from a class token.
+
+    Position embeddings are learned, one for each patch of the image and one for the class token, so that a network
+    serves one size of images only.
+
+    Attributes:
+      classes: number of logits.
+      width: factor on the 12 heads of 64 features each, and so on all features: 0.5 is ViT-S, 0.25 ViT-Ti. Below one
+        head, the head itself narrows.
+      depth: number of blocks.
+      patch: side of a patch; the image's sides have to be multiples of it.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for all layers but the attention's, which are Flax's own.
+      unit: the factory of each block's last layer (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
+        replaces the feed-forward layer's last operator (appendix A8.1).
+    """
+
+    classes: int
+    width: float = 1.0
+    depth: int = 12
+    patch: int = 8
+    init_name: str = "flax"
+    unit: Unit = plain_unit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`.
+
+        Raises:
+          UserError: an image that is not made of whole patches.
+        """
+        if x.shape[1] % self.patch or x.shape[2] % self.patch:
+            raise UserError(
+                f"ViT got images of {x.shape[1]} x {x.shape[2]} pixels; expected multiples of its patches' side, "
+                f"{self.patch}: set data.image_size (published: 224)"
+            )
+        heads = max(1, round(self.width * HEADS))
+        features = heads * max(1, round(self.width * HEADS * HEAD_SIZE / heads))
+        patches = Conv(features, (self.patch,) * 2, self.patch, "VALID", init_name=self.init_name, name="patches")(x)
+        tokens = patches.reshape(len(x), -1, features)
+        token = self.param("class_token", initializers.normal(0.02), (1, 1, features))
+        tokens = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, features)), tokens], axis=1)
+        tokens = tokens + self.param("positions", initializers.normal(0.02), (1, *tokens.shape[1:]))
+        for i in range(1, self.depth + 1):
+            tokens = EncoderBlock(heads, self.init_name, self.unit, name=f"block_{i}")(tokens, train=train)
+        # Of the class token alone: LayerNorm looks at one token at a time.
+        features_of_token = layer_norm(name="norm")(tokens[:, 0])
+        self.sow("intermediates", "features", features_of_token)
+        logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(features_of_token)
+        return logits
