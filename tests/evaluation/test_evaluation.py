@@ -23,6 +23,7 @@ from fdgjax.evaluation import (
 )
 from fdgjax.federation import Federation, Rows, pad_rows
 from fdgjax.methods import METHODS
+from fdgjax.variables import label_table
 from tests.toys import DOMAINS, close, make_plan, row, shared_case, tiny_model, toy_federation
 
 ALL = sorted(METHODS)
@@ -159,7 +160,8 @@ def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
 
     models = method.unseen(state.server, state.clients)
     many = len(jax.tree.leaves(models)[0])
-    assert (many == 1) == (name in ("fedavg", "fedprox", "central"))
+    shared = set(label_table(row(models, 0), method.label).values()) == {"shared"}
+    assert (many == 1) == shared, "one model where nothing is a client's own"
     whole = np.asarray(federation.target.places)[0, : int(federation.target.length[0])]
     target = [look(row(models, i), federation, whole) for i in range(many)] if len(whole) else []
     got = evaluate(name, batch_size=4, federation=federation)
