@@ -1,0 +1,42 @@
+"""In which order a model's layers follow one another, for methods that treat them by depth."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax import traverse_util
+
+
+def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
+    """The paths of all modules that hold variables themselves, such as `"conv_1/bn_dse"`, in the order of their calls.
+
+    Neither names nor trees say so: JAX sorts the keys of dicts, and `stage_10` comes before `stage_2`. So the calls are
+    recorded while shapes are computed; no numbers are. A module that calls others comes before them, and one that is
+    called more than once where it is first. The variables of the model itself have the path `""`.
+
+    Args:
+      init: `(key) -> variables` of a model made of Flax modules, such as `fdgjax.contract.Model.init`.
+
+    Raises:
+      ValueError: `init` calls no module that would explain some variable, for instance because it is jitted and was
+        traced before.
+    """
+    called: list[tuple[str, ...]] = []
+
+    def note(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if context.method_name != "setup":
+            called.append(context.module.path)
+        return call(*args, **kwargs)
+
+    def noted(key: jax.Array) -> Any:
+        with nn.intercept_methods(note):
+            return init(key)
+
+    holders = {path[1:-1] for path in traverse_util.flatten_dict(jax.eval_shape(noted, jax.random.key(0)))}
+    order = [path for path in dict.fromkeys(called) if path in holders]
+    if missing := holders - set(order):
+        raise ValueError(
+            f"depth_order saw no call of {sorted('/'.join(path) for path in missing)}; expected Flax modules"
+        )
+    return ["/".join(path) for path in order]
