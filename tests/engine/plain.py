@@ -44,11 +44,14 @@ class PlainRound:
         self.send, self.start = jax.jit(method.send), jax.jit(method.start)
         self.step, self.serve = jax.jit(step), jax.jit(serve)
 
-    def batches(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Consecutive minibatches; a last partial one is kept as it is or left out."""
+    def batches(self, rows: np.ndarray, fill: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Consecutive minibatches with their masks; a last partial one is kept as it is, left out, or filled up with
+        the client's samples from the first one on, which only batch statistics see."""
         size = self.batching.batch_size
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        return [part for part in parts if len(part) == size or not self.batching.drop_last]
+        parts = [part for part in parts if len(part) == size or not self.batching.drop_last]
+        masks = [np.arange(size if fill else len(part)) < len(part) for part in parts]
+        return [(np.concatenate([p, np.resize(rows, len(m) - len(p))]), m) for p, m in zip(parts, masks, strict=True)]
 
     def train(
         self, federation: Federation, context: Context, optimizer: PyTree, rows: np.ndarray, key: jax.Array
@@ -58,12 +61,13 @@ class PlainRound:
         variables, losses, steps = context.received, [], 0
         for epoch_key in jax.random.split(key, self.batching.epochs):
             order_key, step_key = jax.random.split(epoch_key)
-            for i, part in enumerate(self.batches(shuffled(order_key, rows))):
+            filled = self.batches(shuffled(order_key, rows), fill="batch_stats" in variables)
+            for i, (part, mask) in enumerate(filled):
                 pixels = images[part].astype(np.float32) / np.float32(127.5) - np.float32(1)
-                batch = Batch(jnp.asarray(pixels), jnp.asarray(labels[part]), jnp.ones(len(part), jnp.float32))
+                batch = Batch(jnp.asarray(pixels), jnp.asarray(labels[part]), jnp.asarray(mask, jnp.float32))
                 step_key_i = jax.random.fold_in(step_key, i)
                 variables, optimizer, loss = self.step(variables, optimizer, batch, step_key_i, context)
-                losses += [float(loss)] * len(part)
+                losses += [float(loss)] * int(mask.sum())
                 steps += 1
         mean_loss = jnp.float32(np.mean(losses) if losses else 0.0)
         return Trained(variables, optimizer, mean_loss, jnp.int32(steps))
