@@ -90,7 +90,8 @@ def build(config: Config) -> Experiment:
     entry = METHODS[config.method]
     module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
     model, price = as_model(module, image_shape), cost(module, image_shape)
-    method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
+    clients = len(parts[0].train)
+    method = entry.build(Setup(model, clients, config.rounds, execution), config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
@@ -113,8 +114,7 @@ def build(config: Config) -> Experiment:
         method=method,
         shapes=travelling.received,
         cost=price,
-        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train))
-        | {"flops_per_image": price.flops},
+        facts=describe(config, data, target, clients, method, travelling, plan, price),
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
@@ -198,7 +198,14 @@ def make_plan(config: Config, clients: int) -> Plan:
 
 
 def describe(
-    config: Config, data: Domains, target: str, method: Method, travelling: Traffic, plan: Plan, clients: int
+    config: Config,
+    data: Domains,
+    target: str,
+    clients: int,
+    method: Method,
+    travelling: Traffic,
+    plan: Plan,
+    price: Cost,
 ) -> dict[str, Any]:
     """What the summary says of an experiment before any training."""
     label_table(travelling.received, method.label)
@@ -213,7 +220,8 @@ def describe(
         "clients": clients,
         "domains": list(data.domain_names),
         **model_facts(config),
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(travelling.received["params"])),
+        "parameters": price.parameters,
+        "flops_per_image": price.flops,
         "bytes_up_per_round": many * bytes_of(travelling.message),
         "bytes_down_per_round": many * bytes_of(travelling.sent),
     }

@@ -8,9 +8,9 @@ import pytest
 
 from fdgjax.experiment import as_model
 from fdgjax.models import MODELS, UNITS
-from fdgjax.models.depth import depth_order
+from fdgjax.models.depth import depth_order, layers
 from fdgjax.variables import flatten
-from tests.models.test_registry import KINDS, SMALLEST, network
+from tests.models.test_registry import KINDS, LAST, SMALLEST, network
 
 
 def order_of(name: str, unit: str) -> list[str]:
@@ -61,3 +61,26 @@ def test_an_init_that_calls_nothing_is_refused() -> None:
     jax.eval_shape(init, jax.random.key(0))
     with pytest.raises(ValueError, match=r"saw no call of.*conv_1/bn"):
         depth_order(init)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("alexnet", "dse_official"), ("resnet18", ""), ("digits_cnn", "augmented")])
+def test_every_variable_is_of_one_layer_in_order(name: str, unit: str) -> None:
+    side = SMALLEST.get(name, 16)
+    model = as_model(network(name, unit), (side, side, 3))
+    found = layers(model.init)
+    modules = [module for layer in found for module in layer]
+    assert len(set(modules)) == len(modules)
+    assert set(modules) == set(depth_order(model.init))
+    paths = flatten(jax.eval_shape(model.init, jax.random.key(0)))
+    for layer in found:
+        assert sum(f"params/{module}/kernel" in paths for module in layer) == 1
+    assert found[-1] == (LAST[name],)
+
+
+def test_modules_without_a_kernel_join_the_layer_before_or_the_first_inside() -> None:
+    model = as_model(network("alexnet", "dse_official"), (63, 63, 3))
+    assert layers(model.init)[:3] == [
+        ("conv_1", "conv_1/dfe", "conv_1/bn_dse"),
+        ("conv_1/dse", "conv_1/bn_dfe"),
+        ("conv_2", "conv_2/dfe", "conv_2/bn_dse"),
+    ]
