@@ -13,6 +13,7 @@ from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
+from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
 
 
@@ -35,6 +36,7 @@ METHODS: Mapping[str, Entry] = {
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
+    "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),

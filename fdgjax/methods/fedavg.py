@@ -153,7 +153,7 @@ def fedavg(
 
     def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
         after = trained.variables
-        update = subtract(select(after, label, "shared"), select(context.received, label, "shared"))
+        update = subtract(select(after, label, "shared"), select(context.sent, label, "shared"))
         personal = select(after, label, "personal")
         kept = Kept(personal, select(after, label, "local"), memory.after(context, trained))
         return Message(update, personal), kept

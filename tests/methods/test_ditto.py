@@ -73,3 +73,5 @@ def test_the_global_model_predicts_for_an_unseen_domain_and_the_personal_one_for
     )
     mine = jax.tree.map(lambda leaf: leaf[2], state.clients)
     close(method.predict(state.server, mine), part(mine.local, "personal"))
+    each = build("ditto", toy_federation(), "norm", unseen="each").unseen(state.server, state.clients)
+    close(each, part(state.clients.local, "personal"))
