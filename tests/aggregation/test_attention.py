@@ -62,7 +62,7 @@ def test_clients_of_weight_zero_are_invisible_to_the_others(scope: str) -> None:
 
 @pytest.mark.parametrize("factors", [(0, 0, 0, 0), (1, 2, 3, 4), (1, -1, 1, -1), (1e15, 1, 1e-15, -1e15)])
 def test_finite_for_zero_parallel_and_opposed_parameters(factors: tuple[float, ...]) -> None:
-    params = jnp.asarray(factors)[:, None] * jnp.asarray([[1.0, -2.0, 0.5]])
+    params = jnp.asarray(factors, jnp.float32)[:, None] * jnp.asarray([[1.0, -2.0, 0.5]])
     chex.assert_tree_all_finite(attention(params, tau=0.01))
 
 
