@@ -1,9 +1,9 @@
 """Strided convolutions of images with few channels: the pixels between two strides become channels.
 
-With strides `s x s`, blocks of `s x s` pixels with `c` channels are pixels with `s * s * c` channels, and the convolution
-is one without stride, by a kernel of `q = ceil(k / s)` blocks along each axis. Each row of blocks is multiplied by all
-rows of that kernel at once, a matrix product as wide as `q` times the output channels, and the products are added up
-where they belong:
+With strides `s x s`, blocks of `s x s` pixels with `c` channels are pixels with `s * s * c` channels, and the
+convolution is one without stride, by a kernel of `q = ceil(k / s)` blocks along each axis. Each row of blocks is
+multiplied by all rows of that kernel at once, a matrix product as wide as `q` times the output channels, and the
+products are added up where they belong:
 
     y[i, j] = sum_u p[i + u, j, u]          p[r, j, u] = sum_v blocks[r, j + v] k[u, v]
 
