@@ -10,6 +10,7 @@ from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.local import Local, local
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
+from fdgjax.methods.scaffold import Scaffold, scaffold
 
 
 class Entry(NamedTuple):
@@ -29,6 +30,7 @@ METHODS: Mapping[str, Entry] = {
     "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
+    "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }
