@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import Central, central
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.local import Local, local
@@ -31,6 +32,7 @@ METHODS: Mapping[str, Entry] = {
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),
+    "feddyn": Entry(FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }
