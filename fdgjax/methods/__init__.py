@@ -10,6 +10,7 @@ from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.local import Local, local
+from fdgjax.methods.moon import Moon, moon
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
 from fdgjax.methods.scaffold import Scaffold, scaffold
 
@@ -33,6 +34,7 @@ METHODS: Mapping[str, Entry] = {
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),
     "feddyn": Entry(FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)"),
+    "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }
