@@ -7,6 +7,7 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import Central, central
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.feddyn import FedDyn, feddyn
+from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.local import Local, local
@@ -35,6 +36,7 @@ METHODS: Mapping[str, Entry] = {
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),
     "feddyn": Entry(FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)"),
     "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
+    "fedheal": Entry(FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }
