@@ -42,6 +42,11 @@ def everywhere(label: str) -> Callable[[Path], str]:
 FATES: Mapping[str, Callable[[Path], str]] = {
     "fedavg": everywhere("shared"),
     "fedprox": everywhere("shared"),
+    "scaffold": everywhere("shared"),
+    "feddyn": everywhere("shared"),
+    "moon": everywhere("shared"),
+    "fedheal": everywhere("shared"),
+    "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),
     "hfedf": lambda path: "local" if path.statistic else "personal",
