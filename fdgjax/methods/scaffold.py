@@ -101,7 +101,8 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         # Without a single step (fewer samples than a batch) there was no gradient to go by.
         return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.memory)
 
-    zero = Memory(lambda variables: optax.tree.zeros_like(variables["params"]), next_control)
+    # What follows the zeros needs c, which FedAvg knows nothing of: see `finish`.
+    zero = Memory(lambda variables: optax.tree.zeros_like(variables["params"]), lambda context, trained: ())
     base = fedavg(setup, h, objective=shifted(cross_entropy(setup.model), correction), memory=zero)
 
     def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
@@ -116,8 +117,9 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         return base.start(sent.variables, client)
 
     def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context, trained)
-        return Message(message, subtract(kept.memory, context.client.memory)), kept
+        message, kept = base.finish(context._replace(sent=context.sent.variables), trained)
+        control = next_control(context, trained)
+        return Message(message, subtract(control, context.client.memory)), kept._replace(memory=control)
 
     def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
         average, coefficients = base.aggregate(server.average, clients, messages.average, weights)

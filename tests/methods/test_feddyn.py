@@ -23,7 +23,7 @@ from tests.toys import (
 )
 
 WHOLE = make_plan(drop_nonfinite=True)
-ALPHA = 0.01
+ALPHA = 0.1
 LENGTHS = np.asarray(toy_federation().train.length, np.float64)
 
 
