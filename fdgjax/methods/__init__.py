@@ -9,6 +9,7 @@ from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
+from fdgjax.methods.fedfa import FedFA, fedfa
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
@@ -37,6 +38,7 @@ METHODS: Mapping[str, Entry] = {
     "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),
+    "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
     "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),

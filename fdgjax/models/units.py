@@ -148,18 +148,20 @@ class AugmentedUnit(nn.Module):
       layer: makes the layer from `features` and `name`.
       features: output channels.
       activation: before the augmentation.
+      probability: of the augmentation, for a batch.
     """
 
     layer: Layer
     features: int
     activation: Activation = nn.relu
+    probability: float = 0.5
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`."""
         y = self.layer(features=self.features, name="layer")(x)
         y = self.activation(batch_norm(use_running_average=not train, name="bn")(y))
-        augmented: jax.Array = FeatureAugmentation(name="ffa")(y, train=train)
+        augmented: jax.Array = FeatureAugmentation(self.probability, name="ffa")(y, train=train)
         return augmented
 
 
