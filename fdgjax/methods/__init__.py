@@ -10,6 +10,7 @@ from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
 from fdgjax.methods.feddyn import FedDyn, feddyn
+from fdgjax.methods.fedfa import FedFA, fedfa
 from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
@@ -43,6 +44,7 @@ METHODS: Mapping[str, Entry] = {
     "feddyn": Entry(FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)"),
     "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
     "fedheal": Entry(FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)"),
+    "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),

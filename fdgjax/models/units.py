@@ -152,11 +152,13 @@ class AugmentedUnit(nn.Module):
       layer: makes the layer from `features` and `name`.
       features: output channels.
       activation: before the augmentation.
+      probability: of the augmentation, for a batch.
     """
 
     layer: Layer
     features: int
     activation: Activation = nn.relu
+    probability: float = 0.5
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -164,7 +166,7 @@ class AugmentedUnit(nn.Module):
         y = self.layer(features=self.features, name="layer")(x)
         (y,) = batch_norm(use_running_average=not train, name="bn")([y])
         y = self.activation(y)
-        augmented: jax.Array = FeatureAugmentation(name="ffa")(y, train=train)
+        augmented: jax.Array = FeatureAugmentation(self.probability, name="ffa")(y, train=train)
         return augmented
 
 

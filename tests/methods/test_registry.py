@@ -140,7 +140,8 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     mine = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
     predicting = jax.eval_shape(method.predict, server, mine)
     many = sum(leaf.size for leaf in jax.tree.leaves(predicting["params"]))
-    assert many < 928_199 if unit == "dse" else many == 928_199
+    assert many == sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))["params"]))
+    assert unit or many == 928_199
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:
