@@ -17,9 +17,12 @@ from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
 from fdgjax.methods.moon import Moon, moon
+from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
 from fdgjax.methods.scaffold import Scaffold, scaffold
+
+__all__ = ["CLIENT_MODELS", "METHODS", "Entry"]
 
 
 class Entry(NamedTuple):
