@@ -6,7 +6,7 @@ Paper: Zhou & Konukoglu, 2023; hyperparameters of hFedF v2, Table 10 for FedAvg.
     python -m fdgjax.main --config=configs/fedfa.py:fdse_pacs --config.data.dir=DATA
 
 Published: PACS, one client per domain, after 500 rounds: ALL 75.44, AVG 73.60 (FDSE, Table 1).
-Measured: TODO
+Measured: Rotated digits (target r45, seed 0): id 0.933, ood 0.906.
 """
 
 from ml_collections import ConfigDict
