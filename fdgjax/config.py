@@ -70,8 +70,8 @@ class Config:
     eval_every, checkpoint_every: in rounds; the last round always has both.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
       `oracle` (best on the target: an upper bound, never a fair result).
-    client_model: what a client is judged by: `received`, what it would start the next round from, or, where clients have
-      models of their own, `trained`, what it trained last (FDSE's framework).
+    client_model: what a client is judged by: `received`, what it would start the next round from, or `trained`, where
+      clients have models of their own, what they trained last (so FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
     model: the client model. method, hyper: name and hyperparameters of the method.
     """
