@@ -98,16 +98,15 @@ def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
     if len(x) <= FEW or x.shape[1] * x.shape[2] < LARGE:
         return transposed_kernel_gradient(x, g, geometry)
 
-    def by_few(array: jax.Array) -> jax.Array:
-        filled = jnp.pad(array, ((0, -len(array) % FEW), (0, 0), (0, 0), (0, 0)))
-        return filled.reshape(-1, FEW, *array.shape[1:])
+    def add(i: jax.Array, total: jax.Array) -> jax.Array:
+        few = (lax.dynamic_slice_in_dim(array, FEW * i, FEW) for array in (x, g))
+        return total + transposed_kernel_gradient(*few, geometry).astype(wide)
 
-    def add(total: jax.Array, few: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        return total + transposed_kernel_gradient(*few, geometry).astype(wide), None
-
-    wide = at_least_float32(x.dtype)
-    nothing = jnp.zeros((*geometry.window, x.shape[3], g.shape[3]), wide)
-    return lax.scan(add, nothing, (by_few(x), by_few(g)))[0].astype(x.dtype)
+    wide, whole = at_least_float32(x.dtype), len(x) // FEW
+    total = lax.fori_loop(0, whole, add, jnp.zeros((*geometry.window, x.shape[3], g.shape[3]), wide))
+    if len(x) > whole * FEW:
+        total += transposed_kernel_gradient(x[whole * FEW :], g[whole * FEW :], geometry).astype(wide)
+    return total.astype(x.dtype)
 
 
 def _exact_pads(geometry: Geometry) -> list[Pair]:
