@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -11,14 +10,11 @@ import jax.numpy as jnp
 
 from benchmarks.jobs import Job, Result
 from benchmarks.machine import cores, processor
-from fdgjax.nn import Conv, Dense
+from fdgjax.models.cost import cost
 
 SIZES = {"cpu": (512, 1024, 2048), "other": (4096, 8192, 16384)}
 SECONDS = 0.5
 """Spent on each size."""
-
-WEIGHTED = (Conv, Dense, nn.Conv, nn.Dense)
-"""Layers whose kernel's last axis is their output channels."""
 
 
 def measure(job: Job) -> Result:
@@ -50,23 +46,9 @@ def facts() -> Result:
 
 
 def forward_flops(module: nn.Module, image_shape: Sequence[int]) -> int:
-    """Multiplications and additions of one image's way through the convolutions and linear layers.
+    """Multiplications and additions, counted apart, of one image's way through the network.
 
-    An output number takes one of each per kernel element that feeds it. Training costs about three times as much: the
-    gradients by the input and by the kernel are as large as the forward pass each.
+    Training costs about three times as much: the gradients by the input and by the kernel are as large as the forward
+    pass each.
     """
-    counts: list[int] = []
-
-    def count(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
-        y = call(*args, **kwargs)
-        if isinstance(context.module, WEIGHTED) and context.method_name == "__call__":
-            kernel = context.module.variables["params"]["kernel"]
-            counts.append(2 * y.size * math.prod(kernel.shape[:-1]))
-        return y
-
-    def forward(key: jax.Array) -> Any:
-        with nn.intercept_methods(count):
-            return module.init_with_output(key, jnp.zeros((1, *image_shape)), train=False)
-
-    jax.eval_shape(forward, jax.random.key(0))
-    return sum(counts)
+    return 2 * cost(module, image_shape).flops

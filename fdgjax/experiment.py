@@ -20,6 +20,7 @@ from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
+from fdgjax.models.cost import Cost, cost
 from fdgjax.protocols import PROTOCOLS, Sharing
 from fdgjax.variables import bytes_by_label, label_table
 
@@ -30,7 +31,8 @@ class Experiment(NamedTuple):
     parts: each seed's split of the data.
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
-    shapes: the variables that one client trains. facts: what the summary says of it before any training.
+    shapes: the variables that one client trains. cost: of the client model. facts: what the summary says of it before
+    any training.
     init: the jitted state before the first round, with its arguments. round, tally: jitted, or compiled ahead.
     """
 
@@ -41,6 +43,7 @@ class Experiment(NamedTuple):
     train: Federation
     method: Method
     shapes: Variables
+    cost: Cost
     facts: dict[str, Any]
     init: partial[State]
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
@@ -85,8 +88,10 @@ def build(config: Config) -> Experiment:
     parts = [split(config, data, target, seed) for seed in seeds]
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     entry = METHODS[config.method]
-    model = as_model(make_module(config, len(data.class_names)), data.images.shape[1:])
-    method = entry.build(Setup(model, len(parts[0].train), config.rounds, execution), config.hyper)
+    module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
+    model, price = as_model(module, image_shape), cost(module, image_shape)
+    clients = len(parts[0].train)
+    method = entry.build(Setup(model, clients, config.rounds, execution), config.hyper)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))
@@ -108,7 +113,8 @@ def build(config: Config) -> Experiment:
         train=train,
         method=method,
         shapes=travelling.received,
-        facts=describe(config, data, target, method, travelling, plan, len(parts[0].train)),
+        cost=price,
+        facts=describe(config, data, target, clients, method, travelling, plan, price),
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
@@ -192,7 +198,14 @@ def make_plan(config: Config, clients: int) -> Plan:
 
 
 def describe(
-    config: Config, data: Domains, target: str, method: Method, travelling: Traffic, plan: Plan, clients: int
+    config: Config,
+    data: Domains,
+    target: str,
+    clients: int,
+    method: Method,
+    travelling: Traffic,
+    plan: Plan,
+    price: Cost,
 ) -> dict[str, Any]:
     """What the summary says of an experiment before any training."""
     label_table(travelling.received, method.label)
@@ -207,7 +220,8 @@ def describe(
         "clients": clients,
         "domains": list(data.domain_names),
         **model_facts(config),
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(travelling.received["params"])),
+        "parameters": price.parameters,
+        "flops_per_image": price.flops,
         "bytes_up_per_round": many * bytes_of(travelling.message),
         "bytes_down_per_round": many * bytes_of(travelling.sent),
     }

@@ -50,6 +50,7 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
         console.say(f"finished before: {workdir.summary}")
         return json.loads(workdir.summary.read_text())
     console.say(histogram(experiment))
+    console.say(f"{config.model.name}: {experiment.cost}")
     console.say(label_summary(experiment))
     return train_with_records(experiment, workdir, console, stop)
 

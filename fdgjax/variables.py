@@ -20,6 +20,11 @@ def flatten(variables: Variables) -> dict[str, jax.Array]:
     return traverse_util.flatten_dict(variables, sep="/")
 
 
+def unflatten(leaves: Mapping[str, jax.Array]) -> Variables:
+    """The inverse of `flatten`."""
+    return traverse_util.unflatten_dict(dict(leaves), sep="/")
+
+
 def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, str]:
     """The label of every leaf by path; a `UserError` where a method answers with a word that is no label."""
     table = {path: label(path) for path in flatten(variables)}
@@ -43,7 +48,7 @@ def norm_paths(shapes: Variables) -> frozenset[str]:
 def select(variables: Variables, label: Callable[[str], str], *wanted: str) -> Variables:
     """The leaves whose label is among `wanted`, in the same nesting; the others are left out."""
     kept = {path: leaf for path, leaf in flatten(variables).items() if label(path) in wanted}
-    return traverse_util.unflatten_dict(kept, sep="/")
+    return unflatten(kept)
 
 
 def merge(*parts: Variables) -> Variables:
@@ -51,7 +56,7 @@ def merge(*parts: Variables) -> Variables:
     leaves: dict[str, jax.Array] = {}
     for part in parts:
         leaves.update(flatten(part))
-    return traverse_util.unflatten_dict(leaves, sep="/")
+    return unflatten(leaves)
 
 
 def subtract(left: PyTree, right: PyTree) -> PyTree:

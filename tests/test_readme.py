@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data import DATASETS
 from fdgjax.experiment import build
 from fdgjax.methods import METHODS, Entry
-from fdgjax.models import MODELS
+from fdgjax.models import MODELS, UNITS
+from fdgjax.models.cost import cost
 from fdgjax.training import train
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
@@ -30,12 +29,14 @@ def test_the_table_of_data_sets_is_the_registry() -> None:
 
 def test_the_table_of_models_is_the_registry() -> None:
     section = README.partition("### Models")[2].partition("##")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) M \|", section, re.MULTILINE)
-    assert [name for name, _ in rows] == list(MODELS)
-    image = jnp.zeros((1, 64, 64, 3))
-    for name, millions in rows:
-        params = jax.eval_shape(MODELS[name](classes=10).init, jax.random.key(0), image)["params"]
-        assert f"{sum(leaf.size for leaf in jax.tree.leaves(params)) / 1e6:.2f}" == millions, name
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) M \| (\S+) M \| (.*) \|$", section, re.MULTILINE)
+    for name, own, twin, summary in rows:
+        assert summary == MODELS[name].summary
+        for millions, unit in ((own, None), (twin, UNITS["dse"])):
+            parameters = cost(MODELS[name](10, unit=unit), (224, 224, 3)).parameters
+            assert f"{parameters / 1e6:.2f}" == millions, name
+    assert [name for name, *_ in rows] == list(MODELS)
+    assert all(f"`{unit}`" in section for unit in UNITS)
 
 
 def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

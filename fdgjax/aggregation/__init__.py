@@ -2,7 +2,9 @@
 
 `updates` is a pytree whose leaves are `[clients, ...]`; `weights` is None (uniform), one array `[clients]`, or a pytree
 prefix of such arrays (one per leaf or subtree). Weights need not sum to one. The returned update has no client axis;
-`coefficients`, of the same form as the weights, are what each client's update was multiplied by.
+`coefficients`, of the same form as the weights, are what each client's update was multiplied by. Mean and cosine
+softmax give shares that sum to one; the min-norm point of normalised updates does not, and need not be unique in its
+coefficients.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ from fdgjax.contract import Rule
 RULES: Mapping[str, Rule] = {
     "mean": mean,
     "cosine_softmax": cosine_softmax,
+    "min_norm": min_norm,
 }
 
 __all__ = [

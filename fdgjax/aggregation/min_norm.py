@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit, gram
-from fdgjax.aggregation.weighting import normalise
+from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import PyTree
 from fdgjax.registry import lookup
 
@@ -28,8 +28,8 @@ def min_norm(
 
     Args:
       updates: pytree of `[clients, ...]`.
-      weights: None, `[clients]` or a prefix tree of such. They weigh the mean of the norms; the direction depends only
-        on which clients have a weight at all.
+      weights: None, `[clients]` or a prefix tree of such. They weigh the mean of the norms (with `"tree"`, their mean
+        over the prefix tree does); the direction depends only on which clients have a weight at all.
       scope: `"leaf"` finds a point for each leaf (FDSE), `"tree"` one for all leaves together.
       normalize: whether directions are compared, or updates as they are.
 
@@ -45,17 +45,23 @@ def min_norm(
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         shares = normalise(weights, updates.clients)
-        seen = shares > 0
-        products = jnp.where(seen[:, None] & seen[None], gram(updates.stacked()), 0)
+        stacked = updates.stacked()
+        visible = jax.tree.map(
+            lambda u, share: keep_rows(share > 0, u, jnp.zeros_like(u)), stacked, jax.tree.broadcast(shares, stacked)
+        )
+        products, each = gram(visible), jax.tree.leaves(shares)
+        share = jnp.mean(jnp.stack(each), axis=0)
+        seen = share > 0
         lengths = jnp.sqrt(jnp.diagonal(products))
         inverse = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1), 0)
         if normalize:
             directions = products * inverse[:, None] * inverse[None]
-            coefficients = inverse * simplex_weights(directions, seen & (lengths > 0)) * jnp.sum(shares * lengths)
+            coefficients = inverse * simplex_weights(directions, seen & (lengths > 0)) * jnp.sum(share * lengths)
         else:
             longest = jnp.max(lengths)
             coefficients = simplex_weights(products / jnp.where(longest > 0, longest, 1) ** 2, seen)
-        return updates.combine(coefficients), coefficients
+        used = jax.tree.map(lambda one: jnp.where(one > 0, coefficients, 0), shares)
+        return updates.combine(used), used
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
 

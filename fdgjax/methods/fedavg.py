@@ -44,6 +44,20 @@ UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 
 
+class Memory(NamedTuple):
+    """What a client's row holds from round to round besides variables of its model.
+
+    begin: `(initial variables) -> memory`, of one client.
+    after: `(context, trained) -> memory`; the former one is `context.client.memory`.
+    """
+
+    begin: Callable[[Variables], PyTree]
+    after: Callable[[Context, Trained], PyTree]
+
+
+NOTHING = Memory(begin=lambda variables: (), after=lambda context, trained: ())
+
+
 @dataclasses.dataclass(frozen=True)
 class FedAvg(ClientHyper):
     """FedAvg's hyperparameters; `weighting` is `samples` or `uniform`.
@@ -67,10 +81,12 @@ class Server(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A client's row: its `personal` variables, which the server mixes, and the `local` ones, which it never sees."""
+    """A client's row: its `personal` variables, which the server mixes, the `local` ones, which it never sees, and
+    whatever `memory` the method has for it."""
 
     personal: Variables
     local: Variables
+    memory: PyTree = ()
 
 
 class Message(NamedTuple):
@@ -102,6 +118,7 @@ def fedavg(
     personalise: Personalise = keep_personal,
     server_optimizer: optax.GradientTransformation | None = None,
     adapt: Adaptation | None = None,
+    memory: Memory = NOTHING,
 ) -> Method:
     """FedAvg, and the parts other methods replace.
 
@@ -114,6 +131,7 @@ def fedavg(
       personalise: mixes the personal variables, `(stacked, weights) -> (stacked, coefficients)`.
       server_optimizer: any optax transformation, in place of the one `h` names.
       adapt: label-free adaptation to an unseen domain.
+      memory: what clients' rows hold besides variables.
     """
     server_optimizer = server_optimizer or optimizer(
         h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum
@@ -123,7 +141,7 @@ def fedavg(
     def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
         variables = setup.model.init(key)
         shared, many = select(variables, label, "shared"), len(federation.ids)
-        own = Kept(select(variables, label, "personal"), select(variables, label, "local"))
+        own = Kept(select(variables, label, "personal"), select(variables, label, "local"), memory.begin(variables))
         clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * many), own)
         return Server(shared, server_optimizer.init(shared.get("params", {}))), clients
 
@@ -135,9 +153,10 @@ def fedavg(
 
     def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
         after = trained.variables
-        update = subtract(select(after, label, "shared"), select(context.received, label, "shared"))
+        update = subtract(select(after, label, "shared"), select(context.sent, label, "shared"))
         personal = select(after, label, "personal")
-        return Message(update, personal), Kept(personal, select(after, label, "local"))
+        kept = Kept(personal, select(after, label, "local"), memory.after(context, trained))
+        return Message(update, personal), kept
 
     def aggregate(
         server: Server, clients: Kept, messages: Message, weights: jax.Array
@@ -157,7 +176,7 @@ def fedavg(
         return start(send(server, client), client)
 
     def unseen(server: Server, clients: Kept) -> Variables:
-        if not jax.tree.leaves(clients):
+        if not jax.tree.leaves((clients.personal, clients.local)):
             return jax.tree.map(lambda leaf: leaf[None], server.variables)
         return jax.vmap(predict, in_axes=(None, 0))(server, unseen_from(clients))
 

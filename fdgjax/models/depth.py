@@ -7,6 +7,8 @@ import flax.linen as nn
 import jax
 from flax import traverse_util
 
+from fdgjax.variables import flatten, module_of
+
 
 def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
     """The paths of all modules that hold variables themselves, such as `"conv_1/bn_dse"`, in the order of their calls.
@@ -40,3 +42,27 @@ def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
             f"depth_order saw no call of {sorted('/'.join(path) for path in missing)}; expected Flax modules"
         )
     return ["/".join(path) for path in order]
+
+
+def layers(init: Callable[[jax.Array], Any]) -> list[tuple[str, ...]]:
+    """A model's layers in the order of their calls, each as the paths of its modules.
+
+    A layer is a module with a kernel. One without belongs to the layer before it, as BatchNorm does, or to the first
+    one inside itself, or, where there is neither, to the model's first. Every variable is of one layer.
+
+    Args:
+      init: as for `depth_order`.
+    """
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    kernels = {module_of(path) for path in flatten(shapes) if path.endswith("/kernel")}
+    found: list[tuple[str, ...]] = []
+    waiting: tuple[str, ...] = ()
+    for module in depth_order(init):
+        if module in kernels:
+            found.append((*waiting, module))
+            waiting = ()
+        elif found and not any(kernel.startswith(f"{module}/") for kernel in kernels):
+            found[-1] = (*found[-1], module)
+        else:
+            waiting = (*waiting, module)
+    return found

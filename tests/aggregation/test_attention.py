@@ -45,6 +45,27 @@ def test_cold_everyone_keeps_to_itself_and_equals_share() -> None:
     np.testing.assert_allclose(attention(alike, tau=0.5)[0], alike, rtol=1e-6)
 
 
+@pytest.mark.parametrize("scope", ["leaf", "tree"])
+def test_clients_of_weight_zero_are_invisible_to_the_others(scope: str) -> None:
+    rng = np.random.default_rng(0)
+    params = {"a": jnp.asarray(rng.normal(size=(4, 3)), jnp.float32), "b": jnp.asarray(rng.normal(size=4), jnp.float32)}
+    weights, rest = jnp.asarray([3.0, 0.0, 1.0, 2.0]), jnp.asarray([0, 2, 3])
+    spoiled = {name: leaf.at[1].multiply(100) for name, leaf in params.items()}
+    seen = [attention(tree, weights, tau=0.5, scope=scope)[0] for tree in (params, spoiled)]
+    alone, _ = attention({name: leaf[rest] for name, leaf in params.items()}, tau=0.5, scope=scope)
+    for personal in seen:
+        chex.assert_trees_all_close({name: leaf[rest] for name, leaf in personal.items()}, alone, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(attention(params, 7 * weights, tau=0.5, scope=scope)[0], seen[0])
+    nobody, _ = attention(params, jnp.zeros(4), tau=0.5, scope=scope)
+    chex.assert_trees_all_close(nobody, params, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factors", [(0, 0, 0, 0), (1, 2, 3, 4), (1, -1, 1, -1), (1e15, 1, 1e-15, -1e15)])
+def test_finite_for_zero_parallel_and_opposed_parameters(factors: tuple[float, ...]) -> None:
+    params = jnp.asarray(factors, jnp.float32)[:, None] * jnp.asarray([[1.0, -2.0, 0.5]])
+    chex.assert_tree_all_finite(attention(params, tau=0.01))
+
+
 @pytest.mark.parametrize("tau", [0.0, -1.0, float("nan")])
 def test_tau_must_be_positive(tau: float) -> None:
     with pytest.raises(UserError, match=r"tau=.*; expected a positive number"):

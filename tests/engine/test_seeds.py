@@ -51,7 +51,8 @@ def splits() -> tuple[Federation, Federation]:
     rows = np.random.default_rng(1).permutation(len(one.labels) - len(unseen))
     train = np.split(rows[:23], np.cumsum([3, 12, 2]))
     held_out = np.split(rows[23:], np.cumsum([5, 1, 7]))
-    other = one._replace(train=pad_rows(train), validation=pad_rows(held_out), target=pad_rows([unseen[:5]]))
+    test = pad_rows([rows[:client] for client, rows in enumerate(held_out)])
+    other = one._replace(train=pad_rows(train), validation=pad_rows(held_out), test=test, target=pad_rows([unseen[:5]]))
     return one, other
 
 

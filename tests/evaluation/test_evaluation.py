@@ -26,7 +26,7 @@ from fdgjax.methods import METHODS
 from tests.toys import DOMAINS, close, make_plan, row, shared_case, tiny_model, toy_federation
 
 ALL = sorted(METHODS)
-ONE_MODEL = ("fedavg", "fedprox", "fedbn", "fdse", "ditto", "central")
+ONE_MODEL = ("fedavg", "fedprox", "fedbn", "fdse", "ditto", "partialfed", "central")
 """The methods whose unseen domain is predicted by one model; for the others, by each client's."""
 NAMES = ("north", "south", "target")
 

@@ -71,13 +71,20 @@ def test_the_law_of_the_new_statistics() -> None:
     x, across = images(), ((0.1, 1.0, 10.0), (3.0, 1.0, 0.2))
     variables = started(*across)
     keys = jax.random.split(jax.random.key(0), 4000)
-    draw = jax.jit(lambda keys: jax.lax.map(lambda key: augment(ALWAYS, variables, key, x)[0].mean((1, 2)), keys))
-    drawn = np.asarray(draw(keys), np.float64)
-    mean, _ = moments(x)
-    share = 1 / (1 + 1 / np.asarray(across[0]))
-    variance = (3 * share / share.sum() + 1) * mean.var(0)
-    np.testing.assert_allclose(drawn.mean(0), mean, atol=4 * np.sqrt(variance.max() / 4000))
-    np.testing.assert_allclose(drawn.var(0).mean(0), variance, rtol=0.05)
+    mean, std = moments(x)
+    normalised = jnp.asarray((np.asarray(x) - mean[:, None, None]) / std[:, None, None], jnp.float32)
+
+    def statistics(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The new mean, and the new deviation with its sign: what is normalised has mean 0 and mean square 1."""
+        y, _ = augment(ALWAYS, variables, key, x)
+        return y.mean((1, 2)), (y * normalised).mean((1, 2))
+
+    drawn = jax.device_get(jax.jit(lambda keys: jax.lax.map(statistics, keys))(keys))
+    for measured, values, variances in zip((mean, std), drawn, across, strict=True):
+        share = 1 / (1 + 1 / np.asarray(variances))
+        variance = (3 * share / share.sum() + 1) * measured.var(0)
+        np.testing.assert_allclose(values.mean(0), measured, atol=4 * np.sqrt(variance.max() / 4000))
+        np.testing.assert_allclose(values.var(0).mean(0), variance, rtol=0.05)
 
 
 def test_running_means_move_with_the_augmentation_and_the_server_s_variances_never() -> None:

@@ -1,0 +1,88 @@
+"""Ditto: FedAvg's global model, and beside it a personal one for each client that stays near what the server sent.
+
+    w_i <- local epochs of L_i(w) from w;                      w <- w + sum_i p_i (w_i - w)
+    v_i <- local epochs of L_i(v) + mu/2 |v - w|^2 from v_i    (w as it was received)
+
+Both are trained side by side, on the same minibatches and dropout draws, each by an optimiser of its own; the loss that
+is recorded is the sum of both. Only the global model travels, with its BatchNorm statistics averaged; the proximal term
+is over parameters. A client is predicted by its personal model, an unseen domain by the global one, or by each client's
+personal one. The global model is FedAvg's; with mu = 0 the personal ones are Local's.
+
+Li et al., "Ditto: Fair and robust federated learning through personalization", 2021, Algorithm 1. Search range and
+default of mu: FDSE, A7.4 and its official settings for PACS.
+"""
+
+import dataclasses
+
+import jax
+import optax
+
+from fdgjax.contract import Batch, Context, Method, Objective, Setup, Variables
+from fdgjax.methods.fedavg import FedAvg, Kept, Server, fedavg
+from fdgjax.methods.hyper import client_optimizer, hyper
+from fdgjax.objectives import cross_entropy, proximal
+from fdgjax.registry import lookup
+
+
+@dataclasses.dataclass(frozen=True)
+class Ditto(FedAvg):
+    """FedAvg's hyperparameters and mu, how strongly a personal model is drawn to the global one.
+
+    unseen: an unseen domain is predicted by the `global` model, or by `each` client's personal one (their accuracies
+      are averaged).
+    """
+
+    mu: float = hyper(1e-4, search=(1e-4, 1e-3, 1e-2, 1e-1, 1.0), source="FDSE, A7.4 and official code")
+    unseen: str = hyper("global", search=("global", "each"), source="docs/deviations.md")
+
+
+def ditto(setup: Setup, h: Ditto) -> Method:
+    """FedAvg over two models side by side, of which one is local."""
+    plain = cross_entropy(setup.model)
+    twin = setup.model._replace(init=lambda key: beside(*[setup.model.init(key)] * 2))
+    objective = both_losses(plain, proximal(plain, h.mu))
+    inner = dataclasses.replace(h, unseen="each")
+    base = fedavg(setup._replace(model=twin), inner, objective=objective, label=global_shared)
+
+    def predict(server: Server, client: Kept) -> Variables:
+        return part(base.predict(server, client), "personal")
+
+    def predict_unseen(server: Server, clients: Kept) -> Variables:
+        del clients
+        return jax.tree.map(lambda leaf: leaf[None], part(server.variables, "global"))
+
+    unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
+    # One optimiser for each, so that gradients are clipped model by model.
+    optimizer = optax.partition(
+        {name: client_optimizer(h) for name in ("global", "personal")}, {name: name for name in ("global", "personal")}
+    )
+    return base._replace(optimizer=optimizer, predict=predict, unseen=lookup("unseen", h.unseen, unseen))
+
+
+def global_shared(path: str) -> str:
+    """Ditto's labels, of `params/global/head/kernel` and `params/personal/head/kernel`."""
+    return "shared" if path.split("/")[1] == "global" else "local"
+
+
+def beside(global_model: Variables, personal: Variables) -> Variables:
+    """Two models as one tree of variables, `{"params": {"global": ..., "personal": ...}, ...}`."""
+    return {name: {"global": global_model[name], "personal": personal[name]} for name in global_model}
+
+
+def part(variables: Variables, name: str) -> Variables:
+    """One of the two models."""
+    return {collection: tree[name] for collection, tree in variables.items()}
+
+
+def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
+    """The sum of both models' objectives on a batch; what both received is the global model."""
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        near = context._replace(received=part(context.received, "global"))
+        loss, (changed, _) = for_global(part(variables, "global"), batch, key, near)
+        own, (own_changed, _) = for_personal(part(variables, "personal"), batch, key, near)
+        return loss + own, (beside(changed, own_changed), {})
+
+    return objective

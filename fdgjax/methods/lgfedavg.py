@@ -1,0 +1,42 @@
+"""LG-FedAvg: each client has its own representation, the last layers are shared.
+
+    label(the last `global_layers` layers) = shared, everything before them local
+
+Both parts are trained together, by local epochs from (the received last layers, the client's own others). A layer's
+BatchNorm, parameters and statistics, goes with it (`fdgjax.models.depth.layers`). With all layers global it is FedAvg,
+with none Local. An unseen domain is predicted by each client's model, accuracies averaged.
+
+Liang et al., "Think locally, act globally: federated learning with local and global representations", 2020,
+Algorithm 1.
+"""
+
+import dataclasses
+
+from fdgjax.contract import Method, Setup
+from fdgjax.errors import UserError
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import hyper
+from fdgjax.models.depth import layers
+from fdgjax.variables import module_of
+
+
+@dataclasses.dataclass(frozen=True)
+class LGFedAvg(FedAvg):
+    """FedAvg's hyperparameters; global_layers: how many of the last layers are shared."""
+
+    global_layers: int = hyper(1, search=(1, 2, 3), source="the last layer; official code: 2 of 5 for CIFAR10")
+
+
+def lgfedavg(setup: Setup, h: LGFedAvg) -> Method:
+    """FedAvg of the last layers.
+
+    Raises:
+      UserError: more global layers than there are, or fewer than none.
+    """
+    found = layers(setup.model.init)
+    if not 0 <= h.global_layers <= len(found):
+        raise UserError(
+            f"method.global_layers got {h.global_layers}; expected 0 to {len(found)}, the number of the model's layers"
+        )
+    shared = {module for layer in found[len(found) - h.global_layers :] for module in layer}
+    return fedavg(setup, h, label=lambda path: "shared" if module_of(path) in shared else "local")

@@ -1,0 +1,135 @@
+"""PartialFed: a client loads only some layers of the global model and keeps its own others, layer by layer as its
+policy says; the policy is learnt (PartialFed-Adaptive) or fixed (PartialFed-Fix).
+
+    w_i = { w^l where a_i^l > 0, else v_i^l }_l                          partial initialisation: w sent, v_i kept
+    v_i <- local epochs of L_i from w_i;    w <- sum_i p_i v_i           all layers are sent and averaged
+    a_i <- gradient steps on L_i(u w + (1 - u) v_i),  u = sigmoid((a_i + g) / T)
+
+with v_i in the last line as it was kept, g logistic: the Gumbel-softmax of two choices, drawn anew for every batch. No
+gradient reaches w or v_i from there, and the loss that is recorded is the sum of both. A layer here is a module with
+variables of its own, so that BatchNorm, parameters and statistics, is a layer by itself. A client is predicted by w_i
+as its next round would begin, an unseen domain by the global model, or by each client's w_i. Loading everything is
+FedAvg; loading nothing, Local.
+
+Sun et al., "PartialFed: cross-domain personalized federated learning via partial initialization", 2021. Its text leaves
+much open and there is no official code: docs/deviations.md.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Batch, Context, Method, PyTree, Setup, Variables
+from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
+from fdgjax.methods.hyper import client_optimizer, hyper, optimizer
+from fdgjax.objectives import cross_entropy
+from fdgjax.registry import lookup
+from fdgjax.variables import flatten, merge, module_of, norm_paths, unflatten
+
+POLICIES: Mapping[str, Callable[[bool], float]] = {
+    "all": lambda is_norm: 1.0,
+    "all_but_norm": lambda is_norm: -1.0 if is_norm else 1.0,
+    "none": lambda is_norm: -1.0,
+}
+"""The policy in the beginning: a of a layer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialFed(FedAvg):
+    """FedAvg's hyperparameters and the policy's.
+
+    policy: what is loaded in the beginning: `all`, `all_but_norm` (BatchNorm) or `none`; a is 1 or -1.
+    policy_learning_rate: of the policy, by an optimiser of the clients' kind; 0 leaves it as it begins.
+    temperature: T.
+    unseen: an unseen domain is predicted by the `global` model, or by `each` client's (accuracies are averaged).
+    """
+
+    policy: str = hyper("all", search=tuple(POLICIES), source="section 3.2, PartialFed-Fix")
+    policy_learning_rate: float = hyper(1e-2, search=(0.0, 1e-1, 1e-2, 1e-3), source="not stated; docs/deviations.md")
+    temperature: float = hyper(1.0, search=(0.1, 1.0, 5.0), source="not stated; docs/deviations.md")
+    unseen: str = hyper("global", search=("global", "each"), source="docs/deviations.md")
+
+
+def partialfed(setup: Setup, h: PartialFed) -> Method:
+    """FedAvg with partial initialisation."""
+    shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
+    norms = norm_paths(shapes)
+    places = {module: place for place, module in enumerate(sorted({module_of(path) for path in flatten(shapes)}))}
+    first = jnp.array([lookup("policy", h.policy, POLICIES)(module in norms) for module in places], jnp.float32)
+    plain = cross_entropy(setup.model)
+
+    def with_policy(key: jax.Array) -> Variables:
+        return merge(setup.model.init(key), {"params": {"policy": first}})
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        loss, aux = plain(without_policy(variables), batch, key, context)
+        if not h.policy_learning_rate:
+            return loss, aux
+        policy = variables["params"]["policy"]
+        noise = jax.random.logistic(jax.random.fold_in(key, 1), policy.shape)
+        share = jax.nn.sigmoid((policy + noise) / h.temperature)
+        blended, _ = plain(layerwise(places, blend, share, context.sent, context.client.memory), batch, key, context)
+        return loss + blended, aux
+
+    base = fedavg(
+        setup._replace(model=setup.model._replace(init=with_policy)),
+        dataclasses.replace(h, unseen="each"),
+        objective=objective,
+        label=lambda path: "local" if path == "params/policy" else "shared",
+        memory=Memory(begin=without_policy, after=lambda context, trained: without_policy(trained.variables)),
+    )
+
+    def start(sent: Variables, client: Kept) -> Variables:
+        loads = client.local["params"]["policy"] > 0
+        return merge(layerwise(places, jnp.where, loads, sent, client.memory), client.local)
+
+    def predict(server: Server, client: Kept) -> Variables:
+        return without_policy(start(base.send(server, client), client))
+
+    def predict_unseen(server: Server, clients: Kept) -> Variables:
+        del clients
+        return jax.tree.map(lambda leaf: leaf[None], server.variables)
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[PyTree, PyTree]:
+        combined, info = base.aggregate(server, clients, messages, weights)
+        return combined, info | {"policy": clients.local["params"]["policy"]}
+
+    unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
+    optimizers = {
+        "model": client_optimizer(h),
+        "policy": optimizer(h.client_optimizer, learning_rate=h.policy_learning_rate),
+    }
+    return base._replace(
+        start=start,
+        optimizer=optax.partition(
+            optimizers, lambda params: {n: "policy" if n == "policy" else "model" for n in params}
+        ),
+        aggregate=aggregate,
+        predict=predict,
+        unseen=lookup("unseen", h.unseen, unseen),
+    )
+
+
+def without_policy(variables: Variables) -> Variables:
+    """The model alone."""
+    return {**variables, "params": {name: leaf for name, leaf in variables["params"].items() if name != "policy"}}
+
+
+def blend(share: jax.Array, loaded: jax.Array, kept: jax.Array) -> jax.Array:
+    """`u w + (1 - u) v`."""
+    return share * loaded + (1 - share) * kept
+
+
+def layerwise(
+    places: Mapping[str, int], how: Callable[..., jax.Array], by: jax.Array, loaded: Variables, kept: Variables
+) -> Variables:
+    """`how(by[l], w^l, v^l)` for each variable, l the place of its module; `by` is `[layers]`."""
+    others = flatten(kept)
+    return unflatten(
+        {path: how(by[places[module_of(path)]], leaf, others[path]) for path, leaf in flatten(loaded).items()}
+    )

@@ -1,0 +1,196 @@
+"""FDSE's and FedBN's own laws: fates of the variables, the three switches of Table 3, label-free adaptation."""
+
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.aggregation import attention, min_norm
+from fdgjax.contract import Model, Setup
+from fdgjax.errors import UserError
+from fdgjax.evaluation.adaptation import adapt
+from fdgjax.federation import Federation
+from fdgjax.methods import METHODS
+from fdgjax.methods.fdse import label
+from fdgjax.methods.fedavg import Message
+from fdgjax.variables import flatten, select
+from tests.toys import (
+    CLIENTS,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    shared_case,
+    small_hyper,
+    tiny_model,
+    toy_federation,
+)
+
+OFF = {"consensus": "mean", "personalisation": "mean", "consistency": "none"}
+WHOLE = make_plan(drop_nonfinite=True)
+
+
+def test_without_its_rules_it_is_averaging() -> None:
+    """Nothing but BN_dse's statistics, which training does not read, then differs from FedAvg on the same model."""
+    federation = toy_federation()
+    bare = make_case(build("fdse", federation, weighting="samples", **OFF))
+    model = tiny_model(method="fdse")
+    fedavg = METHODS["fedavg"].build(Setup(model, CLIENTS, 3), METHODS["fedavg"].hyper(**shared_settings()))
+    bare, wanted = bare.advance(2), make_case(fedavg).advance(2)
+    params = {**flatten({"params": bare.server.variables["params"]}), **flatten(row_of(bare.clients.personal))}
+    close(params, flatten({"params": wanted.server.variables["params"]}), rtol=1e-2, atol=5e-3)
+
+
+def shared_settings() -> dict[str, Any]:
+    small = small_hyper("fdse")
+    names = ("client_optimizer", "client_learning_rate", "client_weight_decay", "client_momentum")
+    names += ("client_learning_rate_decay", "client_clip")
+    return {name: getattr(small, name) for name in names}
+
+
+def row_of(stacked: Any) -> Any:
+    """One row of stacked values that are all alike."""
+    jax.tree.map(lambda leaf: np.testing.assert_allclose(leaf, leaf[:1].repeat(len(leaf), 0), rtol=1e-5), stacked)
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+@pytest.mark.parametrize("switch", ["consensus", "personalisation", "consistency"])
+def test_every_switch_matters(switch: str) -> None:
+    whole, without = shared_case("fdse", plan=WHOLE), build("fdse", toy_federation(), **{switch: OFF[switch]})
+    state, other = whole.advance(1), make_case(without).advance(1)
+    assert not np.allclose(flat((state.server, state.clients)), flat((other.server, other.clients)), atol=1e-5)
+
+
+def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None:
+    method, federation = build("fdse", toy_federation()), toy_federation()
+    server, clients = method.init(jax.random.key(0), federation)
+    rng = np.random.default_rng(0)
+    shared = server.variables
+    stacked = lambda tree: jax.tree.map(  # noqa: E731
+        lambda leaf: jnp.asarray(rng.normal(size=(CLIENTS, *leaf.shape)), jnp.float32), tree
+    )
+    own = stacked(jax.tree.map(lambda leaf: leaf[0], clients.personal))
+    messages = Message(stacked(shared), own)
+    weights = method.weights(jnp.asarray([5, 8, 1, 9]))
+    step, _ = method.aggregate(server, clients._replace(personal=own), messages, weights)
+    consensus, _ = min_norm(messages.update["params"])
+    close(step.update["params"], consensus, rtol=1e-5)
+    close(step.update["batch_stats"], jax.tree.map(lambda x: x.mean(0), messages.update["batch_stats"]), rtol=1e-5)
+    close(step.personal, attention(own, tau=0.5)[0], rtol=1e-5)
+    for path, one in flatten(step.update["params"]).items():
+        products = np.asarray(flatten(messages.update["params"])[path]).reshape(CLIENTS, -1) @ np.ravel(one)
+        assert (products > -1e-4).all(), "a step that harms a client"
+
+
+def test_a_client_without_weight_keeps_its_own_and_is_seen_by_nobody() -> None:
+    method = build("fdse", toy_federation())
+    server, clients = method.init(jax.random.key(0), toy_federation())
+    own = jax.tree.map(
+        lambda leaf: jnp.arange(1.0, 1 + leaf.size, dtype=jnp.float32).reshape(leaf.shape), clients.personal
+    )
+    message = Message(jax.tree.map(lambda x: jnp.ones((CLIENTS, *x.shape)), server.variables), own)
+    weights = jnp.asarray([1.0, 0.0, 1.0, 1.0])
+    outcomes = []
+    for lost in (1.0, 50.0):
+        sent = message._replace(personal=jax.tree.map(lambda leaf, c=lost: leaf.at[1].multiply(c), own))
+        outcomes.append(method.aggregate(server, clients._replace(personal=own), sent, weights)[0].personal)
+    chex.assert_trees_all_equal(*outcomes)
+    chex.assert_trees_all_equal(*(jax.tree.map(lambda leaf: leaf[1], tree) for tree in (outcomes[0], own)))
+
+
+def test_the_fates_of_the_block() -> None:
+    fates = {
+        "params/conv_1/dfe/kernel": "shared",
+        "params/conv_1/bn_dfe/scale": "shared",
+        "params/conv_1/bias": "shared",
+        "params/head/kernel": "shared",
+        "params/conv_1/dse/kernel": "personal",
+        "params/conv_1/bn_dse/scale": "personal",
+        "batch_stats/conv_1/bn_dse/mean": "local",
+        "batch_stats/conv_1/bn_dfe/mean": "shared",
+        "batch_stats/stem/bn/var": "shared",
+    }
+    assert {path: label(path) for path in fates} == fates
+
+
+def test_a_model_without_blocks_is_refused_in_one_line() -> None:
+    setup = Setup(tiny_model(), CLIENTS, 3)
+    with pytest.raises(UserError, match=r"without DSE blocks.*model\.unit") as error:
+        METHODS["fdse"].build(setup, METHODS["fdse"].hyper())
+    assert "\n" not in str(error.value)
+
+
+def fitted(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> tuple[Any, Any, Any]:
+    """The method, one model for the unseen domain after a round, and the same adapted to it."""
+    method = build(name, toy_federation(), model, **chosen)
+    state = make_case(method).advance(1)
+    before = jax.tree.map(lambda leaf: leaf[0], method.unseen(state.server, state.clients))
+    rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
+    return method, before, adapted(method, before, federation, rows)
+
+
+def adapted(method: Any, before: Any, federation: Federation, rows: Any) -> Any:
+    run = functools.partial(adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1))
+    return jax.jit(run)(before, federation, rows)
+
+
+def test_fdses_adaptation_changes_the_erasers_alone_and_sees_no_label() -> None:
+    federation = toy_federation()
+    method, before, after = fitted("fdse", federation, adaptation_epochs=3)
+    chex.assert_trees_all_equal(select(after, label, "shared"), select(before, label, "shared"))
+    for path, leaf in flatten(select(after, label, "personal", "local")).items():
+        assert not np.allclose(leaf, flatten(before)[path], atol=1e-7), path
+    relabelled = federation._replace(labels=(federation.labels + 1) % 3)
+    rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
+    chex.assert_trees_all_equal(adapted(method, before, relabelled, rows), after)
+
+
+def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
+    """The features of a batch of the unseen domain have statistics nearer to the global ones than before."""
+    federation = toy_federation()
+    _, before, after = fitted("fdse", federation, adaptation_epochs=20, adaptation_learning_rate=0.5)
+    model: Model = tiny_model(method="fdse")
+    images = jnp.asarray(federation.images[np.asarray(federation.target.places)[0]], jnp.float32) / 127.5 - 1
+    gaps = []
+    for variables in (before, after):
+        _, changed = model.apply(variables, images, True, jax.random.key(0))
+        gaps.append(
+            np.abs(
+                flat(changed["batch_stats"]["linear_1"]["bn_dfe"])
+                - flat(variables["batch_stats"]["linear_1"]["bn_dfe"])
+            ).mean()
+        )
+    assert gaps[1] < gaps[0]
+
+
+def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
+    federation = toy_federation()
+    _, before, after = fitted("fedbn", federation, "norm")
+    chex.assert_trees_all_equal(after["params"], before["params"])
+    images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
+    first = flatten(before["params"])
+    features = images.reshape(len(images), -1) @ np.asarray(first["linear_1/kernel"]) + np.asarray(
+        first["linear_1/bias"]
+    )
+    moved, was = (np.asarray(v["batch_stats"]["norm"]["mean"]) for v in (after, before))
+    # Two steps with the layer's momentum of 0.8 leave 0.64 of what was.
+    low, high = (0.64 * was + 0.36 * bound for bound in (features.min(0), features.max(0)))
+    assert ((moved >= low - 1e-5) & (moved <= high + 1e-5)).all()
+    assert not np.allclose(moved, was)
+
+
+def test_fedbn_without_batchnorm_is_fedavg_and_does_not_adapt() -> None:
+    fedbn, fedavg = shared_case("fedbn", plan=WHOLE), shared_case("fedavg", plan=WHOLE)
+    close(fedbn.advance(2), fedavg.advance(2))
+    assert fedbn.method.adapt is None
+
+
+@pytest.mark.parametrize(("name", "model"), [("fdse", "dense"), ("fedbn", "norm")])
+def test_no_epochs_of_adaptation_are_none(name: str, model: str) -> None:
+    assert build(name, toy_federation(), model, adaptation_epochs=0).adapt is None
+    assert build(name, toy_federation(), model, adaptation_epochs=1).adapt is not None

@@ -1,0 +1,133 @@
+"""The fate of every variable: declared for every method on every model, and kept when a value goes through a round."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
+from fdgjax.engine.traffic import traffic
+from fdgjax.experiment import as_model
+from fdgjax.methods import METHODS
+from fdgjax.models import MODELS, UNITS
+from fdgjax.variables import flatten, label_table
+from tests.toys import build, toy_federation
+
+ALL = sorted(METHODS)
+ROWS = 4
+IMAGE = (64, 64, 3)
+
+
+class Path:
+    """A variable's path, taken apart independently of the package."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.parts = path.split("/")
+        self.statistic = self.parts[0] == "batch_stats"
+        self.module = self.parts[-2] if len(self.parts) > 2 else ""
+        self.batch_norm = self.module.startswith("bn")
+        self.last_layer = len(self.parts) == 3 and self.module in ("head", "linear_2")
+
+
+def everywhere(label: str) -> Callable[[Path], str]:
+    return lambda path: label
+
+
+FATES: Mapping[str, Callable[[Path], str]] = {
+    "fedavg": everywhere("shared"),
+    "fedprox": everywhere("shared"),
+    "central": everywhere("shared"),
+    "local": everywhere("local"),
+    "hfedf": lambda path: "local" if path.statistic else "personal",
+    "pfedhn": lambda path: "local" if path.statistic else "personal",
+    "fedbn": lambda path: "local" if path.batch_norm else "shared",
+    "fdse": lambda path: (
+        "shared" if path.module not in ("dse", "bn_dse") else "local" if path.statistic else "personal"
+    ),
+    "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
+    "lgfedavg": lambda path: (
+        "shared" if path.module in ("head", "linear_2") and path.parts[-3] == "params" else "local"
+    ),
+}
+"""The fate of each variable, by method."""
+
+
+@functools.cache
+def narrow(model: str, unit: str) -> Model:
+    """A network of the registry, as small as it gets."""
+    return as_model(MODELS[model](3, 1 / 32, UNITS[unit] if unit else None), IMAGE)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ALL)
+def test_the_label_table_of_every_method_on_every_model(name: str, model: str) -> None:
+    unit = METHODS[name].unit
+    method = METHODS[name].build(Setup(narrow(model, unit), ROWS, 3), METHODS[name].hyper())
+    table = label_table(traffic(method, toy_federation()).received, method.label)
+    assert table == {path: FATES[name](Path(path)) for path in table}
+
+
+def marked(received: PyTree, labels: Mapping[str, str], marks: Mapping[str, jax.Array]) -> PyTree:
+    """What a client has after a training that adds a mark to every variable, by its label."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf + marks[labels[jax.tree_util.keystr(path, simple=True, separator="/")]], received
+    )
+
+
+class Outcome:
+    """A round in which clients' trained variables are what they received plus marks, `[clients]` for each label."""
+
+    def __init__(self, method: Method, marks: Mapping[str, Any]) -> None:
+        federation = toy_federation()
+        server, clients = method.init(jax.random.key(0), federation)
+        self.labels = label_table(traffic(method, federation).received, method.label)
+        receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
+        self.before = receive(server, clients)
+
+        def one(client: PyTree, received: PyTree, marks: Mapping[str, jax.Array]) -> PyTree:
+            context = Context(method.send(server, client), client, received, jnp.int32(0))
+            optimizer = method.optimizer.init(received["params"])
+            after = Trained(marked(received, self.labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
+            return method.finish(context, after)
+
+        given = {label: jnp.asarray(marks[label], jnp.float32) for label in ("shared", "personal", "local")}
+        self.messages, kept = jax.vmap(one)(clients, self.before, given)
+        aggregate, _ = method.aggregate(server, kept, self.messages, jnp.ones(ROWS))
+        moment = Moment(jnp.int32(0), jax.random.key(0))
+        self.after = receive(*method.update(server, kept, aggregate, moment))
+
+    def of(self, label: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Before and after, `[clients, ...]`, of the variables with a label."""
+        before, after = flatten(self.before), flatten(self.after)
+        return {p: (np.asarray(before[p]), np.asarray(after[p])) for p in before if self.labels[p] == label}
+
+
+@functools.cache
+def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
+    """Two rounds that differ only in what local variables became."""
+    method = build(name, toy_federation(), model)
+    same = np.full(ROWS, 0.25)
+    run = lambda local: Outcome(method, {"shared": same, "personal": same, "local": local})  # noqa: E731
+    return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)
+
+
+@pytest.mark.parametrize("model", ["dense", "norm"])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "central"])
+def test_a_marked_value_goes_where_its_label_says(name: str, model: str) -> None:
+    one, other = outcomes(name, model)
+    chex.assert_trees_all_equal(one.messages, other.messages)
+    for outcome, marks in ((one, np.arange(ROWS) + 0.5), (other, 10.0 * np.arange(ROWS) - 3)):
+        for path, (before, after) in outcome.of("local").items():
+            wanted = before + marks.reshape(-1, *[1] * (before.ndim - 1)).astype(np.float32)
+            np.testing.assert_array_equal(after, wanted, err_msg=path)
+    for path, (before, after) in one.of("shared").items():
+        np.testing.assert_array_equal(after, np.broadcast_to(after[:1], after.shape), err_msg=path)
+        assert (after != before).all(), f"{path} is stale"
+    for path, (before, after) in one.of("personal").items():
+        assert (after != before).any(), f"{path} is stale"

@@ -1,0 +1,86 @@
+"""The order of layers: a network's own order of calls, held against the order in which its program reads variables."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fdgjax.experiment import as_model
+from fdgjax.models import MODELS, UNITS
+from fdgjax.models.depth import depth_order, layers
+from fdgjax.variables import flatten
+from tests.models.test_registry import KINDS, LAST, SMALLEST, network
+
+
+def order_of(name: str, unit: str) -> list[str]:
+    side = SMALLEST.get(name, 16)
+    return depth_order(as_model(network(name, unit), (side, side, 3)).init)
+
+
+def order_of_use(name: str, unit: str) -> list[str]:
+    """Modules with variables by the first operation of the whole program that reads one of them."""
+    side = SMALLEST.get(name, 16)
+    model = as_model(network(name, unit), (side, side, 3))
+    variables = jax.eval_shape(model.init, jax.random.key(0))
+    x = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+    leaves, treedef = jax.tree.flatten(variables)
+
+    def apply(leaves: list[Any], x: jax.Array) -> Any:
+        return model.apply(jax.tree.unflatten(treedef, leaves), x, True, jax.random.key(0))
+
+    program = jax.make_jaxpr(apply)(leaves, x).jaxpr
+    paths = flatten(jax.tree.unflatten(treedef, program.invars[: len(leaves)]))
+    module_of = {id(variable): path.rpartition("/")[0].partition("/")[2] for path, variable in paths.items()}
+    read = (module_of.get(id(variable)) for equation in program.eqns for variable in equation.invars)
+    return list(dict.fromkeys(module for module in read if module is not None))
+
+
+def test_the_order_of_alexnets_units() -> None:
+    units = [*(f"conv_{i}" for i in range(1, 6)), "linear_1", "linear_2"]
+    parts = ("dfe", "bn_dse", "dse", "bn_dfe")
+    assert order_of("alexnet", "dse") == [f"{unit}/{part}" for unit in units for part in parts] + ["head"]
+
+
+@pytest.mark.parametrize(("name", "unit"), KINDS)
+def test_calls_are_in_the_order_in_which_the_program_reads_variables(name: str, unit: str) -> None:
+    order, used = order_of(name, unit), order_of_use(name, unit)
+    assert sorted(order) == sorted(used)
+    # A module that also calls others is put before them, wherever its own variables are read.
+    leaves = [path for path in order if path and not any(other.startswith(f"{path}/") for other in order)]
+    assert leaves == [path for path in used if path in leaves]
+    assert order[-1] in ("head", "linear_2")
+
+
+def test_a_model_s_own_variables_come_before_its_modules() -> None:
+    assert order_of("vit_b8", "")[:3] == ["", "patches", "block_1/norm_1"]
+
+
+def test_an_init_that_calls_nothing_is_refused() -> None:
+    init = jax.jit(as_model(MODELS["digits_cnn"](3, unit=UNITS["norm"]), (8, 8, 1)).init)
+    jax.eval_shape(init, jax.random.key(0))
+    with pytest.raises(ValueError, match=r"saw no call of.*conv_1/bn"):
+        depth_order(init)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("alexnet", "dse_official"), ("resnet18", ""), ("digits_cnn", "augmented")])
+def test_every_variable_is_of_one_layer_in_order(name: str, unit: str) -> None:
+    side = SMALLEST.get(name, 16)
+    model = as_model(network(name, unit), (side, side, 3))
+    found = layers(model.init)
+    modules = [module for layer in found for module in layer]
+    assert len(set(modules)) == len(modules)
+    assert set(modules) == set(depth_order(model.init))
+    paths = flatten(jax.eval_shape(model.init, jax.random.key(0)))
+    for layer in found:
+        assert sum(f"params/{module}/kernel" in paths for module in layer) == 1
+    assert found[-1] == (LAST[name],)
+
+
+def test_modules_without_a_kernel_join_the_layer_before_or_the_first_inside() -> None:
+    model = as_model(network("alexnet", "dse_official"), (63, 63, 3))
+    assert layers(model.init)[:3] == [
+        ("conv_1", "conv_1/dfe", "conv_1/bn_dse"),
+        ("conv_1/dse", "conv_1/bn_dfe"),
+        ("conv_2", "conv_2/dfe", "conv_2/bn_dse"),
+    ]

@@ -1,0 +1,120 @@
+"""FDSE's consistency loss by its equations, in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.contract import Batch, Context
+from fdgjax.errors import UserError
+from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
+from fdgjax.objectives.consistency import gaussian_divergence, squared_distance
+from tests.toys import IMAGE, tiny_model
+
+LAW = settings(derandomize=True, deadline=None, max_examples=15)
+LAYERS = ("first/bn_dfe", "second/bn_dfe", "third/bn_dfe")
+
+
+def statistics(rng: np.random.Generator) -> dict:
+    """Running statistics of three layers of different sizes, and of one that is none of FDSE's."""
+    sizes = dict(zip((*LAYERS, "other/bn"), (3, 5, 4, 2), strict=True))
+    tree: dict = {}
+    for path, size in sizes.items():
+        module, norm = path.split("/")
+        tree[module] = {
+            norm: {
+                "mean": jnp.asarray(rng.normal(size=size), jnp.float32),
+                "var": jnp.asarray(rng.uniform(0.1, 3, size), jnp.float32),
+            }
+        }
+    return {"batch_stats": tree}
+
+
+@LAW
+@given(seed=st.integers(0, 999), beta=st.sampled_from([0.001, 0.5, 2.0]))
+def test_equations_6_and_7(seed: int, beta: float) -> None:
+    rng = np.random.default_rng(seed)
+    changed, received = statistics(rng), statistics(rng)
+    terms = []
+    for path in LAYERS:
+        module, norm = path.split("/")
+        now, then = (
+            {k: np.asarray(v, np.float64) for k, v in t["batch_stats"][module][norm].items()}
+            for t in (changed, received)
+        )
+        d = len(now["mean"])
+        gap = (np.abs(now["var"]).sum() - np.abs(then["var"]).sum()) / d
+        terms.append(np.sum((now["mean"] - then["mean"]) ** 2) / d + gap**2)
+    weights = np.exp(beta * np.arange(1, 4))
+    wanted = weights @ np.asarray(terms) / weights.sum()
+    np.testing.assert_allclose(consistency_loss(changed, received, LAYERS, beta), wanted, rtol=1e-5)
+    assert consistency_loss(received, received, LAYERS, beta) == 0
+
+
+@LAW
+@given(seed=st.integers(0, 999))
+def test_the_official_distance_is_a_divergence(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mean, mean_g = rng.normal(size=(2, 4))
+    var, var_g = rng.uniform(0.2, 2, (2, 4))
+    wanted = np.mean(np.log(np.sqrt(var_g / var)) + (var + (mean - mean_g) ** 2) / (2 * var_g) - 0.5)
+    got = gaussian_divergence(*(jnp.asarray(x, jnp.float32) for x in (mean, var, mean_g, var_g)))
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+    assert wanted > 0
+    same = jnp.asarray(var, jnp.float32)
+    np.testing.assert_allclose(gaussian_divergence(same, same, same, same), 0, atol=1e-6)
+
+
+def test_only_the_sizes_of_the_variances_are_compared_in_the_paper() -> None:
+    zero, var = jnp.zeros(2), jnp.asarray([1.0, 3.0])
+    assert squared_distance(zero, var, zero, var[::-1]) == 0
+    assert gaussian_divergence(zero, var, zero, var[::-1]) > 0.1
+
+
+def batch_of(seed: int) -> Batch:
+    rng = np.random.default_rng(seed)
+    images = jnp.asarray(rng.uniform(-1, 1, (6, *IMAGE)), jnp.float32)
+    return Batch(images, jnp.asarray(rng.integers(0, 3, 6), jnp.int32), jnp.ones(6))
+
+
+def test_running_statistics_are_differentiated_through_the_last_batch() -> None:
+    """Equation 5: the gradient of the term by a batch's mean is 1 - momentum times that by the running mean."""
+    model, batch, key = tiny_model(method="fdse"), batch_of(0), jax.random.key(0)
+    variables = model.init(key)
+    layers = ("linear_1/bn_dfe",)
+    # Far from what the batch has, so that the pull is plain.
+    received = variables | {"batch_stats": jax.tree.map(lambda leaf: leaf + 2, variables["batch_stats"])}
+    context = Context({}, {}, received, jnp.int32(0))
+
+    def term(params: dict) -> jax.Array:
+        _, (changed, _) = statistics_only(model)({**received, "params": params}, batch, key, context)
+        return consistency_loss(changed, received, layers, 0.001)
+
+    gradient = jax.grad(term)(variables["params"])
+    eraser = gradient["linear_1"]["dse"]["kernel"]
+    assert float(jnp.abs(eraser).max()) > 0
+    step = jax.tree.map(lambda w, g: w - 0.1 * g, variables["params"], gradient)
+    assert term(step) < term(variables["params"])
+    # Nothing behind the last statistics can matter.
+    assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(gradient["linear_2"]))
+
+
+@pytest.mark.parametrize(("round_", "applied"), [(0, False), (1, True), (2, True)])
+def test_the_term_begins_with_its_round(round_: int, applied: bool) -> None:
+    model, batch, key = tiny_model(method="fdse"), batch_of(1), jax.random.key(0)
+    received = model.init(key)
+    context = Context({}, {}, received, jnp.int32(round_))
+    plain = cross_entropy(model)
+    regularised = consistent(plain, ("linear_1/bn_dfe",), strength=3.0, beta=0.1, distance="paper", first_round=1)
+    (loss, (changed, _)), (base, _) = (f(received, batch, key, context) for f in (regularised, plain))
+    wanted = base + (3 * consistency_loss(changed, received, ("linear_1/bn_dfe",), 0.1) if applied else 0)
+    np.testing.assert_allclose(loss, wanted, rtol=1e-6)
+    assert (loss > base) == applied
+
+
+def test_an_unknown_distance_is_refused_in_one_line() -> None:
+    received = statistics(np.random.default_rng(0))
+    with pytest.raises(UserError, match=r"unknown consistency 'papr'.*did you mean 'paper'"):
+        consistency_loss(received, received, LAYERS, 0.1, "papr")
