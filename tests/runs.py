@@ -6,24 +6,50 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
+import pytest
 from ml_collections import ConfigDict
 
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
 from fdgjax.experiment import build, state_shapes
+from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, open_checkpoints
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def small(cache: Path, method: str = "fedavg", **changes: Any) -> Config:
+class Perceptron(nn.Module):
+    """A model that compiles in a moment: a run's records do not depend on what it trains."""
+
+    classes: int
+    width: float = 1.0
+    unit: Unit = UNITS["plain"]
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = self.unit(nn.Dense, 16, name="linear_1")(x.reshape(len(x), -1), train=train)
+        self.sow("intermediates", "features", x)
+        return nn.Dense(self.classes, name="linear_2")(x)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def perceptron() -> Iterator[None]:
+    """The model of `small` runs is in the registry; imported by the modules that run them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODELS, "perceptron", Backbone(Perceptron, "of the tests"))
+        yield
+
+
+def small(cache: Path, method: str = "fedavg", model: str = "perceptron", **changes: Any) -> Config:
     config: ConfigDict = make_config(method, "rotated_digits")
+    config.model.name = model
     config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, **changes})
     config.data.cache_dir = str(cache)
     return read_config(config)
