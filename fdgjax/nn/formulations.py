@@ -99,8 +99,8 @@ def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
         return transposed_kernel_gradient(x, g, geometry)
 
     def add(i: jax.Array, total: jax.Array) -> jax.Array:
-        few = (lax.dynamic_slice_in_dim(array, FEW * i, FEW) for array in (x, g))
-        return total + transposed_kernel_gradient(*few, geometry).astype(wide)
+        pixels, gradients = (lax.dynamic_slice_in_dim(array, FEW * i, FEW) for array in (x, g))
+        return total + transposed_kernel_gradient(pixels, gradients, geometry).astype(wide)
 
     wide, whole = at_least_float32(x.dtype), len(x) // FEW
     total = lax.fori_loop(0, whole, add, jnp.zeros((*geometry.window, x.shape[3], g.shape[3]), wide))
