@@ -6,7 +6,7 @@ Paper: Acar et al., 2021; alpha of FDSE, A7.4.
     python -m fdgjax.main --config=configs/feddyn.py:pacs --config.data.dir=DATA --config.data.target=photo
 
 Published: PACS, every domain, AlexNet, 500 rounds: ALL 74.92, AVG 73.19 (FDSE, Table 1).
-Measured: Rotated digits (target r45, seed 0): id MEASURED_ID, ood MEASURED_OOD; half a minute.
+Measured: Rotated digits (target r45, seed 0): id 0.933, ood 0.853; half a minute.
 """
 
 from ml_collections import ConfigDict

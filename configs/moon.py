@@ -6,7 +6,7 @@ Paper: Li et al., 2021; mu and temperature of FDSE, A7.4.
     python -m fdgjax.main --config=configs/moon.py:pacs --config.data.dir=DATA --config.data.target=photo
 
 Published: PACS, every domain, AlexNet, 500 rounds: ALL 75.00, AVG 72.13 (FDSE, Table 1).
-Measured: Rotated digits (target r45, seed 0): id MEASURED_ID, ood MEASURED_OOD; half a minute.
+Measured: Rotated digits (target r45, seed 0): id 0.913, ood 0.893; half a minute.
 """
 
 from ml_collections import ConfigDict

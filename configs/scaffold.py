@@ -6,7 +6,7 @@ Paper: Karimireddy et al., 2020; learning rates of FDSE, A7.4.
     python -m fdgjax.main --config=configs/scaffold.py:pacs --config.data.dir=DATA --config.data.target=photo
 
 Published: PACS, every domain, AlexNet, 500 rounds: ALL 76.30, AVG 74.26 (FDSE, Table 1).
-Measured: Rotated digits (target r45, seed 0): id MEASURED_ID, ood MEASURED_OOD; half a minute.
+Measured: Rotated digits (target r45, seed 0): id 0.933, ood 0.886; half a minute.
 """
 
 from ml_collections import ConfigDict
