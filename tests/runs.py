@@ -21,6 +21,7 @@ from fdgjax.engine import State
 from fdgjax.experiment import build, state_shapes
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, open_checkpoints
+from tests.toys import compiling_quickly
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -39,10 +40,10 @@ class Perceptron(nn.Module):
         return nn.Dense(self.classes, name="linear_2")(x)
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def perceptron() -> Iterator[None]:
-    """The model of `small` runs is in the registry; imported by the modules that run them."""
-    with pytest.MonkeyPatch.context() as patch:
+    """The model of `small` runs is in the registry, and compiles quickly; imported by the modules that run it."""
+    with pytest.MonkeyPatch.context() as patch, compiling_quickly():
         patch.setitem(MODELS, "perceptron", Backbone(Perceptron, "of the tests"))
         yield
 

@@ -12,6 +12,9 @@ from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import cost
 from fdgjax.training import train
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 
@@ -39,6 +42,7 @@ def test_the_table_of_models_is_the_registry() -> None:
     assert all(f"`{unit}`" in section for unit in UNITS)
 
 
+@pytest.mark.usefixtures("perceptron")
 def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
     assert code.count("\n") < 40
@@ -48,7 +52,7 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
     config = Config(
         method="fedmedian",
         hyper=names["FedMedian"](),
-        model=ModelConfig("digits_cnn"),
+        model=ModelConfig("perceptron"),
         rounds=3,
         eval_every=3,
         data=DataConfig(cache_dir=str(tmp_path)),

@@ -31,6 +31,7 @@ from tests.runs import (
 )
 
 __all__ = ["perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron")
 
 ON_A_CPU = jax.default_backend() == "cpu"
 

@@ -1,5 +1,6 @@
 """A federation small enough to be trained by a plain Python loop, and every method on it, compiled once."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -249,13 +250,20 @@ def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Ca
     return make_case(shared_method(name, model, plan.execution.devices if plan else 1), plan=plan)
 
 
-@pytest.fixture(autouse=True, scope="package")
-def compile_quickly() -> Iterator[None]:
-    """Tiny programs take longer to optimise than to run; imported by the folders that compile many."""
+@contextlib.contextmanager
+def compiling_quickly() -> Iterator[None]:
+    """Tiny programs take longer to optimise than to run."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def compile_quickly() -> Iterator[None]:
+    """Imported by the folders that compile many tiny programs."""
+    with compiling_quickly():
+        yield
 
 
 def copy(tree: PyTree) -> PyTree:

@@ -27,7 +27,7 @@ def test_learns_the_real_digits(seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(digits.target))
     x = jnp.asarray(digits.images[order, :, :, None] / 8 - 1, jnp.float32)
     y = jnp.asarray(digits.target[order])
-    model, optimiser = DigitsCNN(classes=10), optax.adam(1e-3)
+    model, optimiser = DigitsCNN(classes=10), optax.adam(3e-3)
     params = model.init(jax.random.key(seed), x[:1])
 
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -40,8 +40,8 @@ def test_learns_the_real_digits(seed: int) -> None:
             updates, state = optimiser.update(jax.grad(loss)(params, x[batch], y[batch]), state)
         return (optax.apply_updates(params, updates), state), None
 
-    # 10 epochs over 1,408 images, tested on the other 389; a nearest-neighbour rule gets about 98 %.
-    epochs = jax.random.split(jax.random.key(seed + 1), 10)
+    # 5 epochs over 1,408 images, tested on the other 389; a nearest-neighbour rule gets about 98 %.
+    epochs = jax.random.split(jax.random.key(seed + 1), 5)
     batches = jax.vmap(lambda key: jax.random.permutation(key, 1408))(epochs).reshape(-1, 64)
     (params, _), _ = jax.jit(lambda *carry: jax.lax.scan(step, carry, batches))(params, optimiser.init(params))
     predicted = jnp.asarray(model.apply(params, x[1408:])).argmax(-1)
