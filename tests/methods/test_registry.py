@@ -14,7 +14,7 @@ from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
-from fdgjax.methods.hyper import optimizer
+from fdgjax.methods.hyper import ClientHyper, client_optimizer, optimizer
 from fdgjax.models import UNITS, InceptionCNN
 from fdgjax.training import round_record
 from fdgjax.variables import flatten, label_table
@@ -191,6 +191,19 @@ def test_weight_decay_is_an_l2_gradient() -> None:
     decayed = optimizer("sgd", learning_rate=0.1, weight_decay=0.01)
     updates, _ = decayed.update(grads, decayed.init(params), params)
     np.testing.assert_allclose(updates["w"], -0.1 * (grads["w"] + 0.01 * params["w"]), rtol=1e-6)
+
+
+def test_the_learning_rate_decays_with_the_rounds_and_long_gradients_are_clipped() -> None:
+    """FDSE, A7.4: rate times decay^round; the gradient is cut to the length before weight decay is added."""
+    params, grads = {"w": np.float32([1.0, -2.0])}, {"w": np.float32([3.0, 4.0])}
+    settings = {"client_optimizer": "sgd", "client_learning_rate": 0.1, "client_weight_decay": 0.01}
+    clipped = client_optimizer(ClientHyper(**settings, client_learning_rate_decay=0.5, client_clip=1.0))
+    for round_ in (0, 1, 3):
+        updates, _ = clipped.update(grads, clipped.init(params), params, round=jnp.int32(round_))
+        wanted = -0.1 * 0.5**round_ * (grads["w"] / 5 + 0.01 * params["w"])
+        np.testing.assert_allclose(updates["w"], wanted, rtol=1e-6)
+    short, _ = clipped.update({"w": grads["w"] / 50}, clipped.init(params), params, round=jnp.int32(0))
+    np.testing.assert_allclose(short["w"], -0.1 * (grads["w"] / 50 + 0.01 * params["w"]), rtol=1e-6)
 
 
 def test_toys_do_what_they_say() -> None:
