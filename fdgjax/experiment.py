@@ -18,7 +18,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds
 from fdgjax.memory import Memory, predict
-from fdgjax.methods import METHODS
+from fdgjax.methods import CLIENT_MODELS, METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.protocols import PROTOCOLS, Sharing
@@ -92,6 +92,7 @@ def build(config: Config) -> Experiment:
     model, price = as_model(module, image_shape), cost(module, image_shape)
     clients = len(parts[0].train)
     method = entry.build(Setup(model, clients, config.rounds, execution), config.hyper)
+    method = CLIENT_MODELS[config.client_model](method)
     federation = jax.device_put(stack_seeds(federations), place)
     train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
     plan = make_plan(config, len(train.ids))

@@ -8,6 +8,7 @@ FDSE: Mapping[str, Any] = {
     "batch_size": 50,
     "local_epochs": 5,
     "selection": "validation",
+    "client_model": "trained",
     "model": {"name": "alexnet"},
     "method": {
         "client_optimizer": "sgd",

@@ -46,29 +46,34 @@ SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "serv
 
 
 class DenseNet(nn.Module):
-    """A unit and a linear layer."""
+    """A unit and a linear layer; the unit sees an image of `pixels` with all other numbers as its channels."""
 
     dropout: float = 0.0
     unit: Unit = UNITS["plain"]
+    pixels: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        x = self.unit(_linear, 4, name="linear_1")(x.reshape(len(x), -1), train=train)
+        x = self.unit(_linear, 4, name="linear_1")(x.reshape(len(x), *self.pixels, -1), train=train)
+        x = x.reshape(len(x), -1)
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
         self.sow("intermediates", "features", x)
         return _linear(CLASSES, "linear_2")(x)
 
 
 class NormNet(nn.Module):
-    """A unit, BatchNorm, a linear layer."""
+    """A unit, BatchNorm, a linear layer; the unit sees an image of `pixels`."""
 
     unit: Unit = UNITS["plain"]
+    pixels: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        x = self.unit(_linear, 4, activation=identity, name="linear_1")(x.reshape(len(x), -1), train=train)
+        x = self.unit(_linear, 4, activation=identity, name="linear_1")(
+            x.reshape(len(x), *self.pixels, -1), train=train
+        )
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
-        x = nn.relu(x)
+        x = nn.relu(x).reshape(len(x), -1)
         self.sow("intermediates", "features", x)
         return _linear(CLASSES, "linear_2")(x)
 
@@ -87,7 +92,10 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
     """One of `MODELS` for the toy federation's images, of the units that the method is made for."""
-    return as_model(MODELS[name](unit=UNITS[METHODS[method].unit or "plain"]), IMAGE)
+    unit = METHODS[method].unit or "plain"
+    # Only images are augmented.
+    pixels = (2, 2) if unit == "augmented" else ()
+    return as_model(MODELS[name](unit=UNITS[unit], pixels=pixels), IMAGE)
 
 
 def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:

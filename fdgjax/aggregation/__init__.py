@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
+from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
 from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
@@ -32,6 +33,7 @@ __all__ = [
     "cosine_softmax",
     "explicit",
     "joined",
+    "masked_mean",
     "mean",
     "min_norm",
     "partition",

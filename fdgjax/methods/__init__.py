@@ -9,12 +9,20 @@ from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
+from fdgjax.methods.feddyn import FedDyn, feddyn
+from fdgjax.methods.fedfa import FedFA, fedfa
+from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
+from fdgjax.methods.moon import Moon, moon
+from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
+from fdgjax.methods.scaffold import Scaffold, scaffold
+
+__all__ = ["CLIENT_MODELS", "METHODS", "Entry"]
 
 
 class Entry(NamedTuple):
@@ -32,13 +40,18 @@ class Entry(NamedTuple):
 METHODS: Mapping[str, Entry] = {
     "hfedf": Entry(HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)"),
     "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
+    "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
-    "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
+    "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),
+    "feddyn": Entry(FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)"),
+    "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
+    "fedheal": Entry(FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)"),
+    "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
+    "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),
+    "ditto": Entry(Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)"),
     "local": Entry(Local, local, "each client by itself, nothing is sent"),
-    "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
-    "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "central": Entry(Central, central, "all training data at one place, the reference without federation"),
 }

@@ -13,6 +13,7 @@ default of mu: FDSE, A7.4 and its official settings for PACS.
 """
 
 import dataclasses
+from functools import partial
 
 import jax
 import optax
@@ -56,7 +57,12 @@ def ditto(setup: Setup, h: Ditto) -> Method:
     optimizer = optax.partition(
         {name: client_optimizer(h) for name in ("global", "personal")}, {name: name for name in ("global", "personal")}
     )
-    return base._replace(optimizer=optimizer, predict=predict, unseen=lookup("unseen", h.unseen, unseen))
+    return base._replace(
+        optimizer=optimizer,
+        predict=predict,
+        unseen=lookup("unseen", h.unseen, unseen),
+        trained=partial(part, name="personal"),
+    )
 
 
 def global_shared(path: str) -> str:

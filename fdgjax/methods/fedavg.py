@@ -28,7 +28,7 @@ from fdgjax.federation import Federation
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
-from fdgjax.variables import merge, select, subtract
+from fdgjax.variables import flatten, merge, select, subtract
 
 WEIGHTINGS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "samples": lambda counts: counts.astype(jnp.float32),
@@ -194,7 +194,14 @@ def fedavg(
         label=label,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
         adapt=adapt,
+        trained=(lambda variables: variables) if has_own(setup, label) else None,
     )
+
+
+def has_own(setup: Setup, label: Callable[[str], str]) -> bool:
+    """Whether clients have variables that others do not have."""
+    shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
+    return any(label(path) != "shared" for path in flatten(shapes))
 
 
 def take_step(server: Server, step: Variables, server_optimizer: optax.GradientTransformation) -> Server:

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ def hyper(default: Any, *, search: Sequence[Any], source: str) -> Any:
 TABLE_10 = "hFedF v2, Table 10"
 LEARNING_RATES = (1e-3, 1e-4, 1e-5)
 SERVER_LEARNING_RATES = (1e-1, 1e-2, 1e-3)
+FDSE_LEARNING_RATES = (0.001, 0.01, 0.05, 0.1, 0.5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +44,12 @@ class ClientHyper:
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
 
 
-def client_optimizer(h: ClientHyper) -> optax.GradientTransformation:
+def client_optimizer(h: ClientHyper, watch: optax.GradientTransformation | None = None) -> optax.GradientTransformation:
     """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
-    learning rate's decay over the rounds; each of them only where it does something."""
+    learning rate's decay over the rounds; each of them only where it does something. `watch` is shown the clipped
+    gradients (see `sum_gradients`)."""
     steps = [optax.clip_by_global_norm(h.client_clip)] if h.client_clip else []
+    steps += [watch] if watch else []
     steps += [
         optimizer(
             h.client_optimizer,
@@ -57,6 +60,22 @@ def client_optimizer(h: ClientHyper) -> optax.GradientTransformation:
     ]
     steps += [decay_by_round(h.client_learning_rate_decay)] if h.client_learning_rate_decay != 1 else []
     return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
+
+
+class GradientSum(NamedTuple):
+    """The sum of the gradients of all steps so far."""
+
+    gradient_sum: PyTree
+
+
+def sum_gradients() -> optax.GradientTransformation:
+    """Leaves gradients as they are and adds them up; `optax.tree.get(state, "gradient_sum")` is the sum."""
+
+    def update(updates: PyTree, state: GradientSum, params: PyTree | None = None) -> tuple[PyTree, GradientSum]:
+        del params
+        return updates, GradientSum(optax.tree.add(state.gradient_sum, updates))
+
+    return optax.GradientTransformation(lambda params: GradientSum(optax.tree.zeros_like(params)), update)
 
 
 def decay_by_round(rate: float) -> optax.GradientTransformationExtraArgs:

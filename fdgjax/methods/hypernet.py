@@ -182,6 +182,7 @@ def hypernet(
         unseen=jax.vmap(predict, in_axes=(None, 0)),
         label=generated,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
+        trained=lambda variables: variables,
     )
 
 

@@ -110,6 +110,7 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
             optimizers, lambda params: {n: "policy" if n == "policy" else "model" for n in params}
         ),
         aggregate=aggregate,
+        trained=without_policy,
         predict=predict,
         unseen=lookup("unseen", h.unseen, unseen),
     )

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 
 from fdgjax.errors import UserError
 from fdgjax.models.augmentation import FeatureAugmentation
-from fdgjax.nn import Conv
+from fdgjax.nn import BatchNorm, Conv
 
 Layer = Callable[..., nn.Module]
 Unit = Callable[..., Callable[..., jax.Array]]
 Activation = Callable[[jax.Array], jax.Array]
 
-batch_norm = partial(nn.BatchNorm, momentum=0.9, epsilon=1e-5)
+batch_norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5)
 """BatchNorm with PyTorch's defaults (its momentum is 1 minus Flax's); statistics in the collection `batch_stats`."""
 
 
@@ -70,7 +70,8 @@ class NormUnit(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`; batch statistics are used and kept when `train`."""
         y = self.layer(features=self.features, name="layer")(x)
-        return self.activation(batch_norm(use_running_average=not train, name="bn")(y))
+        (y,) = batch_norm(use_running_average=not train, name="bn")([y])
+        return self.activation(y)
 
 
 class DSEUnit(nn.Module):
@@ -115,12 +116,15 @@ class DSEUnit(nn.Module):
         if self.ratio < 2:
             raise UserError(f"DSEUnit got ratio {self.ratio}; expected at least 2; without a skew eraser use NormUnit")
         core = self.layer(features=-(-self.features // self.ratio), name="dfe")(x)
-        core = self.inner_activation(batch_norm(use_running_average=not train, name="bn_dse")(core))
-        y = jnp.concatenate([core, self._erase(core)], axis=-1)[..., : self.features]
+        (core,) = batch_norm(use_running_average=not train, name="bn_dse")([core])
+        core = self.inner_activation(core)
+        parts = [core, self._erase(core)[..., : self.features - core.shape[-1]]]
         if self.bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
-            y = y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
-        return self.activation(batch_norm(use_running_average=not train, name="bn_dfe")(y))
+            split = jnp.split(bias.reshape((1,) * (x.ndim - 1) + (-1,)), [core.shape[-1]], axis=-1)
+            parts = [part + own for part, own in zip(parts, split, strict=True)]
+        normalised = batch_norm(use_running_average=not train, name="bn_dfe")(parts)
+        return jnp.concatenate([self.activation(part) for part in normalised], axis=-1)
 
     def _erase(self, core: jax.Array) -> jax.Array:
         """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors and tokens are columns of pixels."""
@@ -148,18 +152,21 @@ class AugmentedUnit(nn.Module):
       layer: makes the layer from `features` and `name`.
       features: output channels.
       activation: before the augmentation.
+      probability: of the augmentation, for a batch.
     """
 
     layer: Layer
     features: int
     activation: Activation = nn.relu
+    probability: float = 0.5
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`."""
         y = self.layer(features=self.features, name="layer")(x)
-        y = self.activation(batch_norm(use_running_average=not train, name="bn")(y))
-        augmented: jax.Array = FeatureAugmentation(name="ffa")(y, train=train)
+        (y,) = batch_norm(use_running_average=not train, name="bn")([y])
+        y = self.activation(y)
+        augmented: jax.Array = FeatureAugmentation(self.probability, name="ffa")(y, train=train)
         return augmented
 
 

@@ -1,12 +1,14 @@
-"""Layers that stay fast inside compiled loops and with a client axis: convolution, pooling, and their Flax
-modules."""
+"""Layers that stay fast inside compiled loops and with a client axis: convolution, pooling, BatchNorm,
+and their Flax modules."""
 
 from fdgjax.nn.convolution import conv2d
 from fdgjax.nn.layers import INITIALISATIONS, Conv, ConvTranspose, Dense, Initialisation, initialisation
+from fdgjax.nn.normalisation import BatchNorm
 from fdgjax.nn.pooling import adaptive_avg_pool, avg_pool, max_pool
 
 __all__ = [
     "INITIALISATIONS",
+    "BatchNorm",
     "Conv",
     "ConvTranspose",
     "Dense",

@@ -36,13 +36,21 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """Its transpose by the kernel."""
+    """Its transpose by the kernel, one image after another: products of one image stay in the cache until they are
+    summed, and no array is one that `forward` has too, which XLA would keep for both, once per tap."""
     groups, dtype = geometry.groups, x.dtype
     inputs, outputs = x.shape[-1] // groups, g.shape[-1] // groups
     wide = at_least_float32(dtype)
-    widened = _widened(g, inputs).astype(wide)
-    shifted = taps(_widened(x, outputs), geometry)
-    sums = jnp.stack([(tap.astype(wide) * widened).sum((0, 1, 2)) for tap in shifted])
+
+    def add_image(total: jax.Array, image: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        pixels, gradient = (array[None] for array in image)
+        widened = _widened(gradient, inputs).astype(wide)
+        shifted = taps(_widened(pixels, outputs), geometry)
+        return total + jnp.stack([(tap.astype(wide) * widened).sum((0, 1, 2)) for tap in shifted]), None
+
+    rows, columns = geometry.window
+    nothing = jnp.zeros((rows * columns, groups * inputs * outputs), wide)
+    sums, _ = lax.scan(add_image, nothing, (x, g))
     split = sums.reshape(*geometry.window, groups, inputs, outputs).swapaxes(2, 3)
     return split.reshape(*geometry.window, inputs, -1).astype(dtype)
 

@@ -9,10 +9,11 @@ is built from operations that the loop leaves alone.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fdgjax.nn import depthwise, folded, winograd
+from fdgjax.nn import blocked, depthwise, folded, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
+    few_images_kernel_gradient,
     im2col_forward,
     library_forward,
     library_kernel_gradient,
@@ -30,6 +31,7 @@ FORWARD: Mapping[str, Formulation] = {
     "shift": shift_forward,
     "depthwise": depthwise.forward,
     "folded": folded.forward,
+    "blocked": blocked.forward,
     "winograd": winograd.forward,
 }
 
@@ -48,6 +50,7 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "xcols": xcols_kernel_gradient,
     "depthwise": depthwise.kernel_gradient,
     "folded": folded.kernel_gradient,
+    "few_images": few_images_kernel_gradient,
     "winograd": winograd.kernel_gradient,
 }
 
@@ -61,8 +64,10 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
     "im2col": ungrouped,
     "xcols": ungrouped,
     "transposed": ungrouped,
+    "few_images": ungrouped,
     "depthwise": depthwise.fits,
     "folded": lambda case: folded.fits(case.geometry),
+    "blocked": lambda case: blocked.fits(case.geometry),
     "winograd": lambda case: winograd.fits(case.geometry),
 }
 """Which convolutions a formulation can compute; all where it is not named here."""
@@ -98,6 +103,9 @@ def cpu_plan(case: Case) -> Plan:
         return WINOGRAD._replace(clients="loop")
     if case.inputs <= IMAGE_CHANNELS and folded.fits(geometry):
         return Plan("folded", "library", "folded", "loop")
+    if case.inputs <= IMAGE_CHANNELS:
+        forward = "blocked" if blocked.fits(geometry) and blocked.pays(case) else "library"
+        return Plan(forward, "library", "few_images", "loop")
     return Plan("library", "library", "transposed", "loop")
 
 

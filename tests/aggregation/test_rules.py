@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import RULES, chain, cosine_softmax, mean, min_norm, partition
+from fdgjax.aggregation import RULES, chain, cosine_softmax, masked_mean, mean, min_norm, partition
 from fdgjax.contract import PyTree, Rule
 
 N = 4
 SHAPES = {"a": (3, 2), "b": {"scalar": (), "vector": (5,)}, "c": (1, 1, 2), "empty": (0, 3)}
 LABELS = {"a": "one", "b": "two", "c": "one", "empty": "two"}
+
+
+def masked_for_nobody(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+    return masked_mean(updates, jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), updates), weights)
+
+
 VARIATIONS: Mapping[str, Rule] = {
+    "masked": masked_for_nobody,
     "printed sign": partial(cosine_softmax, sign=-1),
     "warm": partial(cosine_softmax, temperature=2.0),
     "cold": partial(cosine_softmax, temperature=0.2),

@@ -26,8 +26,8 @@ from fdgjax.methods import METHODS
 from tests.toys import DOMAINS, close, make_plan, row, shared_case, tiny_model, toy_federation
 
 ALL = sorted(METHODS)
-ONE_MODEL = ("fedavg", "fedprox", "fedbn", "fdse", "ditto", "partialfed", "central")
-"""The methods whose unseen domain is predicted by one model; for the others, by each client's."""
+EACH = ("hfedf", "pfedhn", "lgfedavg", "local")
+"""The methods whose unseen domain is predicted by each client's model; for the others, by one."""
 NAMES = ("north", "south", "target")
 
 
@@ -167,7 +167,7 @@ def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
 
     models = method.unseen(state.server, state.clients)
     many = len(jax.tree.leaves(models)[0])
-    assert many == (1 if name in ONE_MODEL else len(federation.ids))
+    assert many == (len(federation.ids) if name in EACH else 1)
     whole = np.asarray(federation.target.places)[0, : int(federation.target.length[0])]
     target = [look(name, row(models, i), federation, whole) for i in range(many)] if len(whole) else []
     # Adaptation has tests of its own.

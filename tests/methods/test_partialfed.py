@@ -41,10 +41,6 @@ def test_loading_everything_is_fedavg_and_nothing_local() -> None:
 def test_a_fixed_policy_keeps_batch_norm() -> None:
     method = build("partialfed", toy_federation(), "norm", policy="all_but_norm", **FIXED)
     state = make_case(method, plan=WHOLE).advance(2)
-    # All layers are averaged, those that nobody loads, too.
-    share = np.asarray(toy_federation().train.length) / sum(LENGTHS)
-    mean = jax.tree.map(lambda leaf: np.tensordot(share, np.asarray(leaf, np.float64), 1), state.clients.memory)
-    close(state.server.variables, mean)
     mine = row(state.clients, 1)
     got = method.predict(state.server, mine)
     for collection, modules in got.items():
@@ -52,6 +48,19 @@ def test_a_fixed_policy_keeps_batch_norm() -> None:
             source = mine.memory if module == "norm" else state.server.variables
             close(leaves, source[collection][module], rtol=0, atol=0)
     np.testing.assert_array_equal(mine.local["params"]["policy"], [1, 1, -1])
+
+
+def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_too() -> None:
+    """With drawn clients the mean of updates from what each client started from would be another."""
+    method = build("partialfed", toy_federation(), policy="none", **FIXED)
+    case = make_case(method, plan=make_plan(per_round=2))
+    state = case.start()
+    for _ in range(4):
+        state, info = case.round(state, case.federation)
+    who = np.asarray(info.participants)
+    share = np.asarray(LENGTHS)[who] / np.asarray(LENGTHS)[who].sum()
+    mean = jax.tree.map(lambda leaf: np.tensordot(share, np.asarray(leaf, np.float64)[who], 1), state.clients.memory)
+    close(state.server.variables, mean)
 
 
 def test_the_policys_gradient_by_hand() -> None:

@@ -14,6 +14,7 @@ from jax import lax
 
 from fdgjax.nn import Conv, conv2d
 from fdgjax.nn.convolution import UNROLLED_CLIENTS
+from fdgjax.nn.formulations import LARGE
 from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS, Plan
 
 Case = dict[str, Any]
@@ -84,6 +85,31 @@ def test_every_formulation(groups: int, window: tuple[int, int]) -> None:
     got = results(x, kernel)
     for name in plans:
         close(got[name], got[""])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_large_images_a_few_at_a_time(batch: int) -> None:
+    shape = (batch, int(LARGE**0.5) + 1, int(LARGE**0.5) + 1, 1)
+    x, kernel = arrays(shape, (11, 11, 1, 2))
+    options: Case = {"strides": (32, 32), "padding": ((2, 1), (0, 2)), "groups": 1}
+    plan = Plan("library", "library", "few_images", "loop")
+    ours, theirs = (
+        jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
+        for function in (partial(conv2d, plan=plan), library)
+    )
+    close(ours, theirs)
+
+
+@pytest.mark.parametrize("strides", [(2, 3), (4, 1), (3, 5)])
+def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
+    x, kernel = arrays((2, 13, 12, 3), (5, 4, 3, 2))
+    plan = Plan("blocked", "library", "library", "loop")
+    options: Case = {"strides": strides, "padding": ((2, 1), (0, 2)), "groups": 1}
+    ours, theirs = (
+        jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
+        for function in (partial(conv2d, plan=plan), library)
+    )
+    close(ours, theirs)
 
 
 @pytest.mark.parametrize("name", FITS)

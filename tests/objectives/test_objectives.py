@@ -10,18 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Batch, Context
-from fdgjax.objectives import cross_entropy, proximal
+from fdgjax.objectives import contrast, cross_entropy, model_contrastive, proximal, shifted
 from fdgjax.objectives.cross_entropy import masked_mean
 from tests.toys import CLASSES, IMAGE, flat, tiny_model
 
 LAW = settings(derandomize=True, deadline=None, max_examples=20)
 MASKS = st.lists(st.booleans(), min_size=5, max_size=5)
 MODEL = tiny_model()
-PLAIN, PROXIMAL = cross_entropy(MODEL), proximal(cross_entropy(MODEL), 0.3)
-GRADIENT = {
-    "plain": jax.jit(jax.value_and_grad(PLAIN, has_aux=True)),
-    "proximal": jax.jit(jax.value_and_grad(PROXIMAL, has_aux=True)),
+PLAIN = cross_entropy(MODEL)
+OBJECTIVES = {
+    "plain": PLAIN,
+    "proximal": proximal(PLAIN, 0.3),
+    "shifted": shifted(PLAIN, lambda context: jax.tree.map(jnp.sin, context.received["params"])),
+    "contrastive": model_contrastive(
+        MODEL, 0.7, 0.5, lambda context: jax.tree.map(lambda leaf: 0.5 - leaf, context.received)
+    ),
 }
+GRADIENT = {name: jax.jit(jax.value_and_grad(one, has_aux=True)) for name, one in OBJECTIVES.items()}
 KEY = jax.random.key(0)
 
 
@@ -75,6 +80,60 @@ def test_the_proximal_term_pulls_towards_what_was_received(seed: int) -> None:
     gap = flat(variables) - flat(context.received)
     np.testing.assert_allclose(loss - plain, 0.3 / 2 * np.sum(gap**2), rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(flat(grads) - flat(plain_grads), 0.3 * gap, rtol=1e-3, atol=1e-6)
+
+
+@LAW
+@given(seed=st.integers(0, 999))
+def test_a_shift_is_one_of_the_gradient_alone(seed: int) -> None:
+    variables, batch, context = make(seed, [True] * 5)
+    slope = np.sin(flat(context.received))
+    (loss, _), grads = GRADIENT["shifted"](variables, batch, KEY, context)
+    (plain, _), plain_grads = GRADIENT["plain"](variables, batch, KEY, context)
+    np.testing.assert_allclose(flat(grads) - flat(plain_grads), slope, rtol=1e-3, atol=1e-6)
+    np.testing.assert_array_equal(loss, plain)
+
+
+def features_of(variables: Any, batch: Batch) -> np.ndarray:
+    return np.asarray(MODEL.apply(variables, batch.images, False, KEY)[0].features, np.float64)
+
+
+@LAW
+@given(seed=st.integers(0, 999), mask=MASKS.filter(any))
+def test_the_contrast_is_its_formula(seed: int, mask: list[bool]) -> None:
+    """Equation 3 of MOON, with two exponentials, in float64."""
+    variables, batch, context = make(seed, mask)
+    (loss, _), grads = GRADIENT["contrastive"](variables, batch, KEY, context)
+    (plain, _), _ = GRADIENT["plain"](variables, batch, KEY, context)
+    previous = jax.tree.map(lambda leaf: 0.5 - leaf, context.received)
+    z, near, far = (features_of(v, batch) for v in (variables, context.received, previous))
+    unit = lambda x: x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-6)  # noqa: E731
+    to_near, to_far = (np.exp(np.sum(unit(z) * unit(other), axis=1) / 0.5) for other in (near, far))
+    wanted = -np.log(to_near / (to_near + to_far))[mask].mean()
+    np.testing.assert_allclose(loss - plain, 0.7 * wanted, rtol=1e-3, atol=1e-5)
+    assert np.isfinite(flat(grads)).all()
+
+
+def test_features_without_a_direction_have_no_gradient() -> None:
+    """All units dead: both similarities are zero, and so are their gradients (not NaN)."""
+    ones = jnp.ones((2, 3))
+    value, grads = jax.value_and_grad(lambda z: jnp.sum(contrast(z, ones, -ones, 0.5)))(jnp.zeros((2, 3)))
+    np.testing.assert_allclose(value, 2 * np.log(2), rtol=1e-6)
+    assert np.isfinite(grads).all()
+
+
+def test_fixed_models_run_as_in_evaluation() -> None:
+    """The received model's statistics, not the batch's; the trained model's statistics change as ever."""
+    model = tiny_model("norm")
+    received = model.init(KEY)
+    _, batch, _ = make(0, [True] * 5)
+    moved = received | {"batch_stats": jax.tree.map(lambda leaf: leaf + 2, received["batch_stats"])}
+    losses = []
+    for fixed in (received, moved):
+        objective = model_contrastive(model, 1.0, 0.5, lambda context: received)
+        loss, (changed, _) = objective(received, batch, KEY, Context({}, {}, fixed, jnp.int32(0)))
+        assert set(changed) == {"batch_stats"}
+        losses.append(float(loss))
+    assert abs(losses[0] - losses[1]) > 1e-4
 
 
 def test_the_proximal_term_leaves_statistics_alone() -> None:

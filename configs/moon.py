@@ -1,0 +1,19 @@
+"""MOON: FedAvg whose clients contrast their features with the received and their own former model's.
+
+Paper: Li et al., 2021; mu and temperature of FDSE, A7.4.
+
+    python -m fdgjax.main --config=configs/moon.py
+    python -m fdgjax.main --config=configs/moon.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: PACS, every domain, AlexNet, 500 rounds: ALL 75.00, AVG 72.13 (FDSE, Table 1).
+Measured: Rotated digits (target r45, seed 0): id 0.913, ood 0.893; half a minute.
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set."""
+    return make_config("moon", dataset)

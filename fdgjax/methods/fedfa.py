@@ -1,0 +1,82 @@
+"""FedFA: FedAvg over a network that draws its features' channel statistics anew around what was measured, the more so
+where clients differ (`fdgjax.models.augmentation`, which has the layer's equations).
+
+    mu_i, sigma_i        running means of each channel's statistics, kept by client i's layers while it trains
+    w <- sum_i p_i w_i   parameters, BatchNorm's statistics, and the running means
+    v <- variance over the round's clients of mu_i, and of sigma_i; sent with the model of the next round
+
+A method with one global model, which also predicts for an unseen domain. The layers' probability is 0.5, as in paper
+and code. Without augmentation, or where v is never looked at, it is FedAvg on the same network.
+
+Zhou & Konukoglu, "FedFA: Federated feature augmentation", 2023, Algorithms 1 and 2, and its official code.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Method, PyTree, Setup
+from fdgjax.errors import UserError
+from fdgjax.methods.fedavg import FedAvg, Kept, Message, Server, fedavg
+from fdgjax.methods.hyper import hyper
+from fdgjax.registry import lookup
+from fdgjax.variables import flatten, unflatten
+
+SUFFIX = "_variance"
+"""How the server's statistics are named: `mean_variance` is that of `mean`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FedFA(FedAvg):
+    """FedAvg's hyperparameters.
+
+    variance: over clients for each `channel` (the paper), or over clients and channels, one value for the `layer` (the
+      official code).
+    """
+
+    variance: str = hyper("channel", search=("channel", "layer"), source="the paper; its official code: layer")
+
+
+def of_channels(values: jax.Array, seen: jax.Array) -> jax.Array:
+    """`1/K sum_i (x_ic - mean_i x_ic)^2` over the K clients that are seen, `[clients, C] -> [C]`."""
+    return jnp.var(values, axis=0, where=seen[:, None])
+
+
+def of_layer(values: jax.Array, seen: jax.Array) -> jax.Array:
+    """The unbiased variance of all numbers of the clients that are seen, once for each channel."""
+    return jnp.broadcast_to(jnp.var(values, ddof=1, where=seen[:, None]), values.shape[1:])
+
+
+VARIANCES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {"channel": of_channels, "layer": of_layer}
+
+
+def fedfa(setup: Setup, h: FedFA) -> Method:
+    """FedAvg whose server measures how much clients' statistics differ.
+
+    Raises:
+      UserError: a model without feature augmentation, or an unknown word.
+    """
+    shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
+    made = [path for path in flatten(shapes) if path.startswith("batch_stats/") and path.endswith(SUFFIX)]
+    if not made:
+        raise UserError(
+            "fedfa got a model without feature augmentation; expected convolutional units: leave config.model.unit "
+            "empty, or set augmented, and take a network other than vit_b8"
+        )
+    variance = lookup("variance", h.variance, VARIANCES)
+    base = fedavg(setup, h)
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[PyTree, PyTree]:
+        step, info = base.aggregate(server, clients, messages, weights)
+        now, updates, seen = flatten(server.variables), flatten(messages.update), weights > 0
+
+        def change(path: str) -> jax.Array:
+            measured = path.removesuffix(SUFFIX)
+            found = variance(now[measured][None] + updates[measured], seen)
+            return jnp.where(jnp.any(seen), found - now[path], 0)
+
+        return step._replace(update=unflatten(flatten(step.update) | {path: change(path) for path in made})), info
+
+    return base._replace(aggregate=aggregate)

@@ -1,0 +1,118 @@
+"""FedHEAL: only updates that keep their direction count, and clients that move farther count more.
+
+For client i in the t-th round it takes part in, with update u_i and `r_i` the share of its former updates that were not
+negative, number by number:
+
+    m_i    = [ (r_i where u_i >= 0, else 1 - r_i) > tau ],  all true for t = 1
+    d_i    = sum over tensors |m_i u_i|
+    e_i   <- (1 - beta) e_i + beta d_i / sum_S d_j;    p_i <- p_i + e_i
+    w     <- w + sum_S p_i m_i u_i / sum_S p_i m_i      (number by number, zero where nobody's counts)
+
+Chen, Huang and Ye, "Fair federated learning under domain skew with local consistency and domain diversity", CVPR 2024,
+and its official code, which takes the distance as a sum of the tensors' norms (parameters only) and masks statistics as
+it masks parameters. p starts as the usual weights (uniform in the official code), e as zero.
+
+The history of a client stands in its row, kept by the server in its name: the server needs nothing but updates. An
+unseen domain is predicted by w.
+
+References:
+  Search range of tau: FDSE, A7.4.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation import masked_mean
+from fdgjax.aggregation.updates import rows, sum_over_leaves
+from fdgjax.aggregation.weighting import keep_rows, normalise, per_row
+from fdgjax.contract import Method, Moment, PyTree, Setup, Variables
+from fdgjax.federation import Federation
+from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
+from fdgjax.methods.hyper import hyper
+
+
+@dataclasses.dataclass(frozen=True)
+class FedHeal(FedAvg):
+    """FedAvg's hyperparameters, tau, the consistency an update must exceed, and beta, the weights' momentum."""
+
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="Chen et al., official code")
+    tau: float = hyper(0.3, search=(0.1, 0.2, 0.3, 0.4, 0.5), source="FDSE, A7.4; Chen et al., official code: 0.3")
+    beta: float = hyper(0.4, search=(0.2, 0.4, 0.6, 0.8), source="Chen et al., official code: 0.4")
+
+
+class History(NamedTuple):
+    """What is known of a client: r, the number of rounds it rests on, the weight p and its last change e."""
+
+    rises: Variables
+    rounds: jax.Array
+    weight: jax.Array
+    change: jax.Array
+
+
+class Step(NamedTuple):
+    """The aggregated update and the clients' histories with this round in them."""
+
+    average: Message
+    histories: History
+
+
+def nothing_known(variables: Variables) -> History:
+    """A client's history before its first round; its weight follows from the federation."""
+    rises = jax.tree.map(jnp.zeros_like, variables)
+    return History(rises, jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
+
+
+def consistent(history: History, updates: Variables, tau: float) -> PyTree:
+    """m `[clients, ...]`: which numbers of the updates move as they mostly did."""
+
+    def one(rises: jax.Array, u: jax.Array) -> jax.Array:
+        agreed = jnp.where(u >= 0, rises, 1 - rises)
+        return (agreed > tau) | per_row(history.rounds == 0, u.ndim)
+
+    return jax.tree.map(one, history.rises, updates)
+
+
+def remember(history: History, updates: Variables) -> History:
+    """The histories with the signs of these updates in them."""
+    before = history.rounds.astype(jnp.float32)
+
+    def one(rises: jax.Array, u: jax.Array) -> jax.Array:
+        many = per_row(before, u.ndim)
+        return (rises * many + (u >= 0).astype(jnp.float32)) / (many + 1)
+
+    return history._replace(rises=jax.tree.map(one, history.rises, updates), rounds=history.rounds + 1)
+
+
+def distances(updates: PyTree, masks: PyTree) -> jax.Array:
+    """d `[clients]`: the norms of the masked tensors, summed."""
+    return sum_over_leaves(jax.tree.map(lambda u, m: jnp.linalg.norm(rows(jnp.where(m, u, 0)), axis=1), updates, masks))
+
+
+def fedheal(setup: Setup, h: FedHeal) -> Method:
+    """FedAvg with FedHEAL's masks and weights."""
+    base = fedavg(setup, h, memory=Memory(nothing_known, lambda context, trained: context.client.memory))
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        server, clients = base.init(key, federation)
+        weight = normalise(base.weights(federation.train.length), len(federation.ids))
+        return server, clients._replace(memory=clients.memory._replace(weight=weight))
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
+        del server
+        updates, former, there = messages.update, clients.memory, weights > 0
+        masks = consistent(former, updates, h.tau)
+        shares = normalise(jnp.where(there, distances(updates["params"], masks["params"]), 0), len(weights))
+        change = (1 - h.beta) * former.change + h.beta * shares
+        after = remember(former, updates)._replace(weight=former.weight + change, change=change)
+        update, used = masked_mean(updates, masks, jnp.where(there, after.weight, 0))
+        step = Step(Message(update, messages.personal), keep_rows(there, after, former))
+        return step, {"weights": used}
+
+    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
+        server, clients = base.update(server, clients, step.average, moment)
+        return server, clients._replace(memory=step.histories)
+
+    return base._replace(init=init, aggregate=aggregate, update=update)

@@ -1,0 +1,62 @@
+"""MOON: FedAvg whose clients keep their features near the received model's and far from their own former model's.
+
+    L_i(w) = CE + mu * mean -log(e^(cos(z, z_received)/T) / (e^(cos(z, z_received)/T) + e^(cos(z, z_previous)/T)))
+
+z are the features before the last layer, `previous` the client's model after the last round it took part in.
+
+Li, He and Song, "Model-contrastive federated learning", CVPR 2021, equations 2 to 4 and Algorithm 1. With mu = 0 it is
+FedAvg; so it is in a client's first round, when both other models are the initial one. The previous model stays with
+the client. An unseen domain is predicted by the mean model.
+
+References:
+  Search range of mu, and T: FDSE, A7.4.
+"""
+
+import dataclasses
+
+import jax
+
+from fdgjax.contract import Method, Model, Setup
+from fdgjax.errors import UserError
+from fdgjax.federation import Federation
+from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Server, fedavg
+from fdgjax.methods.hyper import hyper
+from fdgjax.objectives import model_contrastive
+
+
+@dataclasses.dataclass(frozen=True)
+class Moon(FedAvg):
+    """FedAvg's hyperparameters, mu, the strength of the contrast, and its temperature."""
+
+    mu: float = hyper(1.0, search=(0.1, 1.0, 5.0, 10.0), source="FDSE, A7.4; Li et al., section 4.1")
+    temperature: float = hyper(0.5, search=(0.1, 0.5, 1.0), source="FDSE, A7.4: 0.5; Li et al., section 4.6")
+
+
+def moon(setup: Setup, h: Moon) -> Method:
+    """FedAvg with a model-contrastive loss; a client's row holds its previous model.
+
+    Raises:
+      UserError: for a model that does not tell its features, as soon as it meets the data.
+    """
+    previous = Memory(begin=lambda variables: variables, after=lambda context, trained: trained.variables)
+    objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.memory)
+    base = fedavg(setup, h, objective=objective, memory=previous)
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        require_features(setup.model, federation.images.shape[1:])
+        return base.init(key, federation)
+
+    return base._replace(init=init)
+
+
+def require_features(model: Model, image_shape: tuple[int, ...]) -> None:
+    """Raises a `UserError` for a model without features; computes shapes only."""
+    key = jax.random.key(0)
+    variables = jax.eval_shape(model.init, key)
+    image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
+    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
+    if output.features.shape[-1] == 0:
+        raise UserError(
+            "method 'moon' got a model that tells no features; expected one that sows its last layer's input: "
+            'self.sow("intermediates", "features", x)'
+        )

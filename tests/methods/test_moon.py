@@ -1,0 +1,71 @@
+"""MOON's laws: FedAvg without the contrast and in the first round, and what a client keeps."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from fdgjax.contract import Setup
+from fdgjax.engine.traffic import bytes_of, traffic
+from fdgjax.errors import UserError
+from fdgjax.experiment import as_model
+from fdgjax.methods import METHODS
+from fdgjax.methods.moon import Moon
+from tests.toys import (
+    IMAGE,
+    build,
+    close,
+    copy,
+    flat,
+    make_case,
+    make_plan,
+    poison,
+    row,
+    shared_case,
+    shared_method,
+    toy_federation,
+)
+
+WHOLE = make_plan(drop_nonfinite=True)
+
+
+def test_without_its_term_it_is_fedavg() -> None:
+    fedavg = shared_case("fedavg", plan=WHOLE)
+    bare = make_case(build("moon", toy_federation(), mu=0.0))
+    close(bare.advance(3).server, fedavg.advance(3).server)
+
+
+def test_the_first_round_is_fedavgs_and_the_second_is_not() -> None:
+    """Received and previous model are both the initial one, so that nothing pulls either way."""
+    fedavg, case = (shared_case(name, plan=WHOLE) for name in ("fedavg", "moon"))
+    close(case.advance(1).server, fedavg.advance(1).server)
+    assert not np.allclose(flat(case.advance(2).server), flat(fedavg.advance(2).server), rtol=0, atol=1e-5)
+
+
+def test_a_client_keeps_its_model_of_the_last_round_it_counted_in() -> None:
+    case, locally = (shared_case(name, plan=WHOLE) for name in ("moon", "local"))
+    state = case.advance(1)
+    # In a first round Local's clients train as FedAvg's do.
+    close(state.clients.memory, locally.advance(1).clients.local)
+    before = copy(row(state.clients, 1))
+    state, _ = case.round(state, poison(case.federation, 1))
+    np.testing.assert_array_equal(flat(row(state.clients, 1)), flat(before))
+    assert not np.array_equal(flat(row(state.clients, 0)), flat(before))
+
+
+def test_previous_models_do_not_travel() -> None:
+    mine, fedavgs = (traffic(shared_method(name), toy_federation()) for name in ("moon", "fedavg"))
+    assert bytes_of(mine.sent) == bytes_of(fedavgs.sent)
+    assert bytes_of(mine.message) == bytes_of(fedavgs.message)
+
+
+def test_a_model_that_tells_no_features_is_refused_in_one_line() -> None:
+    class Silent(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+            return nn.Dense(3)(x.reshape(len(x), -1))
+
+    method = METHODS["moon"].build(Setup(as_model(Silent(), IMAGE), 4, 3), Moon())
+    with pytest.raises(UserError, match="tells no features; expected one that sows") as error:
+        traffic(method, toy_federation())
+    assert "\n" not in str(error.value)

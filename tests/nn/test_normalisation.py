@@ -1,0 +1,108 @@
+"""BatchNorm: Flax's own layer, whatever is differentiated or mapped, in one part or several."""
+
+from functools import partial
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.nn import BatchNorm
+
+OPTIONS: dict[str, Any] = {"momentum": 0.8, "epsilon": 1e-3}
+SHAPE = (4, 3, 2, 5)
+
+
+def arrays(*shapes: tuple[int, ...], seed: int = 0) -> list[jax.Array]:
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(rng.normal(0.5, 2.0, size=shape), jnp.float32) for shape in shapes]
+
+
+def variables_of(channels: int, seed: int = 1) -> Any:
+    scale, bias, mean, var = arrays(*[(channels,)] * 4, seed=seed)
+    return {"params": {"scale": scale, "bias": bias}, "batch_stats": {"mean": mean, "var": jnp.abs(var)}}
+
+
+def flaxs(variables: Any, x: jax.Array, train: bool = True) -> Any:
+    return nn.BatchNorm(use_running_average=not train, **OPTIONS).apply(variables, x, mutable=["batch_stats"])
+
+
+def ours(variables: Any, x: jax.Array, train: bool = True, at: tuple[int, ...] = ()) -> Any:
+    layer = BatchNorm(use_running_average=not train, **OPTIONS)
+    parts, changed = layer.apply(variables, jnp.split(x, at, axis=-1), mutable=["batch_stats"])
+    return jnp.concatenate(parts, axis=-1), changed
+
+
+def close(got: Any, expected: Any) -> None:
+    chex.assert_trees_all_equal_shapes_and_dtypes(got, expected)
+    chex.assert_trees_all_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def with_gradients(apply: Any, variables: Any, x: jax.Array) -> Any:
+    """Results, and their gradients with cotangents on the output and on the kept statistics alike."""
+    results, pullback = jax.vjp(apply, variables, x)
+    return results, pullback(jax.tree.map(lambda leaf: jnp.sin(3 * leaf), results))
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.integers(2, 5),
+    st.sampled_from([(), (1, 1), (3, 2)]),
+    st.booleans(),
+)
+def test_value_statistics_and_gradients_are_flaxs(
+    leading: list[int], channels: int, at: tuple[int, ...], train: bool
+) -> None:
+    (x,), variables = arrays((4, *leading, channels)), variables_of(channels)
+    cuts = tuple(sorted(min(cut, channels) for cut in at if 0 < cut < channels))
+    close(
+        with_gradients(partial(ours, train=train, at=cuts), variables, x),
+        with_gradients(partial(flaxs, train=train), variables, x),
+    )
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+def test_client_axes(axes: Any) -> None:
+    clients = 3
+    (x,) = arrays((clients, *SHAPE) if axes[1] == 0 else SHAPE)
+    variables = variables_of(SHAPE[-1])
+    if axes[0] == 0:
+        variables = jax.tree.map(lambda leaf: jnp.stack([leaf * (i + 1) for i in range(clients)]), variables)
+    close(*(jax.vmap(partial(with_gradients, apply), axes)(variables, x) for apply in (ours, flaxs)))
+
+
+def test_forward_mode_and_second_derivatives() -> None:
+    (x, direction), variables = arrays(SHAPE, SHAPE), variables_of(SHAPE[-1])
+    close(*(jax.jvp(partial(apply, variables), (x,), (direction,)) for apply in (ours, flaxs)))
+
+    def slope(apply: Any, x: jax.Array) -> jax.Array:
+        def total(x: jax.Array) -> jax.Array:
+            return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(apply(variables, x)))
+
+        return jax.grad(lambda x: jnp.sum(jax.grad(total)(x) * direction))(x)
+
+    close(*(slope(apply, x) for apply in (ours, flaxs)))
+
+
+def test_bfloat16() -> None:
+    (x,), variables = arrays(SHAPE), variables_of(SHAPE[-1])
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (variables["params"], x))
+    variables = {"params": half[0], "batch_stats": variables["batch_stats"]}
+    y, changed = ours(variables, half[1])
+    with jax.numpy_dtype_promotion("standard"):  # Flax mixes the dtypes
+        expected, kept = flaxs(variables, half[1])
+    assert y.dtype == expected.dtype == jnp.bfloat16
+    chex.assert_trees_all_close(y.astype(jnp.float32), expected.astype(jnp.float32), rtol=0.02, atol=0.02)
+    close(changed, kept)
+
+
+def test_variables_are_flaxs() -> None:
+    key, (x,) = jax.random.key(0), arrays(SHAPE)
+    theirs = nn.BatchNorm(use_running_average=False).init(key, x)
+    chex.assert_trees_all_equal(BatchNorm(use_running_average=False).init(key, [x]), theirs)
