@@ -120,8 +120,8 @@ def fdse(setup: Setup, h: FDSE) -> Method:
 
 def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain,
-    and everything shared stays as it is, BN_dfe's statistics included."""
-    forward = statistics_only(setup.model)
+    and everything shared stays as it is, BN_dfe's statistics included, by which it also normalises meanwhile."""
+    forward = statistics_only(setup.model, fixed=layers)
     distance = "paper" if h.consistency == "none" else h.consistency
 
     def objective(

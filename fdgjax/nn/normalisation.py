@@ -52,12 +52,20 @@ class BatchNorm(nn.Module):
             if not self.is_initializing():
                 for statistic, now in zip(kept, (mean, var), strict=True):
                     statistic.value = self.momentum * statistic.value.astype(wide) + (1 - self.momentum) * now
-        factor = scale.astype(wide) * lax.rsqrt(var + self.epsilon)
-        summand = bias.astype(wide) - factor * mean
-        ends = [sum(sizes[:i]) for i in range(1, len(sizes))]
-        dtype = jnp.promote_types(parts[0].dtype, jnp.promote_types(scale.dtype, bias.dtype))
-        each = zip(parts, jnp.split(factor, ends), jnp.split(summand, ends), strict=True)
-        return [_affine(*part, wide).astype(dtype) for part in each]
+        return normalise(parts, mean, var, scale, bias, self.epsilon)
+
+
+def normalise(
+    parts: Sequence[jax.Array], mean: jax.Array, var: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
+) -> list[jax.Array]:
+    """An array in parts along its last axis, normalised by given statistics `[sum of C_i]`; see `BatchNorm`."""
+    wide, sizes = at_least_float32(parts[0].dtype), [part.shape[-1] for part in parts]
+    factor = scale.astype(wide) * lax.rsqrt(var.astype(wide) + epsilon)
+    summand = bias.astype(wide) - factor * mean.astype(wide)
+    ends = [sum(sizes[:i]) for i in range(1, len(sizes))]
+    dtype = jnp.promote_types(parts[0].dtype, jnp.promote_types(scale.dtype, bias.dtype))
+    each = zip(parts, jnp.split(factor, ends), jnp.split(summand, ends), strict=True)
+    return [_affine(*part, wide).astype(dtype) for part in each]
 
 
 def moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -1,11 +1,14 @@
 """FDSE's consistency regularisation: running statistics of a client's features stay near the global ones."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.nn.normalisation import normalise
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
 
@@ -82,14 +85,37 @@ def consistent(
     return with_consistency
 
 
-def statistics_only(model: Model) -> Objective:
-    """No loss: a forward pass in training, for the statistics it leaves (FDSE, Algorithm 2)."""
+def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
+    """No loss: a forward pass in training, for the statistics it leaves (FDSE, Algorithm 2).
+
+    Args:
+      model: what is run.
+      fixed: paths of `fdgjax.nn.BatchNorm` layers that normalise by the statistics received, as they will when the
+        model is tested, while they keep those they see like the others (FDSE, Algorithm 3, line 1).
+    """
 
     def objective(
         variables: Variables, batch: Batch, key: jax.Array, context: Context
     ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
-        del context
-        _, changed = model.apply(variables, batch.images, True, key)
+        with nn.intercept_methods(by_fixed_statistics(context.received, fixed)):
+            _, changed = model.apply(variables, batch.images, True, key)
         return jnp.zeros(()), (changed, {})
 
     return objective
+
+
+def by_fixed_statistics(received: Variables, layers: Sequence[str]) -> Callable[..., Any]:
+    """An interceptor for Flax: the BatchNorm layers at these paths note their batch's statistics and normalise by those
+    received."""
+    statistics = flatten(received)
+
+    def intercept(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        module, path = context.module, "/".join(context.module.path)
+        result = call(*args, **kwargs)
+        if context.method_name != "__call__" or path not in layers:
+            return result
+        mean, var = (statistics[f"batch_stats/{path}/{name}"] for name in ("mean", "var"))
+        own = module.variables["params"]
+        return normalise(args[0], mean, var, own["scale"], own["bias"], module.epsilon)
+
+    return intercept

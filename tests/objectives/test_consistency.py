@@ -1,5 +1,7 @@
 """FDSE's consistency loss by its equations, in NumPy."""
 
+import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 from fdgjax.contract import Batch, Context
 from fdgjax.errors import UserError
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
-from fdgjax.objectives.consistency import gaussian_divergence, squared_distance
-from tests.toys import IMAGE, tiny_model
+from fdgjax.objectives.consistency import by_fixed_statistics, gaussian_divergence, squared_distance
+from tests.toys import IMAGE, flat, tiny_model
 
 LAW = settings(derandomize=True, deadline=None, max_examples=15)
 LAYERS = ("first/bn_dfe", "second/bn_dfe", "third/bn_dfe")
@@ -118,3 +120,23 @@ def test_an_unknown_distance_is_refused_in_one_line() -> None:
     received = statistics(np.random.default_rng(0))
     with pytest.raises(UserError, match=r"unknown consistency 'papr'.*did you mean 'paper'"):
         consistency_loss(received, received, LAYERS, 0.1, "papr")
+
+
+def test_fixed_layers_normalise_as_in_the_test_and_still_note_what_they_see() -> None:
+    model, batch, key = tiny_model(method="fdse"), batch_of(2), jax.random.key(0)
+    variables = model.init(key)
+    moved = variables | {"batch_stats": jax.tree.map(lambda leaf: 1.5 * leaf + 0.3, variables["batch_stats"])}
+    outcomes = {}
+    for fixed in ((), ("linear_1/bn_dfe",), ("linear_1/bn_dfe", "linear_1/bn_dse")):
+        with nn.intercept_methods(by_fixed_statistics(moved, fixed)):
+            outcomes[len(fixed)] = model.apply(moved, batch.images, True, key)
+    tested, _ = model.apply(moved, batch.images, False, key)
+    np.testing.assert_allclose(outcomes[2][0].logits, tested.logits, rtol=1e-4, atol=1e-5)
+    for fewer in (0, 1):
+        assert not np.allclose(outcomes[fewer][0].logits, tested.logits, atol=1e-3)
+    # The first layer's batch is the same in all.
+    for _, changed in outcomes.values():
+        chex.assert_trees_all_close(
+            changed["batch_stats"]["linear_1"]["bn_dse"], outcomes[0][1]["batch_stats"]["linear_1"]["bn_dse"]
+        )
+        assert not np.allclose(flat(changed["batch_stats"]), flat(moved["batch_stats"]))
