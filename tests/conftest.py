@@ -1,11 +1,13 @@
 """What every test shares: strict dtype and rank promotion, and the folders of real data and conformance numbers."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
 
+MANY_MAPS = 20_000
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
@@ -18,6 +20,15 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_num_cpu_devices", 4)
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs() -> Iterator[None]:
+    """Linux gives a process 65,530 memory maps, and every compiled program takes some: beyond them XLA crashes."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()
 
 
 def _folder(name: str) -> Path:

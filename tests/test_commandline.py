@@ -27,7 +27,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
     [
         ((), r"no --config given; expected --config=configs/METHOD.py"),
         ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
-        ((f"{CONFIG}:pac",), r"unknown data set 'pac'; .*did you mean 'pacs'"),
+        ((f"{CONFIG}:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
         ((CONFIG, "--config.roundz=3"), r"unknown config key 'roundz'; .*did you mean 'rounds'"),
         ((CONFIG, "--config.method.emma=1"), r"unknown config key 'method.emma'; .*did you mean 'method.ema'"),
         ((CONFIG, "--config.rounds=many"), r"config.rounds got 'many'; expected a whole number"),

@@ -67,7 +67,7 @@ def networks() -> Networks:
     def compute(images: jax.Array) -> Networks:
         ours, naive = (as_model(kind(classes=7), SHAPE) for kind in (InceptionCNN, NaiveInceptionCNN))
         start, dropout = jax.random.key(0), jax.random.key(2)
-        return Networks(*(model.apply(model.init(start), images, True, dropout)[0] for model in (ours, naive)))
+        return Networks(*(model.apply(model.init(start), images, True, dropout)[0].logits for model in (ours, naive)))
 
     return compute(jax.random.normal(jax.random.key(1), (2, *SHAPE)))
 
@@ -116,7 +116,7 @@ def test_a_plan_reaches_every_convolution_and_its_gradients() -> None:
     images = jax.ShapeDtypeStruct((2, *SHAPE), jnp.float32)
 
     def loss(variables: dict, images: jax.Array) -> jax.Array:
-        return model.apply(variables, images, True, jax.random.key(0))[0].sum()
+        return model.apply(variables, images, True, jax.random.key(0))[0].logits.sum()
 
     program = str(jax.make_jaxpr(jax.grad(loss))(variables, images))
     assert "plan=im2col" in program

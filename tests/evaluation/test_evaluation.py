@@ -277,7 +277,7 @@ def test_dropout_is_off_and_statistics_are_the_running_ones() -> None:
         variables = tiny_model(model).init(jax.random.key(0))
         images = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4, 4, 1)), jnp.float32)
         outs = [tiny_model(model).apply(variables, images, False, jax.random.key(k)) for k in (1, 2)]
-        close(outs[0][0], outs[1][0], rtol=0, atol=0)
+        close(outs[0][0].logits, outs[1][0].logits, rtol=0, atol=0)
         assert outs[0][1] == {}
         alone, _ = tiny_model(model).apply(variables, images[:1], False, jax.random.key(0))
-        close(alone, outs[0][0][:1], rtol=1e-5)
+        close(alone.logits, outs[0][0].logits[:1], rtol=1e-5)
