@@ -17,10 +17,10 @@ demo: install
 	$(BIN)/python -m fdgjax.main --config=configs/hfedf.py
 
 test: install
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 quick: install
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 lint: install
 	$(BIN)/ruff check .
