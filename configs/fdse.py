@@ -1,12 +1,12 @@
-"""FedBN: FedAvg whose clients keep their BatchNorm layers.
+"""FDSE: shared feature extractors on which clients agree, and personal domain shift erasers.
 
-Paper: Li et al., 2021; FDSE's protocol and settings in the presets.
+Paper: Wang et al., 2025; its protocol and official settings in the presets. Networks are built of DSE blocks.
 
     python -m fdgjax.main --config=configs/fdse.py
     python -m fdgjax.main --config=configs/fdse.py:fdse_pacs --config.data.dir=DATA
 
-Published: PACS, one client per domain, after 500 rounds: ALL 81.58, AVG 79.47 (FDSE, Table 1).
-Measured: docs/results.md.
+Published: PACS, one client per domain, after 500 rounds: ALL 83.81, AVG 82.17 (Table 1).
+Measured: PACS, reduced (`fdse_pacs_small`, 20 rounds): ALL 0.629, AVG 0.613; five minutes (docs/results.md).
 """
 
 from ml_collections import ConfigDict

@@ -1,13 +1,12 @@
 """What every test shares: strict dtype and rank promotion, and the folders of real data and conformance numbers."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
 
-MANY_MAPS = 20_000
+MANY_MAPS = 40_000
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
@@ -22,10 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def forget_programs() -> Iterator[None]:
+def pytest_runtest_teardown() -> None:
     """Linux gives a process 65,530 memory maps, and every compiled program takes some: beyond them XLA crashes."""
-    yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
         jax.clear_caches()
