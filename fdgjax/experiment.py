@@ -13,7 +13,7 @@ from fdgjax.contract import Method, Model, Output, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, everywhere
 from fdgjax.engine.local import Batching
-from fdgjax.engine.traffic import Traffic, bytes_of, traffic
+from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds
@@ -22,7 +22,7 @@ from fdgjax.methods import CLIENT_MODELS, METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.protocols import PROTOCOLS, Sharing
-from fdgjax.variables import bytes_by_label, label_table
+from fdgjax.variables import bytes_by_label, bytes_of, label_table
 
 
 class Experiment(NamedTuple):

@@ -1,6 +1,7 @@
 """Variables by label: which leaves are shared, which are personal, which stay with the client."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 from flax import traverse_util
@@ -20,7 +21,7 @@ def flatten(variables: Variables) -> dict[str, jax.Array]:
     return traverse_util.flatten_dict(variables, sep="/")
 
 
-def unflatten(leaves: Mapping[str, jax.Array]) -> Variables:
+def unflatten(leaves: Mapping[str, Any]) -> Variables:
     """The inverse of `flatten`."""
     return traverse_util.unflatten_dict(dict(leaves), sep="/")
 
@@ -64,9 +65,14 @@ def subtract(left: PyTree, right: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: a - b, left, right)
 
 
+def bytes_of(tree: PyTree) -> int:
+    """Bytes of all leaves, arrays or their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
 def bytes_by_label(shapes: Variables, label: Callable[[str], str]) -> Mapping[str, int]:
     """How many bytes of one client model carry each label."""
     totals = dict.fromkeys(LABELS, 0)
     for path, leaf in flatten(shapes).items():
-        totals[label(path)] += leaf.size * leaf.dtype.itemsize
+        totals[label(path)] += bytes_of(leaf)
     return totals

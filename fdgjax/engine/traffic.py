@@ -32,8 +32,3 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         return Traffic(sent, received, message)
 
     return jax.eval_shape(one_round, jax.random.key(0), federation)
-
-
-def bytes_of(tree: PyTree) -> int:
-    """Bytes of all leaves."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

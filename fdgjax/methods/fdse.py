@@ -29,7 +29,7 @@ from fdgjax.methods.hyper import hyper
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.registry import lookup
-from fdgjax.variables import merge, module_of, select
+from fdgjax.variables import flatten, merge, module_of, select, unflatten
 
 OFFICIAL = "FDSE's official settings for PACS"
 
@@ -131,9 +131,7 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
         return consistency_loss(changed, context.received, layers, h.beta, distance), (changed, info)
 
     def labels(params: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _: label("params/" + jax.tree_util.keystr(path, simple=True, separator="/")), params
-        )
+        return unflatten({path: label(f"params/{path}") for path in flatten(params)})
 
     return Adaptation(
         objective=objective,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.nn import Conv, Dense
+from fdgjax.variables import bytes_of
 
 
 class Cost(NamedTuple):
@@ -56,7 +57,7 @@ def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
     variables = jax.eval_shape(forward, jax.random.key(0))
     return Cost(
         parameters=sum(leaf.size for leaf in jax.tree.leaves(variables["params"])),
-        bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(variables)),
+        bytes=bytes_of(variables),
         flops=sum(counts),
     )
 

@@ -28,6 +28,12 @@ batch_norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5)
 """BatchNorm with PyTorch's defaults (its momentum is 1 minus Flax's); statistics in the collection `batch_stats`."""
 
 
+def norm(x: jax.Array, train: bool, name: str) -> jax.Array:
+    """`batch_norm` of an array in one piece, as a submodule of that name."""
+    (y,) = batch_norm(use_running_average=not train, name=name)([x])
+    return y
+
+
 def identity(x: jax.Array) -> jax.Array:
     """No activation."""
     return x
@@ -70,7 +76,7 @@ class NormUnit(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`; batch statistics are used and kept when `train`."""
         y = self.layer(features=self.features, name="layer")(x)
-        (y,) = batch_norm(use_running_average=not train, name="bn")([y])
+        y = norm(y, train, "bn")
         return self.activation(y)
 
 
@@ -116,8 +122,7 @@ class DSEUnit(nn.Module):
         if self.ratio < 2:
             raise UserError(f"DSEUnit got ratio {self.ratio}; expected at least 2; without a skew eraser use NormUnit")
         core = self.layer(features=-(-self.features // self.ratio), name="dfe")(x)
-        (core,) = batch_norm(use_running_average=not train, name="bn_dse")([core])
-        core = self.inner_activation(core)
+        core = self.inner_activation(norm(core, train, "bn_dse"))
         parts = [core, self._erase(core)[..., : self.features - core.shape[-1]]]
         if self.bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -144,9 +149,8 @@ official_dse_unit = partial(DSEUnit, inner_activation=identity, bias=True)
 class AugmentedUnit(nn.Module):
     """FeatureAugmentation(activation(BN(layer(x)))), FedFA's unit.
 
-    Variables: those of `NormUnit`, `layer` and `bn`, and after a convolution `ffa`. Where a max-pool follows, the
-    official AlexNet augments after it; here before. An affine map of each channel commutes with the pool (where sigma'
-    is positive), so that only the measured statistics differ.
+    Variables: those of `NormUnit`, `layer` and `bn`, and after a convolution `ffa`. AlexNet's activations include its
+    max-pools, so that it augments after them, as in the official code.
 
     Attributes:
       layer: makes the layer from `features` and `name`.
@@ -164,7 +168,7 @@ class AugmentedUnit(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`."""
         y = self.layer(features=self.features, name="layer")(x)
-        (y,) = batch_norm(use_running_average=not train, name="bn")([y])
+        y = norm(y, train, "bn")
         y = self.activation(y)
         augmented: jax.Array = FeatureAugmentation(self.probability, name="ffa")(y, train=train)
         return augmented

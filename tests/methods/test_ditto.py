@@ -6,9 +6,9 @@ import numpy as np
 
 from fdgjax.contract import Batch, Context, Method, Variables
 from fdgjax.engine import State
-from fdgjax.engine.traffic import bytes_of, traffic
+from fdgjax.engine.traffic import traffic
 from fdgjax.methods.ditto import beside, part
-from fdgjax.variables import subtract
+from fdgjax.variables import bytes_of, subtract
 from tests.toys import IMAGE, build, close, flat, make_case, make_plan, shared_case, tiny_model, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.engine.traffic import bytes_of, traffic
+from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Message
+from fdgjax.variables import bytes_of
 from tests.toys import (
     build,
     close,

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Setup
-from fdgjax.engine.traffic import bytes_of, traffic
+from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.moon import Moon
+from fdgjax.variables import bytes_of
 from tests.toys import (
     IMAGE,
     build,

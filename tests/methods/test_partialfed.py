@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context
-from fdgjax.engine.traffic import bytes_of, traffic
+from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.partialfed import without_policy
+from fdgjax.variables import bytes_of
 from tests.toys import (
     IMAGE,
     LENGTHS,
