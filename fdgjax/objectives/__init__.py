@@ -2,7 +2,9 @@
 
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
+from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy
+from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.shifted import shifted
 
@@ -10,9 +12,15 @@ __all__ = [
     "consistency_loss",
     "consistent",
     "contrast",
+    "contrastive_domain_discrepancy",
+    "covariance",
+    "covariance_matching",
     "cross_entropy",
+    "mmd",
     "model_contrastive",
+    "off_diagonal_covariance",
     "proximal",
+    "random_classes",
     "shifted",
     "statistics_only",
 ]

@@ -1,0 +1,72 @@
+"""Labels guessed for samples that have none."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Guess(NamedTuple):
+    """Guessed labels, `[n]` int32, and the probability `[n]` that the model gave to them."""
+
+    labels: jax.Array
+    confidence: jax.Array
+
+
+def argmax_labels(logits: jax.Array) -> Guess:
+    """The most probable class of each sample and its probability; logits `[n, K]`."""
+    return _guess(logits, jnp.argmax(logits, axis=1))
+
+
+def centroid_labels(
+    features: jax.Array, logits: jax.Array, mask: jax.Array | None = None, *, threshold: int = 0, passes: int = 2
+) -> Guess:
+    """The class of the nearest centroid by cosine, among those that the model predicts.
+
+    Features are extended by a constant 1 and scaled to length 1. The centroids of the first pass are the means weighted
+    with the model's probabilities, those of the following ones the means of the samples labelled in the pass before.
+    A class takes part if it is the most probable one of more than `threshold` samples; where none is of that many,
+    every class that is predicted at all does. A class that a pass leaves without samples gets none in the next ones.
+
+    Args:
+      features: `[n, m]`, of all samples that are to be labelled together.
+      logits: `[n, K]`.
+      mask: 1 for a sample, 0 for padding, `[n]`, whose labels mean nothing; without it all are samples.
+      threshold: number of predictions.
+      passes: at least 1.
+
+    References:
+      UAP, section 4.2; Liang et al., "Do we really need to access the source data?", ICML 2020, equations 4 to 6 (UAP's
+      reference [20]) and its official code, which has the constant and the threshold.
+    """
+    weights = jnp.ones(features.shape[:1], features.dtype) if mask is None else mask.astype(features.dtype)
+    classes = logits.shape[1]
+    extended = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
+    z = jnp.where(weights[:, None] > 0, _directions(extended), 0)
+    probabilities = jnp.where(weights[:, None] > 0, jax.nn.softmax(logits), 0)
+    predicted = weights @ jax.nn.one_hot(jnp.argmax(logits, axis=1), classes, dtype=z.dtype)
+    enough = predicted > threshold
+    candidates = jnp.where(jnp.any(enough), enough, predicted > 0)
+
+    def nearest(assignment: jax.Array) -> jax.Array:
+        # A centroid's length does not matter to its cosines: sums serve as well as means.
+        centroids = jnp.matmul(assignment.T, z, precision=jax.lax.Precision.HIGHEST)
+        cosines = jnp.matmul(z, _directions(centroids).T, precision=jax.lax.Precision.HIGHEST)
+        possible = candidates & (jnp.sum(assignment, axis=0) > 0)
+        return jnp.argmax(jnp.where(possible[None, :], cosines, -jnp.inf), axis=1)
+
+    labels = nearest(probabilities)
+    for _ in range(passes - 1):
+        labels = nearest(weights[:, None] * jax.nn.one_hot(labels, classes, dtype=z.dtype))
+    return _guess(logits, labels)
+
+
+def _directions(vectors: jax.Array) -> jax.Array:
+    """Rows scaled to length 1; a row of zeros stays one."""
+    lengths = jnp.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / jnp.where(lengths > 0, lengths, 1)
+
+
+def _guess(logits: jax.Array, labels: jax.Array) -> Guess:
+    of_labels = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
+    return Guess(labels.astype(jnp.int32), of_labels)
