@@ -95,6 +95,19 @@ def test_a_class_with_too_few_predictions_is_given_to_nobody() -> None:
     np.testing.assert_array_equal(LABELS(features, logits, threshold=int(counts[rarest]) - 1).labels, kept)
 
 
+@pytest.mark.parametrize("seed", [448, 554, 689])
+def test_a_class_left_without_samples_gets_none_in_the_next_pass(seed: int) -> None:
+    """A centroid of nothing would be at right angles to all samples, nearer than those behind them."""
+    features, logits = data_of(seed)
+    features = 3 * features
+    # Padding is as near to every centroid, and goes to the first class: the one that is left.
+    padded = [np.concatenate([one, np.zeros((2, one.shape[1]), np.float32)]) for one in (features, logits)]
+    mask = np.float32(np.arange(N + 2) < N)
+    assert np.any(logits.argmax(axis=1) == 0)
+    assert not np.any(LABELS(*padded, mask, passes=1).labels[:N] == 0), "the test wants a class to be left"
+    np.testing.assert_array_equal(LABELS(*padded, mask, passes=2).labels[:N], loop_labels(features, logits, 0, 2)[0])
+
+
 def test_where_every_class_is_dropped_all_predicted_ones_take_part() -> None:
     features, logits = data_of(2)
     logits[:, 3] = -9

@@ -121,8 +121,6 @@ def _class_discrepancies(
     pooled = s_count + t_count
     total = _paired(s, ss, s).diagonal()[:, None] + _paired(t, tt, t).diagonal()[None, :] + 2 * _paired(s, st, t)
     g = jax.lax.stop_gradient(total / jnp.maximum(pooled * (pooled - 1), 1))
-    # Where all are identical, 0 / 0 is 0; any g of 1 gives that, and leaves no division by zero to differentiate.
-    g = jnp.where(g > IDENTICAL, g, 1)
     # A pair of samples meets one pair of classes across the two sets, but all classes of the other set within its own.
     across = _paired(s, _kernel(st, _paired(s.T, g, t.T), kernels, factor), t)
     within = _within(s, ss, g, kernels, factor), _within(t, tt, g.T, kernels, factor).T
@@ -145,7 +143,8 @@ def _paired(left: jax.Array, values: jax.Array, right: jax.Array) -> jax.Array:
 # Kept for the gradient, its terms would take `kernels` arrays [n, n, K]; computing them anew is also faster.
 @partial(jax.checkpoint, static_argnums=(2, 3))
 def _kernel(distances: jax.Array, bandwidth: jax.Array, kernels: int, factor: float) -> jax.Array:
-    ratio = distances / jnp.where(bandwidth > 0, bandwidth, 1)  # padding has no bandwidth
+    # Identical samples have none, nor has padding: 0 / 1 stands for 0 / 0, and has a gradient.
+    ratio = distances / jnp.where(bandwidth > IDENTICAL, bandwidth, 1)
     return sum((jnp.exp(-ratio * factor ** (kernels // 2 - j)) for j in range(kernels)), jnp.zeros_like(ratio))
 
 
