@@ -65,7 +65,9 @@ def random_federation(job: Job) -> Federation:
     nowhere = np.zeros(len(labels), np.int32)
     data = Domains(images, labels, nowhere, ("random",), tuple(map(str, range(CLASSES))))
     some = [np.arange(1)] * job.clients
-    return federate(data, Partition(list(rows), some, some, np.arange(1)), batch_size=job.batch_size, drop_last=True)
+    return federate(
+        data, Partition(list(rows), some, some, np.arange(1), np.arange(0)), batch_size=job.batch_size, drop_last=True
+    )
 
 
 def network(job: Job) -> nn.Module:

@@ -10,10 +10,11 @@ import ml_collections
 from fdgjax.data import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
-from fdgjax.methods import CLIENT_MODELS, METHODS
+from fdgjax.methods import CLIENT_MODELS, METHODS, PseudoLabels
+from fdgjax.methods.ssfl import GUESSES
 from fdgjax.models import MODELS, UNITS
 from fdgjax.presets import PRESETS, dataset_of
-from fdgjax.protocols import PROTOCOLS
+from fdgjax.protocols import PROTOCOLS, Protocol
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS
 
@@ -24,8 +25,9 @@ class DataConfig:
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
     image_size: pixels a side (0 for the data set's own).
-    protocol: `leave_one_out`, `every_domain` or `unseen_client`, see `fdgjax.protocols`.
-    target: the unseen domain ('' for the first, or for none where the protocol has none).
+    protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.protocols`.
+    target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
+      labelled data the server holds ('' for the first that is not the target, or for none).
     clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
     """
@@ -36,6 +38,7 @@ class DataConfig:
     image_size: int = 0
     protocol: str = "leave_one_out"
     target: str = ""
+    server: str = ""
     clients: int = 0
     domains_per_client: int = 1
     validation: float = 0.1
@@ -73,6 +76,7 @@ class Config:
     client_model: what a client is judged by: `received`, what it would start the next round from, or `trained`, where
       clients have models of their own, what they trained last (so FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
+    pseudo_labels: how a supervised method gets labels where clients have none.
     model: the client model. method, hyper: name and hyperparameters of the method.
     """
 
@@ -93,6 +97,7 @@ class Config:
     selection: str = "last"
     client_model: str = "received"
     drop_nonfinite: bool = False
+    pseudo_labels: PseudoLabels = dataclasses.field(default_factory=PseudoLabels)
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     method: str = "fedavg"
@@ -119,6 +124,8 @@ def make_config(
     plain["data"]["name"] = dataset_of(preset)
     del plain["hyper"]
     plain["method"] = {"name": method} | dataclasses.asdict(entry.hyper())
+    if entry.server:
+        plain["data"]["protocol"] = "labelled_server"
     config = ml_collections.ConfigDict(plain)
     config.lock()
     for layer in (PRESETS.get(preset, {}), (presets or {}).get(preset, {})):
@@ -143,7 +150,8 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
             f"start from --config=configs/{method}.py instead of setting method.name"
         )
     typed = Config(
-        **{k: v for k, v in plain.items() if k not in ("data", "model")},
+        **{k: v for k, v in plain.items() if k not in ("data", "model", "pseudo_labels")},
+        pseudo_labels=PseudoLabels(**plain["pseudo_labels"]),
         model=ModelConfig(**plain["model"]),
         data=DataConfig(**plain["data"]),
         method=method,
@@ -217,10 +225,29 @@ def check_protocol(config: Config) -> None:
             f"config.data.test got {data.test} with config.data.validation={data.validation}; expected two fractions "
             "above 0 that leave something to train on, such as 0.1 and 0.1"
         )
+    check_labels(config, protocol)
     if config.selection == "oracle" and not protocol.unseen:
         raise UserError(
             f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain to look at; expected last "
             "or validation"
+        )
+
+
+def check_labels(config: Config, protocol: Protocol) -> None:
+    """Raises a `UserError` for what needs labels that the protocol does not have."""
+    name, server = config.data.protocol, METHODS[config.method].server
+    lookup("pseudo_labels.guess", config.pseudo_labels.guess, GUESSES)
+    if config.pseudo_labels.epochs < 1:
+        raise UserError(f"config.pseudo_labels.epochs got {config.pseudo_labels.epochs}; expected at least 1")
+    if server and not protocol.labelled_server:
+        raise UserError(
+            f"method '{config.method}' needs a server with labelled data, but the protocol is '{name}'; expected "
+            "config.data.protocol=labelled_server"
+        )
+    if protocol.labelled_server and config.selection == "validation":
+        raise UserError(
+            f"config.selection got 'validation', but in the protocol '{name}' clients have no labels to validate with; "
+            "expected last"
         )
 
 

@@ -24,11 +24,13 @@ class Batch(NamedTuple):
     images: float32 `[batch, height, width, channels]` in [-1, 1].
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
+    trust: float32 `[batch]`, how much a label counts: 1 for a true one, any share for a guessed one.
     """
 
     images: jax.Array
     labels: jax.Array
     mask: jax.Array
+    trust: jax.Array | float = 1.0
 
 
 class Output(NamedTuple):
@@ -85,16 +87,61 @@ class Setup(NamedTuple):
     execution: Execution = Execution()
 
 
-class Context(NamedTuple):
-    """What a client knows while it trains: what the server sent, its own row, what it started from, and the round.
+class Guess(NamedTuple):
+    """Labels given to samples by a model, pseudo-labels; `[samples]` each.
 
-    Where a model is adapted to an unseen domain there is neither server nor row; they are empty.
+    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: how much the
+    label counts in training, 0 to leave the sample out.
+    """
+
+    labels: jax.Array
+    confidence: jax.Array
+    trust: jax.Array
+
+
+class Each(Protocol):
+    """Goes through all samples of a client, minibatch by minibatch."""
+
+    def __call__(self, function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
+        """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; labelled by
+        `guess` where there is one."""
+        ...
+
+
+class Samples(NamedTuple):
+    """A client's samples, in the order of its row, padded at the end.
+
+    mask: float32 `[longest]`, 1 for a sample, 0 for padding. each: goes through them.
+    """
+
+    mask: jax.Array
+    each: Each
+
+
+class Prepared(NamedTuple):
+    """What a client has worked out before it trains.
+
+    guess: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
+    notes: whatever else it found; the objective and `finish` find it in the context.
+    """
+
+    guess: Guess | None = None
+    notes: PyTree = ()
+
+
+class Context(NamedTuple):
+    """What a client knows while it trains: what the server sent, its own row, what it started from, the round, and what
+    it noted before.
+
+    Where a model is adapted to an unseen domain there is neither server nor row; they are empty. At the server there is
+    no row, and `sent` is the server's own state.
     """
 
     sent: PyTree
     client: PyTree
     received: Variables
     round: jax.Array
+    notes: PyTree = ()
 
 
 class Trained(NamedTuple):
@@ -150,6 +197,29 @@ class Adaptation(NamedTuple):
     finish: Callable[[Variables, Variables], Variables]
 
 
+Order = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+"""How an epoch goes through samples: `(key, labels [longest], count) -> positions [longest]`, of which the first
+`count` are taken."""
+
+
+class Stage(NamedTuple):
+    """Training at the server, on labelled samples of its own (`Federation.server`), once a round.
+
+    begin: the variables it trains, of the server's state.
+    objective, optimizer: the loss and how it is minimised, as a client's; the optimiser begins anew each round.
+    finish: the server's state with what was trained.
+    order: how an epoch goes through the samples; None shuffles them.
+    last: whether it ends a round, after the aggregation, or else begins it.
+    """
+
+    begin: Callable[[PyTree], Variables]
+    objective: Objective
+    optimizer: optax.GradientTransformation
+    finish: Callable[[PyTree, Trained], PyTree]
+    order: Order | None = None
+    last: bool = False
+
+
 class Method(NamedTuple):
     """A federated method.
 
@@ -157,6 +227,7 @@ class Method(NamedTuple):
 
         sent_i                = send(server, client_i)
         received_i            = start(sent_i, client_i)
+        labels_i, notes_i     = prepare(context_i, samples_i)
         trained_i             = local epochs of `optimizer` on `objective`, from received_i
         message_i, client_i   = finish(context_i, trained_i)
         aggregate, info       = aggregate(server, clients, messages, weights)
@@ -180,6 +251,8 @@ class Method(NamedTuple):
     label: the fate of each variable that `start` returns, by its path (`"params/head/kernel"`): `"shared"` (one value
       for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
     weights: aggregation weights from the clients' numbers of training samples, `[clients] -> [clients]`.
+    prepare: what a client works out before it trains, such as labels for samples that have none; None for nothing.
+    stage: training at the server, before or after all this; None where the server has no data.
     adapt: how the models for an unseen domain are adapted to it; None where they are not.
     trained: of the variables a client has just trained, those that predict for it; None where clients have no model of
       their own, but all the same.
@@ -199,6 +272,8 @@ class Method(NamedTuple):
     unseen: Callable[[PyTree, PyTree], Variables]
     label: Callable[[str], str]
     weights: Callable[[jax.Array], jax.Array]
+    prepare: Callable[[Context, Samples], Prepared] | None = None
+    stage: Stage | None = None
     adapt: Adaptation | None = None
     trained: Callable[[Variables], Variables] | None = None
     keep_optimizer: bool = False

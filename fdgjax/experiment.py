@@ -16,9 +16,9 @@ from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
-from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds
+from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
 from fdgjax.memory import Memory, predict
-from fdgjax.methods import CLIENT_MODELS, METHODS
+from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.protocols import PROTOCOLS, Sharing
@@ -83,20 +83,23 @@ def build(config: Config) -> Experiment:
         image_size=config.data.image_size,
         cache_dir=config.data.cache_dir,
     )
-    target = config.data.target or (data.domain_names[0] if PROTOCOLS[config.data.protocol].unseen else "")
+    protocol = PROTOCOLS[config.data.protocol]
+    target, server = unseen_and_server(config, data.domain_names)
     seeds = seeds_of(config)
-    parts = [split(config, data, target, seed) for seed in seeds]
+    parts = [split(config, data, target, server, seed) for seed in seeds]
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
-    entry = METHODS[config.method]
     module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
     model, price = as_model(module, image_shape), cost(module, image_shape)
     clients = len(parts[0].train)
-    method = entry.build(Setup(model, clients, config.rounds, execution), config.hyper)
-    method = CLIENT_MODELS[config.client_model](method)
-    federation = jax.device_put(stack_seeds(federations), place)
-    train = jax.device_put(stack_seeds([pool(one) for one in federations]), place) if method.pooled else federation
+    method = make_method(config, Setup(model, clients, config.rounds, execution))
+    trained_on = federations
+    if method.pooled:
+        trained_on = [pool(one) for one in trained_on]
+    if protocol.labelled_server:
+        trained_on = [without_labels(one) for one in trained_on]
+    federation, train = (jax.device_put(stack_seeds(each), place) for each in (federations, trained_on))
     plan = make_plan(config, len(train.ids))
-    travelling = traffic(method, pool(federations[0]) if method.pooled else federations[0])
+    travelling = traffic(method, trained_on[0])
     evaluation = compile_evaluation(
         method,
         model,
@@ -115,17 +118,37 @@ def build(config: Config) -> Experiment:
         method=method,
         shapes=travelling.received,
         cost=price,
-        facts=describe(config, data, target, clients, method, travelling, plan, price),
+        facts=describe(config, data, target, server, clients, method, travelling, plan, price),
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
         tally=evaluation,
     )
 
 
-def split(config: Config, data: Domains, target: str, seed: int) -> Partition:
+def unseen_and_server(config: Config, names: Sequence[str]) -> tuple[str, str]:
+    """The unseen domain and the server's, '' where the protocol has none."""
+    protocol = PROTOCOLS[config.data.protocol]
+    target = config.data.target or (names[0] if protocol.unseen else "")
+    others = [name for name in names if name != target]
+    return target, config.data.server or (others[0] if protocol.labelled_server and others else "")
+
+
+def make_method(config: Config, setup: Setup) -> Method:
+    """The method, on pseudo-labels if it needs labels that clients do not have."""
+    entry = METHODS[config.method]
+    if PROTOCOLS[config.data.protocol].labelled_server and not entry.server:
+        batching = make_batching(config)
+        method = on_pseudo_labels(entry.build, setup, config.hyper, config.pseudo_labels, batching)
+    else:
+        method = entry.build(setup, config.hyper)
+    return CLIENT_MODELS[config.client_model](method)
+
+
+def split(config: Config, data: Domains, target: str, server: str, seed: int) -> Partition:
     """One seed's split of the data."""
     how = Sharing(
         target=target,
+        server=server,
         clients=config.data.clients,
         domains_per_client=config.data.domains_per_client,
         validation=config.data.validation,
@@ -179,6 +202,11 @@ def make_execution(config: Config) -> Execution:
     return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis)
 
 
+def make_batching(config: Config) -> Batching:
+    """How local data become minibatches."""
+    return Batching(config.local_epochs, config.batch_size, config.drop_last)
+
+
 def make_plan(config: Config, clients: int) -> Plan:
     """How the rounds are executed.
 
@@ -191,7 +219,7 @@ def make_plan(config: Config, clients: int) -> Plan:
             f"expected at most {clients}, or 0 for all"
         )
     return Plan(
-        batching=Batching(config.local_epochs, config.batch_size, config.drop_last),
+        batching=make_batching(config),
         clients_per_round=config.clients_per_round,
         execution=make_execution(config),
         drop_nonfinite=config.drop_nonfinite,
@@ -202,6 +230,7 @@ def describe(
     config: Config,
     data: Domains,
     target: str,
+    server: str,
     clients: int,
     method: Method,
     travelling: Traffic,
@@ -216,6 +245,7 @@ def describe(
         "dataset": config.data.name,
         "protocol": config.data.protocol,
         "target": target,
+        **({"server": server} if server else {}),
         "seed": config.seed,
         "rounds": config.rounds,
         "clients": clients,

@@ -37,8 +37,8 @@ class Federation(NamedTuple):
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's name in the random streams; it travels with the client when clients are
       reordered or drawn.
-    train, validation, test: `[clients, ...]`; target: one row, the unseen domain's test samples. What a protocol lacks
-      is a table of rows without samples.
+    train, validation, test: `[clients, ...]`; target: one row, the unseen domain's test samples; server: one row, the
+      labelled samples of a server that trains. What a protocol lacks is a table of rows without samples.
     """
 
     images: jax.Array
@@ -49,22 +49,25 @@ class Federation(NamedTuple):
     validation: Rows
     test: Rows
     target: Rows
+    server: Rows
 
 
-TABLES = ("train", "validation", "test", "target")
+TABLES = ("train", "validation", "test", "target", "server")
 """The fields of a federation that are a seed's own."""
 
 
 class Partition(NamedTuple):
     """How the samples are shared out, before anything is put on a device.
 
-    train, validation, test: sample positions of each client. target: of the unseen domain.
+    train, validation, test: sample positions of each client. target: of the unseen domain. server: of the labelled data
+    of a server that trains, whose clients have no labels.
     """
 
     train: list[np.ndarray]
     validation: list[np.ndarray]
     test: list[np.ndarray]
     target: np.ndarray
+    server: np.ndarray
 
 
 def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
@@ -101,6 +104,7 @@ def federate_seeds(
             validation=pad_rows(parts.validation),
             test=pad_rows(parts.test),
             target=pad_rows([parts.target]),
+            server=pad_rows([parts.server]),
         )
         for parts in partitions
     ]
@@ -121,6 +125,13 @@ def pool(federation: Federation) -> Federation:
     places, lengths = (np.asarray(leaf) for leaf in federation.train)
     rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
     return federation._replace(ids=jnp.zeros(1, jnp.int32), train=pad_rows([rows]))
+
+
+def without_labels(federation: Federation) -> Federation:
+    """The same federation with all labels zero but those of the server's samples: what clients without labels train
+    on, so that no label of theirs is in the program."""
+    known = federation.server.places[0, : int(federation.server.length[0])]
+    return federation._replace(labels=jnp.zeros_like(federation.labels).at[known].set(federation.labels[known]))
 
 
 def stack_seeds(federations: Sequence[Federation]) -> Federation:

@@ -8,13 +8,14 @@ import numpy as np
 
 from fdgjax.data.domains import Domains
 from fdgjax.data.splits import few_shot, hold_out, source_domains, split_domains, three_parts
+from fdgjax.errors import UserError
 from fdgjax.federation import Partition
 
 
 class Sharing(NamedTuple):
     """What a protocol is told: keys of `config.data`, and the seed of the split.
 
-    target: name of the unseen domain.
+    target: name of the unseen domain. server: name of the domain that the server holds, with labels.
     clients: number of clients; 0 for as many as source domains (hFedF v2, section 5.1).
     domains_per_client: d, how many domains each client holds (hFedF v2, Algorithm 5).
     validation, test: fractions of each client's data that are held out.
@@ -22,6 +23,7 @@ class Sharing(NamedTuple):
     """
 
     target: str = ""
+    server: str = ""
     clients: int = 0
     domains_per_client: int = 1
     validation: float = 0.1
@@ -44,6 +46,11 @@ class Protocol(NamedTuple):
     def unseen(self) -> bool:
         """Whether a domain is left out of training."""
         return "target" in self.takes
+
+    @property
+    def labelled_server(self) -> bool:
+        """Whether the server holds labelled data, and clients have no labels."""
+        return "server" in self.takes
 
 
 def leave_one_out(data: Domains, how: Sharing) -> Partition:
@@ -70,7 +77,8 @@ def leave_one_out(data: Domains, how: Sharing) -> Partition:
         extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=how.shots, rng=rng)
         train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
     nothing = np.zeros(0, np.int64)
-    return Partition(train=train, validation=[half[1] for half in halves], test=[nothing for _ in rows], target=unseen)
+    held_out = [half[1] for half in halves]
+    return Partition(train, held_out, test=[nothing for _ in rows], target=unseen, server=nothing)
 
 
 def every_domain(data: Domains, how: Sharing) -> Partition:
@@ -104,10 +112,44 @@ def unseen_client(data: Domains, how: Sharing) -> Partition:
     return parts._replace(train=train, target=unseen)
 
 
+def labelled_server(data: Domains, how: Sharing) -> Partition:
+    """UAP's protocol: a domain for the server, with its labels, one unseen, and the others dealt to clients, whose
+    labels nobody trains on.
+
+    The server has the whole of its domain, as the target is tested on the whole of its own; part of each client's data
+    is held out, for figures alone. With more clients than domains, domains are split (UAP, Table 8).
+
+    References:
+      UAP, section 5.
+
+    Raises:
+      UserError: unknown domain, the same for both, or a client left without data.
+    """
+    sources = source_domains(data, how.target)
+    if how.server not in data.domain_names or how.server == how.target:
+        others = [name for name in data.domain_names if name != how.target]
+        raise UserError(
+            f"data.server got '{how.server}' with data.target='{how.target}'; expected another domain: "
+            f"{', '.join(others)}"
+        )
+    index = data.domain_names.index(how.server)
+    rng = np.random.default_rng(np.random.SeedSequence([how.seed, 2]))
+    clients = tuple(domain for domain in sources if domain != index)
+    rows = split_domains(
+        data.domains, clients, clients=how.clients or len(clients), domains_per_client=how.domains_per_client, rng=rng
+    )
+    halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
+    train, held_out = ([half[part] for half in halves] for part in (0, 1))
+    unseen = rows_of_domain(data, data.domain_names.index(how.target))
+    nothing = [np.zeros(0, np.int64) for _ in rows]
+    return Partition(train, held_out, test=nothing, target=unseen, server=rows_of_domain(data, index))
+
+
 PROTOCOLS: Mapping[str, Protocol] = {
     "leave_one_out": Protocol(leave_one_out, frozenset({"target", "clients", "domains_per_client", "shots"})),
     "every_domain": Protocol(every_domain, frozenset({"test"})),
     "unseen_client": Protocol(unseen_client, frozenset({"target", "test", "shots"})),
+    "labelled_server": Protocol(labelled_server, frozenset({"target", "server", "clients", "domains_per_client"})),
 }
 
 
@@ -115,7 +157,8 @@ def one_client_each(data: Domains, domains: range | tuple[int, ...], how: Sharin
     """A client for each of the domains, in their order, and nothing unseen."""
     each = map(partial(parts_of_domain, data, how=how), domains)
     train, validation, test = (list(column) for column in zip(*each, strict=True))
-    return Partition(train=train, validation=validation, test=test, target=np.zeros(0, np.int64))
+    nothing = np.zeros(0, np.int64)
+    return Partition(train, validation, test, target=nothing, server=nothing)
 
 
 def parts_of_domain(data: Domains, domain: int, how: Sharing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,16 +1,9 @@
 """Labels guessed for samples that have none."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
-
-class Guess(NamedTuple):
-    """Guessed labels, `[n]` int32, and the probability `[n]` that the model gave to them."""
-
-    labels: jax.Array
-    confidence: jax.Array
+from fdgjax.contract import Guess
 
 
 def argmax_labels(logits: jax.Array) -> Guess:
@@ -69,4 +62,4 @@ def _directions(vectors: jax.Array) -> jax.Array:
 
 def _guess(logits: jax.Array, labels: jax.Array) -> Guess:
     of_labels = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
-    return Guess(labels.astype(jnp.int32), of_labels)
+    return Guess(labels.astype(jnp.int32), of_labels, trust=jnp.ones_like(of_labels))

@@ -15,6 +15,7 @@ class Purpose(enum.IntEnum):
     TRAINING = 2
     SERVER = 3
     ADAPTATION = 4
+    SERVER_TRAINING = 5
 
 
 def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax.Array:
@@ -43,3 +44,23 @@ def shuffle(key: jax.Array, rows: jax.Array, count: jax.Array) -> jax.Array:
 def choose(key: jax.Array, ids: jax.Array, many: int) -> jax.Array:
     """Positions of `many` different clients, drawn uniformly by their `ids` `[clients]`, in ascending order."""
     return jnp.sort(jnp.argsort(draw_each(key, ids, jax.random.bits))[:many])
+
+
+def class_aware(key: jax.Array, labels: jax.Array, count: jax.Array) -> jax.Array:
+    """Positions that take the classes in turn, one sample of each, so that every minibatch holds them as evenly as can
+    be; `[longest]`, of which the first `count` are meant.
+
+    Within a class the order is random and begins again when it is used up: of a large class some samples are left out,
+    those of a small one come more often.
+
+    Args:
+      labels: int32 `[longest]`, of which the first `count` are real.
+    """
+    index = jnp.arange(len(labels))
+    by_class = jnp.lexsort((draw_each(key, index, jax.random.bits), labels, index >= count))
+    ordered = labels[by_class]
+    first = (index < count) & ((index == 0) | (ordered != jnp.roll(ordered, 1)))
+    starts = jnp.sort(jnp.where(first, index, count))
+    sizes = jnp.append(starts[1:], count) - starts
+    turn, which = jnp.divmod(index, jnp.maximum(jnp.sum(first), 1))
+    return by_class[starts[which] + turn % jnp.maximum(sizes[which], 1)]

@@ -13,6 +13,7 @@ from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
+from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.experiment import Experiment, evaluate
 
 Record = dict[str, Any]
@@ -45,6 +46,8 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
       UserError: a client's update is not finite and the config does not say to leave such a client out.
     """
     config, seeds = experiment.config, seeds_of(experiment.config)
+    # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
+    tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     for done in range(int(jnp.max(state.round)) + 1, config.rounds + 1):
         begin = time.perf_counter()
         state, info = experiment.round(state, experiment.train)
@@ -53,7 +56,10 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
         if not config.drop_nonfinite:
             for seed, one in zip(seeds, infos, strict=True):
                 check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "")
-        records = [round_record(done, one) for one in infos]
+        records = [
+            round_record(done, one) | guess_figures(one, rows, truth)
+            for one, rows in zip(infos, each_seed(tables, len(seeds)), strict=True)
+        ]
         if done % config.eval_every == 0 or done == config.rounds:
             metrics = evaluate(experiment, state)
             records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
@@ -67,6 +73,7 @@ def round_record(round_: int, info: RoundInfo) -> Record:
         "round": round_,
         "train_loss": float(np.mean(info.loss[info.finite])) if info.finite.any() else None,
         "client_loss": as_plain(info.loss),
+        **({} if info.server_loss is None else {"server_loss": as_plain(info.server_loss)}),
         "participants": as_plain(info.participants),
         **({"dropped": dropped} if dropped else {}),
         **{
@@ -89,6 +96,11 @@ def as_plain(values: PyTree) -> Any:
 
 def check_finite(info: RoundInfo, round_: int, whose: str) -> None:
     """Raises a `UserError` for a client that diverged; `whose` follows its number."""
+    if info.server_loss is not None and not np.isfinite(info.server_loss):
+        raise UserError(
+            f"the server's own training{whose} came to NaN or infinity in round {round_}; expected finite numbers; "
+            "lower method.client_learning_rate"
+        )
     if not info.finite.all():
         client = int(info.participants[int(np.argmin(info.finite))])
         raise UserError(

@@ -29,8 +29,8 @@ LENGTHS = (5, 8, 1, 9)
 """Training samples per client: with batches of 4, a partial batch of 1, none, one client smaller than a batch."""
 CLIENTS = len(LENGTHS)
 BATCH = 4
-POISON = CLASSES
-"""A label beyond the classes, which makes a toy method's loss NaN."""
+POISON = 255
+"""The brightness of an image that makes a toy method's loss NaN; no other is all of it."""
 
 SMALL = {
     "client_optimizer": "sgd",
@@ -132,6 +132,7 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
         validation=held_out,
         test=rows_of([0] * len(lengths), 0, 1),
         target=rows_of([unseen], samples - unseen, unseen),
+        server=rows_of([validation[0] + validation[1]], many, validation[0] + validation[1]),
     )
 
 
@@ -167,18 +168,19 @@ def build(name: str, federation: Federation, model: str = "dense", devices: int 
 
 
 def poisonable(objective: Objective) -> Objective:
-    """The objective, NaN for a batch in which there is the label `POISON`."""
+    """The objective, NaN for a batch in which there is the image of `poison`."""
 
     def poisoned(variables: Any, batch: Batch, key: jax.Array, context: Context) -> Any:
-        loss, rest = objective(variables, batch._replace(labels=batch.labels % POISON), key, context)
-        return loss * jnp.where(jnp.any((batch.labels == POISON) & (batch.mask > 0)), jnp.nan, 1.0), rest
+        loss, rest = objective(variables, batch, key, context)
+        bad = jnp.all(batch.images > 0.99, axis=(1, 2, 3))
+        return loss * jnp.where(jnp.any(bad & (batch.mask > 0)), jnp.nan, 1.0), rest
 
     return poisoned
 
 
 def poison(federation: Federation, client: int) -> Federation:
-    """The federation with one sample of one client labelled `POISON`."""
-    return federation._replace(labels=federation.labels.at[federation.train.places[client, 0]].set(POISON))
+    """The federation with one image of one client that is `POISON` all over."""
+    return federation._replace(images=federation.images.at[federation.train.places[client, 0]].set(POISON))
 
 
 class Case(NamedTuple):

@@ -1,12 +1,14 @@
-"""Local training, written once: epochs of shuffled minibatches over one client's rows."""
+"""Local training, written once: epochs of minibatches over one client's rows, or the server's; and going through them
+beforehand."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.contract import Batch, Context, Objective, PyTree, Trained, Variables
+from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
 from fdgjax.federation import Federation
 from fdgjax.randomness import shuffle
 
@@ -35,6 +37,41 @@ def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: 
     return rows[positions % jnp.maximum(count, 1)], positions < count
 
 
+def labelled(batch: Batch, guess: Guess | None, positions: jax.Array) -> Batch:
+    """The batch of the samples at `positions` of a row with the labels that were guessed for them, if any were."""
+    if guess is None:
+        return batch
+    return batch._replace(labels=guess.labels[positions], trust=guess.trust[positions])
+
+
+def samples_of(federation: Federation, rows: jax.Array, count: jax.Array, size: int) -> Samples:
+    """A client's samples, to be gone through `size` at a time; padding is passed over and comes out as zeros.
+
+    Args:
+      federation: the data.
+      rows, count: the client's samples, `[longest]` and how many of them are real.
+      size: samples a minibatch.
+    """
+    longest = len(rows)
+    positions = jnp.arange(-(-longest // size) * size)
+
+    def each(function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
+        def of_batch(start: jax.Array | int) -> PyTree:
+            here, mask = slice_rows(positions[:longest], count, start, size)
+            return function(labelled(take_batch(federation, rows[here], mask), guess, here))
+
+        def put(i: jax.Array, done: PyTree) -> PyTree:
+            insert = lambda leaf, new: jax.lax.dynamic_update_slice_in_dim(leaf, new, i * size, axis=0)  # noqa: E731
+            return jax.tree.map(insert, done, of_batch(i * size))
+
+        shapes = jax.eval_shape(of_batch, 0)
+        empty = jax.tree.map(lambda leaf: jnp.zeros((len(positions), *leaf.shape[1:]), leaf.dtype), shapes)
+        whole = jax.lax.fori_loop(0, -(-count // size), put, empty)
+        return jax.tree.map(lambda leaf: leaf[:longest], whole)
+
+    return Samples((positions[:longest] < count).astype(jnp.float32), each)
+
+
 def train_locally(
     objective: Objective,
     optimizer: optax.GradientTransformation,
@@ -45,6 +82,8 @@ def train_locally(
     rows: jax.Array,
     count: jax.Array,
     key: jax.Array,
+    guess: Guess | None = None,
+    order: Order | None = None,
 ) -> Trained:
     """`epochs` passes over a client's `count` samples, in an order drawn anew for each epoch.
 
@@ -59,17 +98,22 @@ def train_locally(
       begin: the optimiser's state to start from.
       rows, count: the client's samples, `[longest]` and how many of them are real.
       key: this client's stream for this round.
+      guess: labels in the place of the data's, `[longest]`.
+      order: how an epoch goes through the samples; None shuffles them.
     """
     size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
     steps = count // size if batching.drop_last else -(-count // size)
+    in_order = order or shuffled
+    labels = federation.labels[rows] if guess is None else guess.labels
 
     def epoch(carry: tuple[Variables, PyTree, jax.Array], key: jax.Array) -> tuple[PyTree, None]:
         order_key, step_key = jax.random.split(key)
-        order = shuffle(order_key, rows, count)
+        positions = in_order(order_key, labels, count)
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
-            batch = take_batch(federation, *slice_rows(order, count, i * size, size))
+            here, mask = slice_rows(positions, count, i * size, size)
+            batch = labelled(take_batch(federation, rows[here], mask), guess, here)
             gradient = jax.value_and_grad(
                 lambda params: objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context
@@ -88,3 +132,8 @@ def train_locally(
     seen = jnp.minimum(steps * size, count) * batching.epochs
     mean_loss = total / jnp.maximum(seen, 1).astype(jnp.float32)
     return Trained(variables, state, mean_loss, steps * batching.epochs)
+
+
+def shuffled(key: jax.Array, labels: jax.Array, count: jax.Array) -> jax.Array:
+    """All samples in random order."""
+    return shuffle(key, jnp.arange(len(labels)), count)

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Execution, Method, Moment, PyTree
+from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree, Stage
 from fdgjax.engine.clients import jit, over_clients
-from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, choose, stream
@@ -56,12 +56,17 @@ class RoundInfo(NamedTuple):
     participants: positions of the clients that took part, `[participants]`.
     loss: each one's mean training loss. finite: whether all it sent and kept was finite.
     coefficients: what the aggregation rule multiplied the updates by.
+    guess: the labels that were guessed, `[participants, longest]` in the order of each one's training samples; None
+      where none were.
+    server_loss: the mean training loss at the server; None where it does not train.
     """
 
     participants: jax.Array
     loss: jax.Array
     finite: jax.Array
     coefficients: PyTree
+    guess: Guess | None = None
+    server_loss: jax.Array | None = None
 
 
 class Shared(NamedTuple):
@@ -106,7 +111,10 @@ def compile_round(method: Method, plan: Plan) -> Wrapped:
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
-    """Broadcast, local training, aggregation and server update for the clients that take part."""
+    """Broadcast, local training, aggregation and server update for the clients that take part; before or after, the
+    server's own training."""
+    before, after_all = (stage_of(method, last) for last in (False, True))
+    server, server_loss = train_server(before, plan, state, state.server, federation)
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
@@ -118,18 +126,23 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         sent = method.send(server, client)
         received = method.start(sent, client)
         context = Context(sent, client, received, round_)
+        prepared = Prepared()
+        if method.prepare:
+            prepared = method.prepare(context, samples_of(federation, rows, count, plan.batching.batch_size))
+            context = context._replace(notes=prepared.notes)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         key = stream(seed, Purpose.TRAINING, round_, name)
         trained = train_locally(
-            method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key
+            *(method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key),
+            guess=prepared.guess,
         )
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
-        return message, kept, trained.loss, all_finite((message, kept))
+        return message, kept, trained.loss, all_finite((message, kept)), prepared.guess
 
     over = over_clients(one_client, plan.execution)
-    messages, (new_clients, new_optimizers), loss, finite = over(
-        Shared(state.server, federation, state.seed, state.round),
+    messages, (new_clients, new_optimizers), loss, finite, guess = over(
+        Shared(server, federation, state.seed, state.round),
         *(clients, optimizers, federation.ids[who], *pick(federation.train)),
     )
     weights = method.weights(federation.train.length[who])
@@ -139,9 +152,10 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         new_clients = keep_rows(finite, new_clients, clients)
         new_optimizers = keep_rows(finite, new_optimizers, optimizers)
 
-    aggregate, coefficients = method.aggregate(state.server, new_clients, messages, weights)
+    aggregate, coefficients = method.aggregate(server, new_clients, messages, weights)
     moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-    server, new_clients = method.update(state.server, new_clients, aggregate, moment)
+    server, new_clients = method.update(server, new_clients, aggregate, moment)
+    server, last_loss = train_server(after_all, plan, state, server, federation)
     put = partial(jax.tree.map, lambda all_rows, rows: all_rows.at[who].set(rows))
     after = State(
         state.seed,
@@ -150,7 +164,31 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         put(state.clients, new_clients),
         put(state.optimizers, new_optimizers),
     )
-    return after, RoundInfo(who, loss, finite, coefficients)
+    server_loss = last_loss if server_loss is None else server_loss
+    return after, RoundInfo(who, loss, finite, coefficients, guess, server_loss)
+
+
+def stage_of(method: Method, last: bool) -> Stage | None:
+    """The server's training if it is at that end of the round."""
+    return method.stage if method.stage and method.stage.last is last else None
+
+
+def train_server(
+    stage: Stage | None, plan: Plan, state: State, server: PyTree, federation: Federation
+) -> tuple[PyTree, jax.Array | None]:
+    """The server's state after its own local epochs, and their mean loss; as it was where there is no such stage."""
+    if stage is None:
+        return server, None
+    variables = stage.begin(server)
+    context = Context(server, (), variables, state.round)
+    rows, count = federation.server.places[0], federation.server.length[0]
+    key = stream(state.seed, Purpose.SERVER_TRAINING, state.round)
+    begin = stage.optimizer.init(variables["params"])
+    trained = train_locally(
+        *(stage.objective, stage.optimizer, plan.batching, federation, context, begin, rows, count, key),
+        order=stage.order,
+    )
+    return stage.finish(server, trained), trained.loss
 
 
 def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:

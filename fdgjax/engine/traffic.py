@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
+from fdgjax.engine.local import samples_of
 from fdgjax.federation import Federation
 
 
@@ -26,9 +27,13 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         sent = method.send(server, client)
         received = method.start(sent, client)
         zero = jnp.zeros((), jnp.int32)
+        context = Context(sent, client, received, zero)
+        if method.prepare:
+            rows, count = federation.train.places[0], federation.train.length[0]
+            context = context._replace(notes=method.prepare(context, samples_of(federation, rows, count, 1)).notes)
         optimizer = method.optimizer.init(received["params"])
         trained = Trained(received, optimizer, jnp.zeros(()), zero)
-        message, _ = method.finish(Context(sent, client, received, zero), trained)
+        message, _ = method.finish(context, trained)
         return Traffic(sent, received, message)
 
     return jax.eval_shape(one_round, jax.random.key(0), federation)

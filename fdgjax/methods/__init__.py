@@ -20,27 +20,34 @@ from fdgjax.methods.moon import Moon, moon
 from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
+from fdgjax.methods.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from fdgjax.methods.scaffold import Scaffold, scaffold
+from fdgjax.methods.ssfl import SSFL, ssfl
+from fdgjax.methods.uap import UAP, uap
 
-__all__ = ["CLIENT_MODELS", "METHODS", "Entry"]
+__all__ = ["CLIENT_MODELS", "METHODS", "Entry", "PseudoLabels", "on_pseudo_labels"]
 
 
 class Entry(NamedTuple):
     """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is.
 
     unit: the entry of `fdgjax.models.UNITS` that the method is made for; '' where any model will do.
+    server: whether it is made for a server that holds labelled data, and clients without labels.
     """
 
     hyper: type[Any]
     build: Callable[[Setup, Any], Method]
     summary: str
     unit: str = ""
+    server: bool = False
 
 
 METHODS: Mapping[str, Entry] = {
     "hfedf": Entry(HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)"),
     "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
     "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
+    "uap": Entry(UAP, uap, "labelled server, unlabelled clients, features aligned to Gaussians (UAP)", server=True),
+    "ssfl": Entry(SSFL, ssfl, "labelled server, clients on pseudo-labels (UAP's baseline)", server=True),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),

@@ -55,7 +55,8 @@ def ditto(setup: Setup, h: Ditto) -> Method:
     unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
     # One optimiser for each, so that gradients are clipped model by model.
     optimizer = optax.partition(
-        {name: client_optimizer(h) for name in ("global", "personal")}, {name: name for name in ("global", "personal")}
+        {name: client_optimizer(h, setup.rounds) for name in ("global", "personal")},
+        {name: name for name in ("global", "personal")},
     )
     return base._replace(
         optimizer=optimizer,

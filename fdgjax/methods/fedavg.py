@@ -23,7 +23,23 @@ import optax
 
 from fdgjax.aggregation import mean
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Adaptation, Context, Method, Moment, Objective, PyTree, Rule, Setup, Trained, Variables
+from fdgjax.contract import (
+    Adaptation,
+    Context,
+    Method,
+    Moment,
+    Objective,
+    Order,
+    Prepared,
+    PyTree,
+    Rule,
+    Samples,
+    Setup,
+    Stage,
+    Trained,
+    Variables,
+)
+from fdgjax.errors import UserError
 from fdgjax.federation import Federation
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
@@ -38,8 +54,10 @@ WEIGHTINGS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
     "each": lambda kept: kept,
     "mean": lambda kept: jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0, keepdims=True), kept),
+    "server": lambda kept: jax.tree.map(lambda leaf: leaf[:0], kept),
 }
-"""What an unseen domain gets of the variables that clients keep: each client's, or one mean, `[models, ...]`."""
+"""What an unseen domain gets of the variables that clients keep: each client's, one mean, or none of them, where the
+server trains and has its own, `[models, ...]`."""
 
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 
@@ -63,18 +81,19 @@ class FedAvg(ClientHyper):
     """FedAvg's hyperparameters; `weighting` is `samples` or `uniform`.
 
     unseen: where clients keep variables of their own, an unseen domain is predicted by `each` client's model (their
-      accuracies are averaged) or by one with the `mean` of what they keep.
+      accuracies are averaged), by one with the `mean` of what they keep, or by the `server`'s own, where it trains.
     """
 
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")
     server_optimizer: str = hyper("sgd", search=("sgd", "adam", "yogi"), source="Reddi et al., Table 1")
     server_learning_rate: float = hyper(1.0, search=(1.0, 1e-1, 1e-2), source="1 is FedAvg")
     server_momentum: float = hyper(0.0, search=(0.0, 0.9), source="Reddi et al., appendix D")
-    unseen: str = hyper("each", search=("each", "mean"), source="docs/deviations.md")
+    unseen: str = hyper("each", search=("each", "mean", "server"), source="docs/deviations.md")
 
 
 class Server(NamedTuple):
-    """The shared variables and the state of the server's optimiser over their `params`."""
+    """The shared variables and the state of the server's optimiser over their `params`; where the server trains, also
+    its own values of the variables that clients keep."""
 
     variables: Variables
     optimizer: PyTree
@@ -119,6 +138,8 @@ def fedavg(
     server_optimizer: optax.GradientTransformation | None = None,
     adapt: Adaptation | None = None,
     memory: Memory = NOTHING,
+    prepare: Callable[[Context, Samples], Prepared] | None = None,
+    stage: Stage | None = None,
 ) -> Method:
     """FedAvg, and the parts other methods replace.
 
@@ -132,18 +153,29 @@ def fedavg(
       server_optimizer: any optax transformation, in place of the one `h` names.
       adapt: label-free adaptation to an unseen domain.
       memory: what clients' rows hold besides variables.
+      prepare: what a client works out before it trains.
+      stage: the server's own training (see `server_stage`).
+
+    Raises:
+      UserError: an unknown name in `h`, or `unseen="server"` for a server that has no complete model.
     """
     server_optimizer = server_optimizer or optimizer(
         h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum
     )
     unseen_from = lookup("unseen", h.unseen, UNSEEN)
+    if h.unseen == "server" and has_own(setup, label) and stage is None:
+        raise UserError(
+            "method.unseen got 'server', but the server does not train and lacks what clients keep; expected each or "
+            "mean"
+        )
 
     def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
         variables = setup.model.init(key)
         shared, many = select(variables, label, "shared"), len(federation.ids)
         own = Kept(select(variables, label, "personal"), select(variables, label, "local"), memory.begin(variables))
         clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * many), own)
-        return Server(shared, server_optimizer.init(shared.get("params", {}))), clients
+        at_server = variables if stage else shared
+        return Server(at_server, server_optimizer.init(shared.get("params", {}))), clients
 
     def send(server: Server, client: Kept) -> Variables:
         return merge(server.variables, client.personal)
@@ -176,16 +208,17 @@ def fedavg(
         return start(send(server, client), client)
 
     def unseen(server: Server, clients: Kept) -> Variables:
-        if not jax.tree.leaves((clients.personal, clients.local)):
+        kept = unseen_from(clients)
+        if not sum(leaf.size for leaf in jax.tree.leaves((kept.personal, kept.local))):
             return jax.tree.map(lambda leaf: leaf[None], server.variables)
-        return jax.vmap(predict, in_axes=(None, 0))(server, unseen_from(clients))
+        return jax.vmap(predict, in_axes=(None, 0))(server, kept)
 
     return Method(
         init=init,
         send=send,
         start=start,
         objective=objective or cross_entropy(setup.model),
-        optimizer=client_optimizer(h),
+        optimizer=client_optimizer(h, setup.rounds),
         finish=finish,
         aggregate=aggregate,
         update=update,
@@ -194,6 +227,8 @@ def fedavg(
         label=label,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
         adapt=adapt,
+        prepare=prepare,
+        stage=stage,
         trained=(lambda variables: variables) if has_own(setup, label) else None,
     )
 
@@ -206,10 +241,26 @@ def has_own(setup: Setup, label: Callable[[str], str]) -> bool:
 
 def take_step(server: Server, step: Variables, server_optimizer: optax.GradientTransformation) -> Server:
     """The shared variables moved by `step`: parameters through the server's optimiser, statistics as they are."""
-    variables = optax.apply_updates(server.variables, step)
-    if "params" not in variables:
-        return server._replace(variables=variables)
-    params = server.variables["params"]
+    moving = flatten(step)
+    before = select(server.variables, lambda path: str(path in moving), "True")
+    after = optax.apply_updates(before, step)
+    if "params" not in after:
+        return server._replace(variables=merge(server.variables, after))
     gradient = jax.tree.map(jnp.negative, step["params"])
-    updates, state = server_optimizer.update(gradient, server.optimizer, params)
-    return Server(variables | {"params": optax.apply_updates(params, updates)}, state)
+    updates, state = server_optimizer.update(gradient, server.optimizer, before["params"])
+    after |= {"params": optax.apply_updates(before["params"], updates)}
+    return Server(merge(server.variables, after), state)
+
+
+def server_stage(
+    objective: Objective, optimizer: optax.GradientTransformation, order: Order | None = None, last: bool = False
+) -> Stage:
+    """Training of the server's variables, the shared ones and its own, on its labelled samples."""
+    return Stage(
+        begin=lambda server: server.variables,
+        objective=objective,
+        optimizer=optimizer,
+        finish=lambda server, trained: server._replace(variables=trained.variables),
+        order=order,
+        last=last,
+    )

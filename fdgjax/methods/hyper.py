@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ import optax
 
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError, unknown
+from fdgjax.registry import lookup
 
 
 def hyper(default: Any, *, search: Sequence[Any], source: str) -> Any:
@@ -33,6 +34,8 @@ class ClientHyper:
     client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do.
     client_momentum: for optimisers that take one.
     client_learning_rate_decay: factor on the learning rate after every round.
+    client_schedule: another factor on the learning rate, over all rounds: `constant` or `cosine`, an entry of
+      `SCHEDULES`.
     client_clip: longest gradient, over all parameters and before weight decay; 0 does not clip.
     """
 
@@ -41,13 +44,27 @@ class ClientHyper:
     client_weight_decay: float = hyper(1e-4, search=LEARNING_RATES, source=TABLE_10)
     client_momentum: float = hyper(0.0, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
     client_learning_rate_decay: float = hyper(1.0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code")
+    client_schedule: str = hyper("constant", search=("constant", "cosine"), source="UAP, section 5: cosine")
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
 
 
-def client_optimizer(h: ClientHyper, watch: optax.GradientTransformation | None = None) -> optax.GradientTransformation:
+SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "constant": jnp.ones_like,
+    "cosine": lambda done: 0.5 * (1 + jnp.cos(jnp.pi * done)),
+}
+"""Factors on the learning rate by the share of the rounds that is done, from 0 to 1."""
+
+
+def client_optimizer(
+    h: ClientHyper, rounds: int, watch: optax.GradientTransformation | None = None
+) -> optax.GradientTransformation:
     """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
-    learning rate's decay over the rounds; each of them only where it does something. `watch` is shown the clipped
-    gradients (see `sum_gradients`)."""
+    learning rate's change over the `rounds`; each of them only where it does something. `watch` is shown the clipped
+    gradients (see `sum_gradients`).
+
+    Raises:
+      UserError: unknown optimiser or schedule.
+    """
     steps = [optax.clip_by_global_norm(h.client_clip)] if h.client_clip else []
     steps += [watch] if watch else []
     steps += [
@@ -58,7 +75,9 @@ def client_optimizer(h: ClientHyper, watch: optax.GradientTransformation | None 
             momentum=h.client_momentum,
         )
     ]
-    steps += [decay_by_round(h.client_learning_rate_decay)] if h.client_learning_rate_decay != 1 else []
+    lookup("client_schedule", h.client_schedule, SCHEDULES)
+    changes = h.client_learning_rate_decay != 1 or h.client_schedule != "constant"
+    steps += [scale_by_round(lambda round_: learning_rate_factor(h, round_, rounds))] if changes else []
     return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
 
 
@@ -78,22 +97,24 @@ def sum_gradients() -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: GradientSum(optax.tree.zeros_like(params)), update)
 
 
-def decay_by_round(rate: float) -> optax.GradientTransformationExtraArgs:
-    """Updates times `rate^round`; the round comes as an extra argument."""
+def scale_by_round(factor_of: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformationExtraArgs:
+    """Updates times a factor of the round, which comes as an extra argument."""
 
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
     ) -> tuple[PyTree, PyTree]:
         del params, others
-        factor = learning_rate_factor(rate, round)
+        factor = factor_of(round)
         return jax.tree.map(lambda u: (factor * u).astype(u.dtype), updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
-def learning_rate_factor(rate: float, round_: jax.Array) -> jax.Array:
-    """`rate^round`, float32."""
-    return jnp.power(jnp.float32(rate), round_.astype(jnp.float32))
+def learning_rate_factor(h: ClientHyper, round_: jax.Array, rounds: int) -> jax.Array:
+    """What the client's learning rate is multiplied by in a round (from 0) of `rounds`, float32."""
+    done = round_.astype(jnp.float32)
+    decay = jnp.power(jnp.float32(h.client_learning_rate_decay), done)
+    return decay * SCHEDULES[h.client_schedule](done / rounds)
 
 
 def optimizer(

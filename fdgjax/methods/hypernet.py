@@ -174,7 +174,7 @@ def hypernet(
         send=send,
         start=start,
         objective=cross_entropy(setup.model),
-        optimizer=client_optimizer(h),
+        optimizer=client_optimizer(h, setup.rounds),
         finish=finish,
         aggregate=aggregate,
         update=step,

@@ -14,13 +14,10 @@ References:
 
 import dataclasses
 
-import jax
-
-from fdgjax.contract import Method, Model, Setup
-from fdgjax.errors import UserError
-from fdgjax.federation import Federation
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Server, fedavg
+from fdgjax.contract import Method, Setup
+from fdgjax.methods.fedavg import FedAvg, Memory, fedavg
 from fdgjax.methods.hyper import hyper
+from fdgjax.methods.requirements import with_features
 from fdgjax.objectives import model_contrastive
 
 
@@ -40,23 +37,4 @@ def moon(setup: Setup, h: Moon) -> Method:
     """
     previous = Memory(begin=lambda variables: variables, after=lambda context, trained: trained.variables)
     objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.memory)
-    base = fedavg(setup, h, objective=objective, memory=previous)
-
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        require_features(setup.model, federation.images.shape[1:])
-        return base.init(key, federation)
-
-    return base._replace(init=init)
-
-
-def require_features(model: Model, image_shape: tuple[int, ...]) -> None:
-    """Raises a `UserError` for a model without features; computes shapes only."""
-    key = jax.random.key(0)
-    variables = jax.eval_shape(model.init, key)
-    image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
-    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
-    if output.features.shape[-1] == 0:
-        raise UserError(
-            "method 'moon' got a model that tells no features; expected one that sows its last layer's input: "
-            'self.sow("intermediates", "features", x)'
-        )
+    return with_features(fedavg(setup, h, objective=objective, memory=previous), setup.model, "moon")

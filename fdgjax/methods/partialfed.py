@@ -101,7 +101,7 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
 
     unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
     optimizers = {
-        "model": client_optimizer(h),
+        "model": client_optimizer(h, setup.rounds),
         "policy": optimizer(h.client_optimizer, learning_rate=h.policy_learning_rate),
     }
     return base._replace(

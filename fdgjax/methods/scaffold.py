@@ -70,20 +70,19 @@ class Message(NamedTuple):
     control: PyTree
 
 
-def mean_gradient(h: Scaffold, context: Context, trained: Trained) -> PyTree:
+def mean_gradient(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
     """The mean of the corrected gradients that the optimiser was given, after clipping."""
-    del h, context
+    del rate, context
     return optax.tree.scale(1 / trained.steps.astype(jnp.float32), optax.tree.get(trained.optimizer, "gradient_sum"))
 
 
-def displacement(h: Scaffold, context: Context, trained: Trained) -> PyTree:
+def displacement(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
     """`(x - y_i) / (K eta_l)`, eta_l the learning rate of this round."""
-    rate = h.client_learning_rate * learning_rate_factor(h.client_learning_rate_decay, context.round)
     way = subtract(context.received["params"], trained.variables["params"])
     return optax.tree.scale(1 / (trained.steps.astype(jnp.float32) * rate), way)
 
 
-CONTROLS: Mapping[str, Callable[[Scaffold, Context, Trained], PyTree]] = {
+CONTROLS: Mapping[str, Callable[[jax.Array, Context, Trained], PyTree]] = {
     "gradients": mean_gradient,
     "displacement": displacement,
 }
@@ -97,7 +96,8 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         return subtract(context.sent.control, context.client.memory)
 
     def next_control(context: Context, trained: Trained) -> PyTree:
-        new = subtract(corrected(h, context, trained), correction(context))
+        rate = h.client_learning_rate * learning_rate_factor(h, context.round, setup.rounds)
+        new = subtract(corrected(rate, context, trained), correction(context))
         # Without a single step (fewer samples than a batch) there was no gradient to go by.
         return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.memory)
 
@@ -133,7 +133,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         init=init,
         send=send,
         start=start,
-        optimizer=client_optimizer(h, watch=sum_gradients()),
+        optimizer=client_optimizer(h, setup.rounds, watch=sum_gradients()),
         finish=finish,
         aggregate=aggregate,
         update=update,

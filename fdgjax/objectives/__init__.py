@@ -3,7 +3,7 @@
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
-from fdgjax.objectives.cross_entropy import cross_entropy
+from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.shifted import shifted
@@ -16,6 +16,7 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "mean_cross_entropy",
     "mmd",
     "model_contrastive",
     "off_diagonal_covariance",

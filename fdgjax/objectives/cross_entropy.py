@@ -13,8 +13,9 @@ def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def mean_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
-    """`-mean_i log softmax(z_i)[y_i]` over the unmasked samples of a batch; logits `[batch, classes]`."""
-    return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask)
+    """`-mean_i log softmax(z_i)[y_i]` over the unmasked samples of a batch, as much as their labels are trusted; logits
+    `[batch, classes]`."""
+    return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask * batch.trust)
 
 
 def cross_entropy(model: Model) -> Objective:

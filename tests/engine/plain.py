@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fdgjax.contract import Batch, Context, Method, Moment, PyTree, Trained, Variables
+from fdgjax.contract import Batch, Context, Guess, Method, Moment, PyTree, Samples, Stage, Trained, Variables
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
 from fdgjax.federation import Federation
@@ -21,28 +21,42 @@ def shuffled(key: jax.Array, rows: np.ndarray) -> np.ndarray:
     return rows[np.argsort(draws, kind="stable")]
 
 
+def one_step(trainer: Method | Stage) -> Any:
+    """A jitted step of minibatch training."""
+    transform = optax.with_extra_args_support(trainer.optimizer)
+
+    def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
+        return trainer.objective({**variables, "params": params}, batch, key, context)
+
+    def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
+        params = variables["params"]
+        (value, (changed, _)), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
+        updates, optimizer = transform.update(grads, optimizer, params, round=rest[-1].round)
+        return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
+
+    return jax.jit(step)
+
+
+def make_batch(federation: Federation, rows: np.ndarray, mask: np.ndarray) -> Batch:
+    """The samples at `rows` with their own labels."""
+    pixels = np.asarray(federation.images)[rows].astype(np.float32) / np.float32(127.5) - np.float32(1)
+    labels = np.asarray(federation.labels)[rows]
+    return Batch(jnp.asarray(pixels), jnp.asarray(labels), jnp.asarray(mask, jnp.float32))
+
+
 class PlainRound:
     """A round of one method; keeps the jitted gradient, which is all that is compiled."""
 
     def __init__(self, method: Method, batching: Batching) -> None:
         self.method, self.batching = method, batching
-        transform = optax.with_extra_args_support(method.optimizer)
-
-        def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
-            return method.objective({**variables, "params": params}, batch, key, context)
-
-        def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
-            params = variables["params"]
-            (value, (changed, _)), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
-            updates, optimizer = transform.update(grads, optimizer, params, round=rest[-1].round)
-            return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
 
         def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, moment: Moment) -> PyTree:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
             return method.update(server, clients, aggregate, moment)
 
-        self.send, self.start = jax.jit(method.send), jax.jit(method.start)
-        self.step, self.serve = jax.jit(step), jax.jit(serve)
+        self.send, self.start, self.serve = jax.jit(method.send), jax.jit(method.start), jax.jit(serve)
+        self.step = one_step(method)
+        self.stage_step = one_step(method.stage) if method.stage else self.step
 
     def batches(self, rows: np.ndarray, fill: bool) -> list[tuple[np.ndarray, np.ndarray]]:
         """Consecutive minibatches with their masks; a last partial one is kept as it is, left out, or filled up with
@@ -54,23 +68,64 @@ class PlainRound:
         return [(np.concatenate([p, np.resize(rows, len(m) - len(p))]), m) for p, m in zip(parts, masks, strict=True)]
 
     def train(
-        self, federation: Federation, context: Context, optimizer: PyTree, rows: np.ndarray, key: jax.Array
+        self,
+        federation: Federation,
+        context: Context,
+        optimizer: PyTree,
+        rows: np.ndarray,
+        key: jax.Array,
+        guess: Guess | None = None,
+        at_server: bool = False,
     ) -> Trained:
-        """One client's local epochs."""
-        images, labels = np.asarray(federation.images), np.asarray(federation.labels)
+        """One client's local epochs, or the server's."""
+        stage = self.method.stage if at_server else None
+        step = self.stage_step if at_server else self.step
         variables, losses, steps = context.received, [], 0
         for epoch_key in jax.random.split(key, self.batching.epochs):
             order_key, step_key = jax.random.split(epoch_key)
-            filled = self.batches(shuffled(order_key, rows), fill="batch_stats" in variables)
+            order = shuffled(order_key, np.arange(len(rows)))
+            if stage and stage.order:
+                order = np.asarray(stage.order(order_key, federation.labels[rows], jnp.int32(len(rows))))
+            filled = self.batches(order, fill="batch_stats" in variables)
             for i, (part, mask) in enumerate(filled):
-                pixels = images[part].astype(np.float32) / np.float32(127.5) - np.float32(1)
-                batch = Batch(jnp.asarray(pixels), jnp.asarray(labels[part]), jnp.asarray(mask, jnp.float32))
+                batch = make_batch(federation, rows[part], mask)
+                if guess is not None:
+                    batch = batch._replace(labels=guess.labels[part], trust=guess.trust[part])
                 step_key_i = jax.random.fold_in(step_key, i)
-                variables, optimizer, loss = self.step(variables, optimizer, batch, step_key_i, context)
+                variables, optimizer, loss = step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())
                 steps += 1
         mean_loss = jnp.float32(np.mean(losses) if losses else 0.0)
         return Trained(variables, optimizer, mean_loss, jnp.int32(steps))
+
+    def train_server(self, state: State, server: PyTree, federation: Federation, last: bool) -> PyTree:
+        """The server's state after its own training, if it is at that end of the round."""
+        stage = self.method.stage
+        if stage is None or stage.last is not last:
+            return server
+        variables = stage.begin(server)
+        rows = np.asarray(federation.server.places[0])[: int(federation.server.length[0])]
+        trained = self.train(
+            federation,
+            Context(server, (), variables, state.round),
+            stage.optimizer.init(variables["params"]),
+            rows,
+            stream(state.seed, Purpose.SERVER_TRAINING, state.round),
+            at_server=True,
+        )
+        return stage.finish(server, trained)
+
+    def prepare(self, federation: Federation, context: Context, rows: np.ndarray) -> tuple[Context, Guess | None]:
+        """What a client works out, all its samples at once."""
+        if self.method.prepare is None:
+            return context, None
+
+        def each(function: Any, guess: Guess | None = None) -> PyTree:
+            batch = make_batch(federation, rows, np.ones(len(rows)))
+            return function(batch if guess is None else batch._replace(labels=guess.labels, trust=guess.trust))
+
+        prepared = self.method.prepare(context, Samples(jnp.ones(len(rows), jnp.float32), each))
+        return context._replace(notes=prepared.notes), prepared.guess
 
     def __call__(
         self, state: State, federation: Federation, who: list[int], invisible: tuple[int, ...] = ()
@@ -79,9 +134,10 @@ class PlainRound:
         method = self.method
         ids, places, lengths = (np.asarray(x) for x in (federation.ids, *federation.train))
         messages, kept, optimizers, losses = [], [], [], []
+        server = self.train_server(state, state.server, federation, last=False)
         for client in who:
             mine = row(state.clients, client)
-            sent = self.send(state.server, mine)
+            sent = self.send(server, mine)
             received = self.start(sent, mine)
             context = Context(sent, mine, received, state.round)
             if method.keep_optimizer:
@@ -90,7 +146,8 @@ class PlainRound:
                 optimizer = method.optimizer.init(received["params"])
             key = stream(state.seed, Purpose.TRAINING, state.round, int(ids[client]))
             rows = places[client][: lengths[client]]
-            trained = self.train(federation, context, optimizer, rows, key)
+            context, guess = self.prepare(federation, context, rows)
+            trained = self.train(federation, context, optimizer, rows, key, guess)
             message, new = method.finish(context, trained)
             messages.append(message)
             kept.append(new)
@@ -100,7 +157,8 @@ class PlainRound:
         weights = method.weights(jnp.asarray(lengths[who], jnp.int32))
         weights = jnp.where(jnp.asarray([client in invisible for client in who]), 0, weights)
         moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-        server, clients = self.serve(state.server, stack(kept), stack(messages), weights, moment)
+        server, clients = self.serve(server, stack(kept), stack(messages), weights, moment)
+        server = self.train_server(state, server, federation, last=True)
         put = lambda everyone, some: jax.tree.map(  # noqa: E731
             lambda a, b: jnp.asarray([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some
         )

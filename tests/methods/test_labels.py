@@ -56,6 +56,8 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "fdse": lambda path: (
         "shared" if path.module not in ("dse", "bn_dse") else "local" if path.statistic else "personal"
     ),
+    "uap": lambda path: "local" if path.batch_norm else "shared",
+    "ssfl": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (

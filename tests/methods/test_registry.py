@@ -197,7 +197,7 @@ def test_the_learning_rate_decays_with_the_rounds_and_long_gradients_are_clipped
     """FDSE, A7.4: rate times decay^round; the gradient is cut to the length before weight decay is added."""
     params, grads = {"w": np.float32([1.0, -2.0])}, {"w": np.float32([3.0, 4.0])}
     settings = {"client_optimizer": "sgd", "client_learning_rate": 0.1, "client_weight_decay": 0.01}
-    clipped = client_optimizer(ClientHyper(**settings, client_learning_rate_decay=0.5, client_clip=1.0))
+    clipped = client_optimizer(ClientHyper(**settings, client_learning_rate_decay=0.5, client_clip=1.0), rounds=3)
     for round_ in (0, 1, 3):
         updates, _ = clipped.update(grads, clipped.init(params), params, round=jnp.int32(round_))
         wanted = -0.1 * 0.5**round_ * (grads["w"] / 5 + 0.01 * params["w"])

@@ -1,0 +1,35 @@
+"""How good guessed labels were: for the records, computed where the true ones are known."""
+
+from typing import Any
+
+import numpy as np
+
+from fdgjax.engine import RoundInfo
+from fdgjax.federation import Rows
+
+
+def guess_figures(info: RoundInfo, rows: Rows, labels: np.ndarray) -> dict[str, Any]:
+    """Figures of a round's pseudo-labels over the training samples of the clients that took part; empty without any.
+
+    `pseudo_label_accuracy` and `pseudo_label_confidence` over all samples, `pseudo_label_trust` their mean trust and
+    `pseudo_label_trusted_accuracy` the accuracy weighted by it; `client_pseudo_label_accuracy` of each client.
+
+    Args:
+      info: of one seed, on the host.
+      rows: the clients' training samples, `[clients, ...]`.
+      labels: the true labels, `[samples]`.
+    """
+    if info.guess is None:
+        return {}
+    places, length = (np.asarray(leaf)[info.participants] for leaf in rows)
+    guess = [np.asarray(leaf, np.float64) for leaf in info.guess]
+    real = np.arange(places.shape[1]) < length[:, None]
+    right, confidence, trust = (guess[0] == np.asarray(labels)[places]) * real, guess[1] * real, guess[2] * real
+    samples = max(real.sum(), 1)
+    return {
+        "pseudo_label_accuracy": float(right.sum() / samples),
+        "pseudo_label_confidence": float(confidence.sum() / samples),
+        "pseudo_label_trust": float(trust.sum() / samples),
+        "pseudo_label_trusted_accuracy": float((right * trust).sum() / trust.sum()) if trust.sum() else None,
+        "client_pseudo_label_accuracy": (right.sum(axis=1) / np.maximum(length, 1)).tolist(),
+    }

@@ -1,0 +1,105 @@
+"""SSFL: a server with labels and clients without, who learn from the labels its model guesses for them.
+
+    w <- local epochs at the server from w, on its labelled data
+    y~_i = guess(w, x_i);   w_i <- local epochs at client i from w, on (x_i, y~_i);   w <- sum_i p_i w_i
+
+UAP's baseline (section 5; it names SemiFL for it): UAP with cross-entropy alone. Guesses are made anew in every round.
+BatchNorm layers are not averaged: each client keeps its own, as in FedBN, and the server its own, with which the global
+model is completed (`unseen="server"`).
+
+Ahmed et al., "Unified alignment protocol: making sense of the unlabeled data in new domains", sections 3.1, 4.2 and 9.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+
+from fdgjax.contract import Context, Guess, Method, Model, Objective, Output, Prepared, Samples, Setup, Variables
+from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg, server_stage
+from fdgjax.methods.hyper import client_optimizer, hyper
+from fdgjax.methods.requirements import with_features
+from fdgjax.objectives import cross_entropy
+from fdgjax.pseudo_labels import argmax_labels, centroid_labels
+from fdgjax.randomness import class_aware
+from fdgjax.registry import lookup
+from fdgjax.variables import module_of, norm_paths
+
+GUESSES: Mapping[str, Callable[[Output, jax.Array], Guess]] = {
+    "centroids": lambda output, mask: centroid_labels(output.features, output.logits, mask),
+    "argmax": lambda output, mask: argmax_labels(output.logits),
+}
+"""How labels are guessed, from what a model says of all samples of a client and the mask of its padding."""
+
+GUESSERS: Mapping[str, Callable[[Context], Variables]] = {
+    "server": lambda context: context.sent,
+    "client": lambda context: context.received,
+}
+"""Whose BatchNorm layers the guessing model has."""
+
+NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
+"""The label of BatchNorm layers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SSFL(FedAvg):
+    """FedAvg's hyperparameters, with UAP's training, and how labels are guessed.
+
+    unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of the clients' or `each` one's.
+    batch_norm: `kept` at clients and server, or `averaged` with everything else.
+    guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that guesses is the
+      `server`'s, or the `client`'s, with its own BatchNorm layers.
+    class_aware: whether the server's minibatches hold all classes evenly.
+    """
+
+    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="UAP, section 5")
+    client_learning_rate: float = hyper(0.002, search=(0.1, 0.01, 0.002), source="UAP, section 5")
+    client_weight_decay: float = hyper(0.0, search=(0.0, 5e-4), source="UAP names none")
+    client_schedule: str = hyper("cosine", search=("constant", "cosine"), source="UAP, section 5")
+    unseen: str = hyper("server", search=("server", "mean", "each"), source="docs/deviations.md")
+    batch_norm: str = hyper("kept", search=tuple(NORMS), source="UAP, section 9: skipped, as in FedBN")
+    guess: str = hyper("centroids", search=tuple(GUESSES), source="UAP, section 4.2")
+    guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
+    class_aware: bool = hyper(True, search=(True, False), source="UAP, section 4.1: images of each class of a subset")
+
+
+def ssfl(setup: Setup, h: SSFL) -> Method:
+    """Cross-entropy on true labels at the server, on guessed ones at the clients."""
+    plain = cross_entropy(setup.model)
+    return semi_supervised(setup, h, "ssfl", server=plain, client=plain)
+
+
+def semi_supervised(setup: Setup, h: SSFL, name: str, *, server: Objective, client: Objective) -> Method:
+    """A labelled server and clients that guess, with objectives for both.
+
+    Raises:
+      UserError: an unknown name in `h`, or a model without features.
+    """
+    norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
+    of_norm = lookup("batch_norm", h.batch_norm, NORMS)
+    base = fedavg(
+        setup,
+        h,
+        objective=client,
+        label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
+        prepare=guess_labels(setup.model, h),
+        stage=server_stage(server, client_optimizer(h, setup.rounds), class_aware if h.class_aware else None),
+    )
+    return with_features(base, setup.model, name)
+
+
+def guess_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:
+    """Labels for all samples of a client, by what a model says of them in evaluation mode."""
+    guess, guesser = lookup("guess", h.guess, GUESSES), lookup("guesser", h.guesser, GUESSERS)
+
+    def prepare(context: Context, samples: Samples) -> Prepared:
+        return Prepared(guess(look(model, guesser(context), samples), samples.mask))
+
+    return prepare
+
+
+def look(model: Model, variables: Variables, samples: Samples) -> Output:
+    """What a model says of all samples of a client, `[longest, ...]`."""
+    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+    output: Output = samples.each(lambda batch: model.apply(variables, batch.images, False, key)[0])
+    return output

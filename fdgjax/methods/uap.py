@@ -1,0 +1,109 @@
+"""UAP, the unified alignment protocol: server and clients pull their features towards the same Gaussian of each class.
+
+    L = CE(f(x), y) + alpha CDD(z, z~) + beta COV(z),      z~ of class k from N(w_k, lambda I)
+
+w_k, the classifier's weights for class k, are the mean of its features, so that the server tells its feature
+distribution by sending the model. y are true labels at the server and guessed ones (`ssfl.py`) at clients. CDD is the
+contrastive domain discrepancy (equation 3), COV pulls the covariance of all features to gamma lambda I (equation 4).
+With alpha = beta = 0 it is SSFL.
+
+Ahmed et al., "Unified alignment protocol: making sense of the unlabeled data in new domains", section 4.
+
+References:
+  Search ranges: Tables 14 and 15.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
+from fdgjax.methods.hyper import hyper
+from fdgjax.methods.ssfl import SSFL, semi_supervised
+from fdgjax.models.depth import depth_order
+from fdgjax.objectives import (
+    contrastive_domain_discrepancy,
+    covariance_matching,
+    mean_cross_entropy,
+    off_diagonal_covariance,
+    random_classes,
+)
+from fdgjax.registry import lookup
+from fdgjax.variables import flatten
+
+Covariance = Callable[[jax.Array, jax.Array, float], jax.Array]
+COVARIANCES: Mapping[str, Covariance] = {
+    "identity": lambda features, mask, reference: covariance_matching(features, mask, reference=reference),
+    "off_diagonal": lambda features, mask, reference: off_diagonal_covariance(features, mask),
+}
+"""The rows of Table 15."""
+
+MEANS: Mapping[str, Callable[[Variables, Context], Variables]] = {
+    "received": lambda variables, context: context.received,
+    "trained": lambda variables, context: variables,
+}
+"""Whose classifier weights are the means of a client's Gaussians."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UAP(SSFL):
+    """SSFL's hyperparameters and the alignment.
+
+    alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
+      reference covariance.
+    covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
+    classes: how many classes, drawn anew for each batch, CDD compares; 0 for all.
+    client_means: a client aligns to the classifier it `received`, or to the one it is being `trained`.
+    """
+
+    alpha: float = hyper(1.0, search=(0.0, 0.5, 1.0, 2.0), source="UAP, Table 14")
+    beta: float = hyper(1.0, search=(0.0, 0.5, 1.0, 2.0), source="UAP, Table 14")
+    lambda_: float = hyper(0.01, search=(0.0001, 0.01, 1.0), source="UAP, Table 14")
+    gamma: float = hyper(100.0, search=(50.0, 100.0, 200.0), source="UAP, Table 15")
+    covariance: str = hyper("identity", search=tuple(COVARIANCES), source="UAP, Table 15")
+    classes: int = hyper(0, search=(0, 5, 10), source="UAP, section 4.1: a random subset, size not given")
+    client_means: str = hyper("received", search=tuple(MEANS), source="UAP, section 4.2: the server's distributions")
+
+
+def uap(setup: Setup, h: UAP) -> Method:
+    """SSFL with features aligned at the server and at the clients."""
+    at_client = lookup("client_means", h.client_means, MEANS)
+    server, client = (aligned(setup.model, h, means) for means in (MEANS["trained"], at_client))
+    return semi_supervised(setup, h, "uap", server=server, client=client)
+
+
+def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variables]) -> Objective:
+    """Cross-entropy, CDD to the Gaussians around the classifier's weights, and covariance matching."""
+    covariance, classifier = lookup("covariance", h.covariance, COVARIANCES), last_layer(model)
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        apply_key, sample_key, class_key = jax.random.split(key, 3)
+        output, changed = model.apply(variables, batch.images, True, apply_key)
+        loss, counted = mean_cross_entropy(output.logits, batch), batch.mask * batch.trust
+        if h.alpha:
+            weights = flatten(means(variables, context))[classifier].T
+            noise = jax.random.normal(sample_key, output.features.shape, output.features.dtype)
+            gaussian = weights[batch.labels] + jnp.sqrt(jnp.float32(h.lambda_)) * noise
+            present = jnp.zeros(len(weights)).at[batch.labels].add(counted) > 0
+            discrepancy, _ = contrastive_domain_discrepancy(
+                *(output.features, batch.labels, gaussian, batch.labels),
+                classes=len(weights),
+                source_mask=counted,
+                target_mask=counted,
+                chosen=random_classes(class_key, present, h.classes),
+            )
+            loss += h.alpha * discrepancy
+        if h.beta:
+            loss += h.beta * covariance(output.features, batch.mask, h.gamma * h.lambda_)
+        return loss, (changed, {})
+
+    return objective
+
+
+def last_layer(model: Model) -> str:
+    """The path of the last layer's kernel, `[m, classes]`."""
+    return f"params/{depth_order(model.init)[-1]}/kernel"
