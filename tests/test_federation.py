@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from fdgjax.data import Domains
 from fdgjax.errors import UserError
-from fdgjax.federation import TABLES, Federation, Partition, Rows, federate, pad_rows, pool, stack_seeds
+from fdgjax.federation import (
+    TABLES,
+    Federation,
+    Partition,
+    Rows,
+    federate,
+    pad_rows,
+    pool,
+    stack_seeds,
+    without_labels,
+)
 from fdgjax.protocols import Sharing, leave_one_out
 from tests.toys import domains_of, reorder, toy_federation
 
@@ -111,3 +121,13 @@ def test_pooling_is_all_training_samples_at_one_client(order: list[int]) -> None
             jax.tree.leaves(getattr(pooled, name)), jax.tree.leaves(getattr(federation, name)), strict=True
         ):
             np.testing.assert_array_equal(left, right)
+
+
+def test_without_labels_only_the_servers_are_left() -> None:
+    federation = toy_federation()
+    hidden = without_labels(federation)
+    own = np.asarray(federation.server.places[0])[: int(federation.server.length[0])]
+    np.testing.assert_array_equal(hidden.labels[own], federation.labels[own])
+    others = np.setdiff1d(np.arange(len(federation.labels)), own)
+    assert np.asarray(federation.labels)[others].any()
+    assert not np.asarray(hidden.labels)[others].any()

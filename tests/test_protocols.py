@@ -173,3 +173,32 @@ def test_what_cannot_be_cut_is_named_in_one_line(protocol: str, chosen: dict, na
     with pytest.raises(UserError, match=named) as error:
         split(domains_of((20, 20, 20, 20)), protocol, **chosen)
     assert "\n" not in str(error.value)
+
+
+@LAW
+@given(
+    sizes=st.tuples(*[st.integers(16, 40)] * 4),
+    clients=st.integers(0, 5),
+    names=st.permutations(NAMES),
+    seed=st.integers(0, 99),
+)
+def test_a_domain_for_the_server_one_for_the_test_and_clients_share_the_others(
+    sizes: tuple[int, ...], clients: int, names: list[str], seed: int
+) -> None:
+    data = domains_of(sizes)
+    target, server = names[:2]
+    parts = split(data, "labelled_server", target=target, server=server, clients=clients, seed=seed)
+    for held, name in ((parts.target, target), (parts.server, server)):
+        np.testing.assert_array_equal(held, np.flatnonzero(data.domains == NAMES.index(name)))
+    assert len(parts.train) == (clients or 2)
+    used = np.concatenate([*parts.train, *parts.validation, parts.target, parts.server])
+    assert len(np.unique(used)) == len(used)
+    if clients != 1:
+        assert len(used) == sum(sizes)
+
+
+@pytest.mark.parametrize("server", ["west", "atlantis", ""])
+def test_the_servers_domain_is_another_than_the_target(server: str) -> None:
+    with pytest.raises(UserError, match="expected another domain: east, north, south") as error:
+        split(domains_of((20, 20, 20, 20)), "labelled_server", server=server)
+    assert "\n" not in str(error.value)

@@ -6,11 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.randomness import Purpose, choose, draw_each, shuffle, stream
+from fdgjax.randomness import Purpose, choose, class_aware, draw_each, shuffle, stream
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
 LONGEST = 12
 SHUFFLE = jax.jit(shuffle)
+CLASS_AWARE = jax.jit(class_aware)
 
 
 def test_no_two_streams_are_the_same() -> None:
@@ -71,3 +72,29 @@ def test_everybody_is_chosen_equally_often() -> None:
     keys = jax.random.split(jax.random.key(1), 4000)
     places = np.asarray(jax.vmap(lambda key: choose(key, jnp.asarray([5, 1, 7, 2]), 2))(keys))
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=4) / 4000, 0.5, atol=0.05)
+
+
+@LAW
+@given(
+    seed=st.integers(0, 2**31),
+    labels=st.lists(st.integers(0, 3), min_size=1, max_size=LONGEST),
+    extra=st.sampled_from([0, 5]),
+)
+def test_class_aware_order_takes_classes_in_turn(seed: int, labels: list[int], extra: int) -> None:
+    count, padded = len(labels), jnp.asarray([*labels, *[9] * (LONGEST - len(labels)), *[9] * extra])
+    order = np.asarray(CLASS_AWARE(jax.random.key(seed), padded, count))[:count]
+    assert (order < count).all()
+    classes = np.asarray(labels)[order]
+    kinds = len(set(labels))
+    for start in range(0, count - kinds + 1, kinds):
+        assert len(set(classes[start : start + kinds])) == kinds
+    for label in set(labels):
+        size, taken = labels.count(label), order[classes == label]
+        for turn in range(0, len(taken) - size + 1, size):
+            assert len(set(taken[turn : turn + size])) == size, "a sample comes again before all had their turn"
+
+
+def test_class_aware_order_of_a_large_class_is_random() -> None:
+    labels = jnp.asarray([0, 0, 0, 0, 1])
+    first = np.asarray(jax.vmap(lambda key: CLASS_AWARE(key, labels, 5)[0])(jax.random.split(jax.random.key(0), 2000)))
+    np.testing.assert_allclose([(first == i).mean() for i in range(4)], 0.25, atol=0.05)

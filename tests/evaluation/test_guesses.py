@@ -1,0 +1,31 @@
+"""Figures of pseudo-labels, by hand."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Guess
+from fdgjax.engine import RoundInfo
+from fdgjax.evaluation.guesses import guess_figures
+from fdgjax.federation import Rows
+
+
+def test_figures_are_over_the_samples_of_those_who_took_part() -> None:
+    rows = Rows(jnp.asarray([[0, 1, 2], [3, 4, 0], [5, 0, 0]]), jnp.asarray([3, 2, 1]))
+    labels = np.asarray([0, 1, 2, 0, 1, 2])
+    # Clients 2 and 0; padding is right by chance and must not count.
+    guess = Guess(
+        np.asarray([[2, 0, 0], [0, 1, 0]]),
+        np.asarray([[0.5, 1.0, 1.0], [0.9, 0.6, 0.4]]),
+        np.asarray([[0.0, 1.0, 1.0], [1.0, 1.0, 0.5]]),
+    )
+    info = RoundInfo(np.asarray([2, 0]), np.ones(2), np.ones(2, bool), {}, guess)
+    got = guess_figures(info, rows, labels)
+    assert got["client_pseudo_label_accuracy"] == [1.0, 2 / 3]
+    wanted = {"accuracy": 3 / 4, "confidence": 2.4 / 4, "trust": 2.5 / 4, "trusted_accuracy": 2 / 2.5}
+    for name, value in wanted.items():
+        np.testing.assert_allclose(got[f"pseudo_label_{name}"], value)
+
+
+def test_no_guess_no_figures() -> None:
+    info = RoundInfo(np.asarray([0]), np.ones(1), np.ones(1, bool), {})
+    assert guess_figures(info, Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones(1, jnp.int32)), np.zeros(1)) == {}

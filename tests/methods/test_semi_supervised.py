@@ -1,0 +1,163 @@
+"""A labelled server and clients without labels: what they may know, and what their methods reduce to."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Method, Setup
+from fdgjax.engine.local import Batching
+from fdgjax.errors import UserError
+from fdgjax.federation import Federation
+from fdgjax.methods import METHODS, PseudoLabels, on_pseudo_labels
+from fdgjax.methods.hyper import ClientHyper, learning_rate_factor
+from tests.engine.plain import PlainRound
+from tests.toys import (
+    BATCH,
+    CLASSES,
+    Case,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    row,
+    shared_case,
+    shared_method,
+    small_hyper,
+    tiny_model,
+    toy_federation,
+)
+
+WHOLE = make_plan("map", drop_nonfinite=True)
+SERVED = sorted(name for name, entry in METHODS.items() if entry.server)
+BEFORE = Batching(3, BATCH, False)
+
+
+@functools.cache
+def wrapped(name: str) -> Method:
+    setup = Setup(tiny_model(), clients=4, rounds=3)
+    return on_pseudo_labels(METHODS[name].build, setup, small_hyper(name), PseudoLabels(3), BEFORE)
+
+
+@functools.cache
+def wrapped_case(name: str) -> Case:
+    return make_case(wrapped(name), plan=WHOLE)
+
+
+def other_labels(federation: Federation) -> Federation:
+    """The same with the labels of all training samples of clients changed."""
+    places, length = (np.asarray(leaf) for leaf in federation.train)
+    rows = np.concatenate([row[:n] for row, n in zip(places, length, strict=True)])
+    return federation._replace(labels=federation.labels.at[rows].set((federation.labels[rows] + 1) % CLASSES))
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_labels_of_clients_change_nothing(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    jax.tree.map(
+        np.testing.assert_array_equal, case.advance(2, federation=other_labels(case.federation)), case.advance(2)
+    )
+
+
+@pytest.mark.parametrize("name", ["fedavg", "moon", "hfedf"])
+def test_labels_of_clients_change_nothing_for_a_supervised_method_on_pseudo_labels(name: str) -> None:
+    case = wrapped_case(name)
+    jax.tree.map(
+        np.testing.assert_array_equal, case.advance(2, federation=other_labels(case.federation)), case.advance(2)
+    )
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_labels_of_the_server_matter(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    rows = case.federation.server.places[0]
+    changed = case.federation._replace(labels=case.federation.labels.at[rows].set(0))
+    assert not np.allclose(flat(case.advance(1, federation=changed).server), flat(case.advance(1).server), atol=1e-4)
+
+
+def test_uap_without_its_terms_is_ssfl() -> None:
+    bare = make_case(build("uap", toy_federation(), alpha=0.0, beta=0.0), plan=WHOLE)
+    close(bare.advance(3), shared_case("ssfl", plan=WHOLE).advance(3))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"alpha": 0.0},
+        {"beta": 0.0},
+        {"covariance": "off_diagonal"},
+        {"client_means": "trained"},
+        {"classes": 2},
+        {"class_aware": False},
+        {"guess": "argmax"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_each_choice_of_uap_matters(changed: dict[str, object]) -> None:
+    other = make_case(build("uap", toy_federation(), **changed), plan=WHOLE).advance(1)
+    assert not np.allclose(flat(other.server), flat(shared_case("uap", plan=WHOLE).advance(1).server), atol=1e-5)
+
+
+def test_a_server_that_trains_last_equals_the_plain_loop() -> None:
+    method = shared_method("ssfl")
+    stage = method.stage
+    assert stage is not None
+    last = method._replace(stage=stage._replace(last=True))
+    case = make_case(last, plan=WHOLE)
+    state = case.start()
+    wanted, _ = PlainRound(last, WHOLE.batching)(state, case.federation, case.everyone)
+    after, info = case.round(state, case.federation)
+    close(after, wanted)
+    assert np.isfinite(info.server_loss)
+
+
+def test_the_server_completes_the_global_model_with_its_own_batch_norm() -> None:
+    case = shared_case("ssfl", "norm", WHOLE)
+    state = case.advance(1)
+    (unseen,) = (row(case.method.unseen(state.server, state.clients), i) for i in range(1))
+    close(unseen, state.server.variables)
+    own = jax.tree.map(lambda leaf: leaf[None], unseen["batch_stats"])
+    assert not np.allclose(
+        flat(state.clients.local["batch_stats"]), flat(jax.tree.map(lambda x: jnp.repeat(x, 4, 0), own))
+    )
+    mean = build("ssfl", case.federation, "norm", unseen="mean").unseen(state.server, state.clients)
+    close(mean["batch_stats"], jax.tree.map(lambda x: x.mean(0, keepdims=True), state.clients.local["batch_stats"]))
+
+
+def test_fedavg_on_pseudo_labels_is_fedavg_on_a_federation_so_labelled() -> None:
+    case = wrapped_case("fedavg")
+    state = case.start()
+    guess, server = state.clients.more, state.server
+    assert not np.asarray(guess.trust == 0).any()
+    labels = case.federation.labels
+    for client, length in enumerate(case.federation.train.length):
+        rows = case.federation.train.places[client, : int(length)]
+        labels = labels.at[rows].set(guess.labels[client, : int(length)])
+    plain = shared_case("fedavg", plan=WHOLE)
+    expected, _ = plain.round(
+        plain.start()._replace(server=jax.tree.map(jnp.copy, server)), case.federation._replace(labels=labels)
+    )
+    after, info = case.round(state, case.federation)
+    close(after.server, expected.server)
+    jax.tree.map(np.testing.assert_array_equal, info.guess, after.clients.more)
+
+
+def test_a_method_on_pseudo_labels_starts_from_the_model_that_guessed() -> None:
+    fresh = shared_case("fedavg", plan=WHOLE).start()
+    trained = wrapped_case("fedavg").start()
+    assert not np.allclose(flat(trained.server), flat(fresh.server), atol=1e-3)
+
+
+def test_the_cosine_schedule_goes_from_one_to_nothing() -> None:
+    h = ClientHyper(client_schedule="cosine", client_learning_rate_decay=0.5)
+    factors = [float(learning_rate_factor(h, jnp.int32(round_), 4)) for round_ in range(5)]
+    np.testing.assert_allclose(factors, [0.5**r * (1 + np.cos(np.pi * r / 4)) / 2 for r in range(5)], atol=1e-7)
+
+
+def test_the_servers_own_is_refused_where_it_does_not_train() -> None:
+    with pytest.raises(UserError, match="expected each or mean") as error:
+        build("fedbn", toy_federation(), "norm", unseen="server")
+    assert "\n" not in str(error.value)
