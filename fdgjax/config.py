@@ -51,12 +51,13 @@ class ModelConfig:
     """The client model.
 
     name: network. width: factor on its channels. unit: what its replaceable units are ('' for the method's wish, else
-    the network's own).
+    the network's own). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
     """
 
     name: str = "inception"
     width: float = 1.0
     unit: str = ""
+    pretrained: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fdgjax.memory import Memory, predict
 from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
+from fdgjax.models.pretrained import read_weights, starting_from
 from fdgjax.protocols import PROTOCOLS, Sharing
 from fdgjax.variables import bytes_by_label, bytes_of, label_table
 
@@ -77,6 +78,8 @@ def build(config: Config) -> Experiment:
     """
     execution = make_execution(config)
     place = everywhere(execution)
+    file = config.model.pretrained
+    weights = read_weights(file, config.model.name, unit_name(config)) if file else None
     data = load(
         config.data.name,
         data_dir=config.data.dir,
@@ -90,6 +93,7 @@ def build(config: Config) -> Experiment:
     federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
     module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
     model, price = as_model(module, image_shape), cost(module, image_shape)
+    model = starting_from(weights, model) if weights else model
     clients = len(parts[0].train)
     method = make_method(config, Setup(model, clients, config.rounds, execution))
     trained_on = federations
@@ -259,9 +263,9 @@ def describe(
 
 
 def model_facts(config: Config) -> dict[str, Any]:
-    """The model's name, and its width and units where they are not its own."""
-    own = {"width": ModelConfig.width, "unit": ModelConfig.unit}
-    chosen = {"width": config.model.width, "unit": unit_name(config)}
+    """The model's name, and its width, units and start where they are not its own."""
+    own = {"width": ModelConfig.width, "unit": ModelConfig.unit, "pretrained": ModelConfig.pretrained}
+    chosen = {"width": config.model.width, "unit": unit_name(config), "pretrained": config.model.pretrained}
     return {"model": config.model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 

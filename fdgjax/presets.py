@@ -28,6 +28,9 @@ def fdse_on(dataset: str, **changes: Any) -> Mapping[str, Any]:
     return {**FDSE, "data": {"name": dataset, "protocol": "every_domain", "target": "", "image_size": 224}} | changes
 
 
+PHOTOGRAPHS: Mapping[str, Any] = {"model": {"name": "resnet18_imagenet"}, "data": {"image_size": 224}}
+"""Data sets that the literature trains ResNet-18 on, with images of ImageNet's size."""
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
     "rotated_mnist": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
@@ -35,6 +38,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "office_caltech10": {"data": {"image_size": 32}},
     "domainnet": {"data": {"image_size": 32}},
     "domainnet10": {"data": {"image_size": 32}},
+    "vlcs": PHOTOGRAPHS,
+    "office_home": PHOTOGRAPHS,
+    "terra_incognita": PHOTOGRAPHS,
     "folder": {"data": {"image_size": 32}},
     "fdse_pacs": fdse_on("pacs"),
     "fdse_office_caltech10": fdse_on("office_caltech10", local_epochs=1),

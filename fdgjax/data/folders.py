@@ -1,4 +1,4 @@
-"""Data sets kept as folders of images, `<domain>/<class>/*.jpg`: PACS, Office-Caltech10, DomainNet and users' own."""
+"""Data sets kept as folders of images, `<domain>/<class>/*.jpg`: PACS, VLCS, DomainNet and others, and users' own."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,6 +16,7 @@ from fdgjax.registry import lookup
 VERSION = "1.0.0"
 """Of what the sources and the decoding make of given files; raise it whenever that changes."""
 
+DOMAINBED = "DomainBed's domainbed/scripts/download.py fetches it"
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 DOMAINNET_SPELLINGS = {"DomainNet": "domainnet", "domain_net": "domainnet"}
 DOMAINNET_FROM = "Its six archives are at ai.bu.edu/M3SDA (the cleaned version)"
@@ -62,6 +63,33 @@ DATASETS: Mapping[str, Callable[[str], Source]] = {
         spellings=DOMAINNET_SPELLINGS,
         only=True,
         get_it_from=DOMAINNET_FROM,
+    ),
+    "vlcs": folder_data(
+        folder="VLCS",
+        domains=("Caltech101", "LabelMe", "SUN09", "VOC2007"),
+        classes=("bird", "car", "chair", "dog", "person"),
+        get_it_from=DOMAINBED,
+    ),
+    "office_home": folder_data(
+        folder="office_home",
+        domains=("Art", "Clipart", "Product", "Real World"),
+        class_count=65,
+        spellings={
+            "OfficeHomeDataset_10072016": "office_home",
+            "OfficeHome": "office_home",
+            "Real_World": "Real World",
+            "RealWorld": "Real World",
+        },
+        get_it_from=f"It is at hemanthdv.org/officeHomeDataset.html. {DOMAINBED}",
+    ),
+    "terra_incognita": folder_data(
+        folder="terra_incognita",
+        domains=("location_100", "location_38", "location_43", "location_46"),
+        classes=(
+            *("bird", "bobcat", "cat", "coyote", "dog"),
+            *("empty", "opossum", "rabbit", "raccoon", "squirrel"),
+        ),
+        get_it_from=DOMAINBED,  # which picks these locations and classes out of the camera traps' archive
     ),
     "folder": folder_data(),
 }

@@ -15,6 +15,7 @@ from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.digits import DigitsCNN
 from fdgjax.models.inception import InceptionCNN
+from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vit import ViT
@@ -42,6 +43,7 @@ resnet50 = partial(ResNet, stem="imagenet", branch="bottleneck", depths=(3, 4, 6
 MODELS: Mapping[str, Backbone] = {
     "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm"),
     "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm"),
+    "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm"),
     "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)"),
     "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
     "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
@@ -58,6 +60,7 @@ __all__ = [
     "DSEUnit",
     "DigitsCNN",
     "InceptionCNN",
+    "MnistCNN",
     "NormUnit",
     "ResNet",
     "Unit",

@@ -1,11 +1,12 @@
 """Data sets as they are released, on small trees with the real names."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
+from fdgjax.config import make_config
 from fdgjax.data import DATASETS
 from fdgjax.errors import UserError
 
@@ -126,3 +127,62 @@ def test_a_long_list_of_missing_classes_is_cut(tmp_path: Path) -> None:
     assert re.search(
         r"no class folder class_0, .* and 323 more in .*real: every domain needs all of the 345", str(error.value)
     )
+
+
+TERRA = ["bird", "bobcat", "cat", "coyote", "dog", "empty", "opossum", "rabbit", "raccoon", "squirrel"]
+OBJECTS = [f"Object_{number:02d}" for number in range(65)]
+DOMAINBED: Mapping[str, tuple[str, tuple[str, ...], list[str]]] = {
+    "vlcs": ("VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), ["bird", "car", "chair", "dog", "person"]),
+    "office_home": ("office_home", ("Art", "Clipart", "Product", "Real World"), OBJECTS),
+    "terra_incognita": ("terra_incognita", ("location_100", "location_38", "location_43", "location_46"), TERRA),
+}
+"""As DomainBed's download leaves them: folder, domains, classes."""
+
+
+@pytest.mark.parametrize("name", DOMAINBED)
+def test_what_domainbed_downloads_is_found(name: str, tmp_path: Path) -> None:
+    folder, domains, classes = DOMAINBED[name]
+    root = make(tmp_path / folder, domains, classes)
+    (root / "ImageInfo.csv").write_bytes(b"")
+    for data_dir in (root, tmp_path):
+        source = DATASETS[name](str(data_dir))
+        assert (source.domain_names, source.class_names) == (domains, tuple(classes))
+        assert source.samples == len(domains) * len(classes)
+        for example in source.examples():
+            path = Path(example.file)
+            assert (path.parts[-3], path.parts[-2]) == (domains[example.domain], classes[example.label])
+
+
+@pytest.mark.parametrize("name", DOMAINBED)
+def test_an_absent_data_set_says_where_to_get_it(name: str, tmp_path: Path) -> None:
+    folder, domains, classes = DOMAINBED[name]
+    for data_dir, said in (
+        ("", "data_dir is empty"),
+        (str(tmp_path / "gone"), "no folder"),
+        (str(tmp_path), domains[0]),
+    ):
+        with pytest.raises(UserError, match=rf"{said}.* {folder}/<domain>/<class>/.*DomainBed"):
+            DATASETS[name](data_dir)
+    make(tmp_path / folder, domains[1:], classes)
+    with pytest.raises(UserError, match=rf"no folder '{domains[0]}' in .*{folder}: expected .*DomainBed"):
+        DATASETS[name](str(tmp_path))
+
+
+@pytest.mark.parametrize("real", ["Real World", "RealWorld", "Real_World"])
+@pytest.mark.parametrize("folder", ["office_home", "OfficeHome", "OfficeHomeDataset_10072016"])
+def test_office_home_by_its_archives_names(folder: str, real: str, tmp_path: Path) -> None:
+    _, domains, classes = DOMAINBED["office_home"]
+    root = make(tmp_path / folder, (*domains[:3], real), classes)
+    source = DATASETS["office_home"](str(tmp_path))
+    assert (source.domain_names, source.samples) == (domains, 4 * 65)
+    for domain in (*domains[:3], real):
+        (root / domain / classes[0] / f"{domain}_1.jpg").unlink()
+        (root / domain / classes[0]).rmdir()
+    with pytest.raises(UserError, match=r"64 different class folders in the domains of .*: expected 65"):
+        DATASETS["office_home"](str(tmp_path))
+
+
+@pytest.mark.parametrize("name", DOMAINBED)
+def test_data_sets_of_photographs_come_with_a_network_for_them(name: str) -> None:
+    config = make_config("fedavg", name)
+    assert (config.data.name, config.data.image_size, config.model.name) == (name, 224, "resnet18_imagenet")

@@ -1,0 +1,70 @@
+"""DomainBed's network for MNIST's domains (Gulrajani & Lopez-Paz, "In search of lost domain generalization", 2021)."""
+
+import math
+from functools import partial
+
+import flax.linen as nn
+import jax
+
+from fdgjax.models.units import Activation, Layer, Unit, widen
+from fdgjax.nn import Conv, Dense
+
+GROUPS = 8
+
+
+class GroupNormUnit(nn.Module):
+    """GN(activation(layer(x))), DomainBed's order.
+
+    GroupNorm has no statistics to keep, so that training and evaluation are the same. There are 8 groups of channels,
+    or as many as divide both 8 and the number of channels: 4 groups of 12 channels, 1 group of 5.
+
+    Variables: `layer` and `gn`.
+
+    Attributes:
+      layer: makes the layer from `features` and `name`.
+      features: output channels.
+      activation: before GroupNorm.
+    """
+
+    layer: Layer
+    features: int
+    activation: Activation = nn.relu
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, ..., in]` -> `[batch, ..., features]`."""
+        del train
+        y = self.activation(self.layer(features=self.features, name="layer")(x))
+        # PyTorch's epsilon; Flax's is a tenth of it.
+        normalised: jax.Array = nn.GroupNorm(math.gcd(GROUPS, self.features), epsilon=1e-5, name="gn")(y)
+        return normalised
+
+
+class MnistCNN(nn.Module):
+    """Four 3x3 convolutions, the second with stride 2, each with ReLU and GroupNorm; the mean over all pixels, which
+    gives m = 128 features; a linear layer. 371,850 parameters for grey images and 10 classes. Works for images of any
+    size.
+
+    Attributes:
+      classes: number of logits.
+      width: factor on the number of channels (64, 128, 128, 128).
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+      unit: the factory of the units `conv_1` to `conv_4` (see `fdgjax.models.units`), which replaces GroupNorm too.
+    """
+
+    classes: int
+    width: float = 1.0
+    init_name: str = "torch"
+    unit: Unit = GroupNormUnit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`."""
+        conv = partial(Conv, kernel_size=(3, 3), padding=1, init_name=self.init_name)
+        for i, (features, stride) in enumerate(((64, 1), (128, 2), (128, 1), (128, 1)), start=1):
+            layer = partial(conv, strides=stride)
+            x = self.unit(layer, widen(features, self.width), name=f"conv_{i}")(x, train=train)
+        x = x.mean((1, 2))
+        self.sow("intermediates", "features", x)
+        logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(x)
+        return logits
