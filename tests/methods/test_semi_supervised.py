@@ -107,9 +107,8 @@ def test_a_server_that_trains_last_equals_the_plain_loop() -> None:
     assert stage is not None
     last = method._replace(stage=stage._replace(last=True))
     case = make_case(last, plan=WHOLE)
-    state = case.start()
-    wanted, _ = PlainRound(last, WHOLE.batching)(state, case.federation, case.everyone)
-    after, info = case.round(state, case.federation)
+    wanted, _ = PlainRound(last, WHOLE.batching)(case.start(), case.federation, case.everyone)
+    after, info = case.round(case.start(), case.federation)
     close(after, wanted)
     assert np.isfinite(info.server_loss)
 
