@@ -83,8 +83,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         data={"name": "pacs", "protocol": "every_domain", "target": "", "image_size": 64},
     ),
     "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}),
-    # For a CPU: a quarter of the channels, half the rounds, and a larger learning rate for a network so small.
-    "uap_rotated_mnist_small": uap_on("rotated_mnist", {"name": "mnist_cnn", "width": 0.25}, rounds=20),
+    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that gets somewhere in them.
+    "uap_rotated_mnist_small": uap_on(
+        "rotated_mnist",
+        {"name": "mnist_cnn", "width": 0.25},
+        rounds=15,
+        method=UAP["method"] | {"client_optimizer": "adam", "client_learning_rate": 1e-3},
+    ),
     "uap_pacs": uap_on("pacs", {"name": "resnet18_imagenet"}, 224),
     "uap_vlcs": uap_on("vlcs", {"name": "resnet18_imagenet"}, 224),
     "uap_office_home": uap_on("office_home", {"name": "resnet18_imagenet"}, 224),
