@@ -284,7 +284,12 @@ def histogram(experiment: Experiment) -> str:
     data, seeds = experiment.data, seeds_of(experiment.config)
     tables = [
         label_histogram(
-            data.labels, parts.train, data.class_names, domains=data.domains, domain_names=data.domain_names
+            data.labels,
+            parts.train,
+            data.class_names,
+            domains=data.domains,
+            domain_names=data.domain_names,
+            server_rows=parts.server,
         )
         for parts in experiment.parts
     ]
