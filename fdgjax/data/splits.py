@@ -212,7 +212,8 @@ def label_histogram(
       server_rows: those of a server that holds data.
 
     Returns:
-      One line for the header, one for the server if it has any data, and one for each client; columns aligned, no newline at the end.
+      One line for the header, one for the server if it has any data, and one for each client; columns aligned, no
+      newline at the end.
     """
     table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]
     holders = [(str(client), rows) for client, rows in enumerate(client_rows)]
