@@ -6,6 +6,7 @@ from fdgjax.objectives.covariance import covariance, covariance_matching, off_di
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.proximal import proximal
+from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.shifted import shifted
 
 __all__ = [
@@ -16,9 +17,12 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "info_nce",
     "mean_cross_entropy",
     "mmd",
     "model_contrastive",
+    "negative_cosine",
+    "nt_xent",
     "off_diagonal_covariance",
     "proximal",
     "random_classes",

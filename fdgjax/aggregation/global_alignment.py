@@ -1,0 +1,79 @@
+"""FedGaLA's global alignment: clients weighted by how well they agree with the direction all of them take."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.scopes import SCOPES
+from fdgjax.aggregation.updates import Updates, explicit, global_norm
+from fdgjax.aggregation.weighting import normalise
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+
+def global_alignment(
+    updates: PyTree,
+    weights: PyTree | None = None,
+    *,
+    iterations: int = 3,
+    gamma: float = 0.0,
+    scope: str = "leaf",
+) -> tuple[PyTree, PyTree]:
+    r"""Shares by each update's cosine with the aggregate, found again for the aggregate they give.
+
+    With `p_i = w_i / sum_j w_j` and `u = sum_i p_i u_i` to begin with, so many times over:
+
+        c_i = p_i (1 + cos(u_i, u)) / sum_j p_j (1 + cos(u_j, u)),    u = sum_i c_i u_i;
+
+    then `c_i <- (1 - gamma) c_i + gamma p_i`. The cosine with a zero vector counts as zero. Where every client goes
+    against the aggregate, which takes a zero sum of shares, they stay as they were. Without iterations, or with gamma
+    1, it is the mean.
+
+    Args:
+      updates: pytree of `[clients, ...]`.
+      weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible. Uniform ones are the
+        paper's.
+      iterations: 3 in the paper (Figure 4b).
+      gamma: share of the plain mean (equation 41), from 0 to 1.
+      scope: `"leaf"` takes one cosine per client and leaf (the official code), `"tree"` one over all leaves.
+
+    Returns:
+      `(update, coefficients)`; the coefficients sum to one over clients.
+
+    Raises:
+      UserError: unknown scope, a negative number of iterations, or a gamma outside [0, 1].
+
+    References:
+      FedGaLA, section 4.2, Algorithm 1 and appendix E.
+    """
+    if iterations < 0 or not 0 <= gamma <= 1:
+        raise UserError(
+            f"global_alignment got iterations={iterations} and gamma={gamma}; expected at least 0, and a share from 0 "
+            "to 1"
+        )
+    rule = partial(_aligned, iterations=iterations, gamma=gamma)
+    return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
+
+
+def _aligned(
+    updates: Updates, weights: PyTree | None = None, *, iterations: int, gamma: float
+) -> tuple[PyTree, PyTree]:
+    shares, lengths = normalise(weights, updates.clients), updates.norms()
+
+    def again(coefficients: PyTree, _: None) -> tuple[PyTree, None]:
+        direction = updates.combine(coefficients)
+        norm = lengths * global_norm(direction)
+        agreement = 1 + jnp.where(norm > 0, updates.inner(direction) / jnp.where(norm > 0, norm, 1), 0)
+
+        def weigh(share: jax.Array, before: jax.Array) -> jax.Array:
+            raised = share * jnp.where(share > 0, agreement, 0)
+            total = jnp.sum(raised)
+            return jnp.where(total > 0, raised / jnp.where(total > 0, total, 1), before)
+
+        return jax.tree.map(weigh, shares, coefficients), None
+
+    aligned, _ = jax.lax.scan(again, shares, length=iterations)
+    mixed = jax.tree.map(lambda c, share: (1 - gamma) * c + gamma * share, aligned, shares)
+    return updates.combine(mixed), mixed
