@@ -241,7 +241,7 @@ class Method(NamedTuple):
     send: what the server sends to a client.
     start: what a client starts from, made of what it was sent and of what it kept.
     objective: the local loss.
-    optimizer: the local optimiser, over `params`; it may take the round as an extra argument, `round`.
+    optimizer: the local optimiser, over `params`; it may take the extra arguments `round` and `context`.
     finish: what a client sends (`message`) and what it keeps (its new row).
     aggregate: messages `[clients, ...]` to one aggregate, with the coefficients used as diagnostics.
     update: what the server does with the aggregate.

@@ -1,0 +1,81 @@
+"""FedGaLA's local alignment: gradients that do not go the way the global model went are dropped, layer by layer."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Context, PyTree
+from fdgjax.errors import UserError
+
+
+class Discards(NamedTuple):
+    """How many gradients of a layer were dropped so far, and how many there were (float32)."""
+
+    dropped: jax.Array
+    seen: jax.Array
+
+
+def align_with(
+    reference: Callable[[Context], PyTree], threshold: float = 0.0, sign: int = 1
+) -> optax.GradientTransformationExtraArgs:
+    r"""Leaves out the gradients of layers that are not aligned with a reference.
+
+    For each leaf, with its gradient g and reference r,
+
+        g <- g if sign * cos(-g, r) >= threshold, else 0.
+
+    r is the last step of the global model, theta_t - theta_(t-1). With sign +1 those gradients stay whose descent goes
+    the same way. The official code compares g itself with r (sign -1), and so keeps those that go against it. Where
+    there is no direction, as in the first round, nothing is dropped. To be put before the optimiser: its momentum moves
+    a layer on whose gradient is dropped.
+
+    Args:
+      reference: r of the context, which the training hands to its optimiser as the extra argument `context`.
+      threshold: smallest cosine that stays; 0 in the paper.
+      sign: +1, or -1 as in the official code.
+
+    Returns:
+      The transformation; its state is `Discards`, for `discard_rate`.
+
+    Raises:
+      UserError: sign other than +1 or -1, or a threshold outside [-1, 1].
+
+    References:
+      FedGaLA, section 4.1; docs/deviations.md on the sign.
+    """
+    if sign not in (1, -1) or not -1 <= threshold <= 1:
+        raise UserError(
+            f"align_with got sign={sign} and threshold={threshold}; expected +1 (descent) or -1 (as published), and a "
+            "cosine from -1 to 1"
+        )
+
+    def init(params: PyTree) -> Discards:
+        del params
+        return Discards(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
+
+    def update(
+        updates: PyTree, state: Discards, params: PyTree | None = None, *, context: Context, **others: Any
+    ) -> tuple[PyTree, Discards]:
+        del params, others
+        kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign), updates, reference(context))
+        aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
+        stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
+        return aligned, Discards(state.dropped + jnp.sum(1 - stays), state.seen + len(stays))
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def is_aligned(gradient: jax.Array, reference: jax.Array, threshold: float, sign: int) -> jax.Array:
+    """Whether `sign * cos(-g, r) >= threshold`; true where g or r has no direction. A scalar bool."""
+    squares = jnp.sum(gradient * gradient) * jnp.sum(reference * reference)
+    cosine = -sign * jnp.sum(gradient * reference) * jax.lax.rsqrt(jnp.where(squares > 0, squares, 1))
+    return (cosine >= threshold) | ~(squares > 0)
+
+
+def discard_rate(optimizer_state: PyTree) -> jax.Array:
+    """The share of layer gradients that were dropped, 0 to 1, from the state of an optimiser that has `align_with`."""
+    dropped, seen = (optax.tree.get(optimizer_state, name) for name in ("dropped", "seen"))
+    return dropped / jnp.maximum(seen, 1)
