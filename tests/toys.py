@@ -53,8 +53,8 @@ KINDS = {
 }
 """One method for each kind of state and of round, and why.
 
-What the engine does around a whole round, whatever its method (several seeds, several devices, evaluation), is tested on
-these; what a method may break by itself, on every one.
+What the engine does around a whole round, whatever its method (several seeds, several devices, evaluation), is tested
+on these; what a method may break by itself, on every one.
 """
 SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
 
