@@ -21,6 +21,7 @@ from fdgjax.federation import Federation, Rows, pool
 from fdgjax.methods import METHODS
 from fdgjax.models import UNITS, Unit
 from fdgjax.models.units import identity
+from fdgjax.training import round_record
 
 CLASSES = 3
 DOMAINS = 3
@@ -280,6 +281,16 @@ def compile_quickly() -> Iterator[None]:
     """Imported by the folders that compile many tiny programs."""
     with compiling_quickly():
         yield
+
+
+def check_recordable(info: RoundInfo, clients: int) -> None:
+    """The coefficients a method reports become lists of numbers by path, one number (or row of numbers) per client."""
+    record = round_record(1, jax.device_get(info))
+    shown = {key: value for key, value in record.items() if key.startswith("coefficients/")}
+    assert shown
+    for values in shown.values():
+        assert len(values) == clients
+        assert np.isfinite(np.asarray(values, np.float64)).all()
 
 
 def copy(tree: PyTree) -> PyTree:
