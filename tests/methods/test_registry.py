@@ -16,12 +16,12 @@ from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, optimizer
 from fdgjax.models import UNITS, InceptionCNN
-from fdgjax.training import round_record
 from fdgjax.variables import flatten, label_table
 from tests.toys import (
     CLIENTS,
     DOMAINS,
     build,
+    check_recordable,
     flat,
     make_plan,
     poison,
@@ -142,23 +142,6 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     many = sum(leaf.size for leaf in jax.tree.leaves(predicting["params"]))
     assert many == sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))["params"]))
     assert unit or many == 928_199
-
-
-def check_recordable(info: RoundInfo, clients: int) -> None:
-    """The coefficients a method reports become lists of numbers by path, one number (or row of numbers) per client."""
-    record = round_record(1, jax.device_get(info))
-    shown = {key: value for key, value in record.items() if key.startswith("coefficients/")}
-    assert shown
-    for values in shown.values():
-        assert len(values) == clients
-        assert np.isfinite(np.asarray(values, np.float64)).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_round_can_be_recorded(name: str) -> None:
-    case = shared_case(name, plan=make_plan(drop_nonfinite=True))
-    _, info = case.round(case.start(), case.federation)
-    check_recordable(info, len(case.federation.ids))
 
 
 @pytest.mark.parametrize("scope", ["tree", "leaf"])
