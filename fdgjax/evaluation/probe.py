@@ -1,0 +1,124 @@
+"""Linear evaluation: how much of the labels a linear classifier finds in a frozen encoder's features."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from fdgjax.errors import UserError
+
+
+class Probing(NamedTuple):
+    """How features are judged.
+
+    percent: of the unseen domain's samples that have labels for the classifier; the others test it.
+    repeats: how many splits, and classifiers.
+    epochs, batch_size, learning_rate: of its training, by Adam.
+    """
+
+    percent: tuple[int, ...] = (10, 30)
+    repeats: int = 3
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+
+
+class Split(NamedTuple):
+    """Positions among the samples, for each repeat: int32 `[repeats, train]` and `[repeats, test]`."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) -> Split:
+    """Random splits in which every class has the same share of its samples, at least one, for training.
+
+    A split depends on the seed, the share and its own number, so that more repeats do not change the first ones.
+
+    Args:
+      labels: int `[samples]`.
+      percent: for training, from 1 to 99.
+      repeats: number of splits.
+      seed: of them.
+
+    Raises:
+      UserError: a percentage out of range, or a class with a single sample.
+    """
+    if not 1 <= percent <= 99:
+        raise UserError(f"probe.percent got {percent}; expected whole numbers from 1 to 99, such as 10 30")
+    classes, counts = np.unique(labels, return_counts=True)
+    if counts.min() < 2:
+        raise UserError(
+            f"class {classes[counts.argmin()]} has a single sample in the unseen domain; expected at least 2, one to "
+            "train the probe on and one to test it"
+        )
+    rows = [np.flatnonzero(labels == label) for label in classes]
+    trains, tests = [], []
+    for repeat in range(repeats):
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 3, percent, repeat]))
+        shuffled = [rng.permutation(own) for own in rows]
+        cuts = [min(max(1, round(len(own) * percent / 100)), len(own) - 1) for own in rows]
+        trains.append(np.concatenate([own[:cut] for own, cut in zip(shuffled, cuts, strict=True)]))
+        tests.append(np.concatenate([own[cut:] for own, cut in zip(shuffled, cuts, strict=True)]))
+    return Split(np.stack(trains).astype(np.int32), np.stack(tests).astype(np.int32))
+
+
+@partial(jax.jit, static_argnames=("classes", "how"))
+def probe(
+    key: jax.Array,
+    features: jax.Array,
+    labels: jax.Array,
+    train: jax.Array,
+    test: jax.Array,
+    classes: int,
+    how: Probing,
+) -> jax.Array:
+    """The accuracy, in [0, 1], of a linear classifier trained on some samples and tested on others, for each repeat.
+
+    Features are standardised by the training samples' mean and deviation, so that one learning rate serves all; the
+    classifier begins at zero and is trained by Adam on cross-entropy in shuffled minibatches, a last partial one left
+    out unless it is the only one.
+
+    Args:
+      key: of the shuffling.
+      features: `[samples, m]`. labels: int `[samples]`.
+      train, test: positions, `[repeats, ...]`.
+      classes: K.
+      how: its training.
+
+    Returns:
+      `[repeats]`.
+    """
+
+    def one(key: jax.Array, train: jax.Array, test: jax.Array) -> jax.Array:
+        mean = jnp.mean(features[train], axis=0)
+        deviation = jnp.std(features[train], axis=0)
+        scaled = (features - mean[None]) / jnp.where(deviation > 0, deviation, 1)[None]
+        size = min(how.batch_size, len(train))
+        steps = len(train) // size
+        optimizer = optax.adam(how.learning_rate)
+
+        def loss(weights: tuple[jax.Array, jax.Array], rows: jax.Array) -> jax.Array:
+            logits = scaled[rows] @ weights[0] + weights[1][None]
+            return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows]))
+
+        def epoch(carry: tuple, key: jax.Array) -> tuple:
+            batches = jax.random.permutation(key, train)[: steps * size].reshape(steps, size)
+
+            def step(carry: tuple, rows: jax.Array) -> tuple:
+                weights, state = carry
+                with jax.numpy_dtype_promotion("standard"):
+                    updates, state = optimizer.update(jax.grad(loss)(weights, rows), state)
+                return (optax.apply_updates(weights, updates), state), None
+
+            return jax.lax.scan(step, carry, batches)
+
+        zero = (jnp.zeros((features.shape[1], classes)), jnp.zeros(classes))
+        ((kernel, bias), _), _ = jax.lax.scan(epoch, (zero, optimizer.init(zero)), jax.random.split(key, how.epochs))
+        guess = jnp.argmax(scaled[test] @ kernel + bias[None], axis=1)
+        return jnp.mean((guess == labels[test]).astype(jnp.float32))
+
+    return jax.vmap(one)(jax.random.split(key, len(train)), train, test)
