@@ -11,6 +11,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
 from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedfa import FedFA, fedfa
+from fdgjax.methods.fedgma import FedGMA, fedgma
 from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
 from fdgjax.methods.hfedf import HFedF, hfedf
@@ -55,6 +56,7 @@ METHODS: Mapping[str, Entry] = {
     "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
     "fedheal": Entry(FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)"),
     "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
+    "fedgma": Entry(FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),

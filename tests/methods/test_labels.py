@@ -47,6 +47,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "feddyn": everywhere("shared"),
     "moon": everywhere("shared"),
     "fedheal": everywhere("shared"),
+    "fedgma": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),

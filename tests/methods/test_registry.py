@@ -43,6 +43,12 @@ TABLE_10: dict[str, dict[str, tuple[set[float], float]]] = {
         "client_weight_decay": (RATES, 1e-4),
         "mu": ({1e-1, 1e-2, 1e-3}, 1e-2),
     },
+    "fedgma": {
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-4),
+        "tau": ({0.3, 0.5, 0.7}, 0.7),
+        "server_learning_rate": ({1.0, 1e-1, 1e-2}, 1.0),
+    },
     "pfedhn": {
         "server_learning_rate": (SERVER_RATES, 1e-2),
         "server_weight_decay": (RATES, 1e-3),
