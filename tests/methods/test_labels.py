@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
+from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.variables import flatten, label_table
-from tests.toys import build, toy_federation
+from tests.toys import BATCH, build, toy_federation
 
 ALL = sorted(METHODS)
 ROWS = 4
@@ -48,6 +49,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "moon": everywhere("shared"),
     "fedheal": everywhere("shared"),
     "fedgma": everywhere("shared"),
+    "feddg_ga": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),
@@ -104,14 +106,19 @@ class Outcome:
         receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
         self.before = receive(server, clients)
 
-        def one(client: PyTree, received: PyTree, marks: Mapping[str, jax.Array]) -> PyTree:
+        def one(
+            client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], rows: jax.Array, count: jax.Array
+        ) -> PyTree:
             context = Context(method.send(server, client), client, received, jnp.int32(0))
+            if method.prepare:
+                notes = method.prepare(context, samples_of(federation, rows, count, BATCH)).notes
+                context = context._replace(notes=notes)
             optimizer = method.optimizer.init(received["params"])
             after = Trained(marked(received, self.labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
             return method.finish(context, after)
 
         given = {label: jnp.asarray(marks[label], jnp.float32) for label in ("shared", "personal", "local")}
-        self.messages, kept = jax.vmap(one)(clients, self.before, given)
+        self.messages, kept = jax.vmap(one)(clients, self.before, given, *federation.train)
         aggregate, _ = method.aggregate(server, kept, self.messages, jnp.ones(ROWS))
         moment = Moment(jnp.int32(0), jax.random.key(0))
         self.after = receive(*method.update(server, kept, aggregate, moment))
