@@ -15,6 +15,7 @@ from fdgjax.methods.fedfa import FedFA, fedfa
 from fdgjax.methods.fedgma import FedGMA, fedgma
 from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
+from fdgjax.methods.fedsr import FedSR, fedsr
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
@@ -34,6 +35,7 @@ class Entry(NamedTuple):
     """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is.
 
     unit: the entry of `fdgjax.models.UNITS` that the method is made for; '' where any model will do.
+    head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
     server: whether it is made for a server that holds labelled data, and clients without labels.
     """
 
@@ -41,6 +43,7 @@ class Entry(NamedTuple):
     build: Callable[[Setup, Any], Method]
     summary: str
     unit: str = ""
+    head: str = ""
     server: bool = False
 
 
@@ -59,6 +62,7 @@ METHODS: Mapping[str, Entry] = {
     "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
     "fedgma": Entry(FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)"),
     "feddg_ga": Entry(FedDGGA, feddg_ga, "weights by what averaging costs a client (Zhang et al., 2023)"),
+    "fedsr": Entry(FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),

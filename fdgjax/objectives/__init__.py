@@ -6,6 +6,7 @@ from fdgjax.objectives.covariance import covariance, covariance_matching, off_di
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.proximal import proximal
+from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.shifted import shifted
 
 __all__ = [
@@ -16,7 +17,10 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "gaussian_divergence",
     "mean_cross_entropy",
+    "mean_length",
+    "mean_squared_length",
     "mmd",
     "model_contrastive",
     "off_diagonal_covariance",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS, UNITS
+from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.variables import flatten, label_table
 from tests.toys import BATCH, build, toy_federation
 
@@ -50,6 +51,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "fedheal": everywhere("shared"),
     "fedgma": everywhere("shared"),
     "feddg_ga": everywhere("shared"),
+    "fedsr": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),
@@ -71,9 +73,13 @@ FATES: Mapping[str, Callable[[Path], str]] = {
 
 
 @functools.cache
-def narrow(model: str, unit: str) -> Model:
+def narrow(model: str, unit: str, head: str) -> Model:
     """A network of the registry, as small as it gets."""
-    return as_model(MODELS[model](3, 1 / 32, UNITS[unit] if unit else None), IMAGE)
+
+    def network(outputs: int) -> nn.Module:
+        return MODELS[model](outputs, 1 / 32, UNITS[unit] if unit else None)
+
+    return as_model(HEADS[head or "linear"](network, 3, 1 / 32), IMAGE)
 
 
 REFUSED = {("fedfa", "vit_b8")}
@@ -82,8 +88,8 @@ REFUSED = {("fedfa", "vit_b8")}
 
 @pytest.mark.parametrize(("name", "model"), [pair for pair in itertools.product(ALL, MODELS) if pair not in REFUSED])
 def test_the_label_table_of_every_method_on_every_model(name: str, model: str) -> None:
-    unit = METHODS[name].unit
-    method = METHODS[name].build(Setup(narrow(model, unit), ROWS, 3), METHODS[name].hyper())
+    entry = METHODS[name]
+    method = entry.build(Setup(narrow(model, entry.unit, entry.head), ROWS, 3), entry.hyper())
     images = jax.ShapeDtypeStruct((len(toy_federation().images), *IMAGE), jnp.uint8)
     table = label_table(traffic(method, toy_federation()._replace(images=images)).received, method.label)
     assert table == {path: FATES[name](Path(path)) for path in table}
