@@ -9,6 +9,7 @@ from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
+from fdgjax.methods.feddg import FedDG, feddg
 from fdgjax.methods.feddg_ga import FedDGGA, feddg_ga
 from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedfa import FedFA, fedfa
@@ -63,6 +64,7 @@ METHODS: Mapping[str, Entry] = {
     "fedgma": Entry(FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)"),
     "feddg_ga": Entry(FedDGGA, feddg_ga, "weights by what averaging costs a client (Zhang et al., 2023)"),
     "fedsr": Entry(FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian"),
+    "feddg": Entry(FedDG, feddg, "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),

@@ -52,6 +52,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "fedgma": everywhere("shared"),
     "feddg_ga": everywhere("shared"),
     "fedsr": everywhere("shared"),
+    "feddg": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),
