@@ -56,7 +56,6 @@ def test_every_parameter_learns() -> None:
     case = shared_case("fedsr", plan=WHOLE)
     before = jax.tree.map(np.asarray, flatten(case.start().server.variables))
     after = flatten(case.advance(1).server.variables)
-    # C begins where the toy's divergences depend on it least of all, yet moves.
     assert all(np.any(before[path] != after[path]) for path in after)
 
 
