@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
+from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
@@ -22,6 +23,7 @@ RULES: Mapping[str, Rule] = {
     "mean": mean,
     "cosine_softmax": cosine_softmax,
     "min_norm": min_norm,
+    "gradient_mask": gradient_mask,
 }
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "chain",
     "cosine_softmax",
     "explicit",
+    "gradient_mask",
     "joined",
     "masked_mean",
     "mean",
