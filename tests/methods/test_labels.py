@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
+from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.experiment import as_model
+from fdgjax.federation import Federation
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.variables import flatten, label_table
@@ -58,6 +60,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     ),
     "uap": lambda path: "local" if path.batch_norm else "shared",
     "ssfl": lambda path: "local" if path.batch_norm else "shared",
+    "semifl": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
@@ -93,6 +96,15 @@ def marked(received: PyTree, labels: Mapping[str, str], marks: Mapping[str, jax.
     )
 
 
+def notes_of(method: Method, context: Context, federation: Federation) -> PyTree:
+    """What a client could have noted: ones, such as a count of its samples."""
+    if method.prepare is None:
+        return ()
+    samples = samples_of(federation, federation.train.places[0], federation.train.length[0], 1)
+    shapes = jax.eval_shape(lambda: method.prepare(context, samples).notes)
+    return jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), shapes)
+
+
 class Outcome:
     """A round in which clients' trained variables are what they received plus marks, `[clients]` for each label."""
 
@@ -105,6 +117,7 @@ class Outcome:
 
         def one(client: PyTree, received: PyTree, marks: Mapping[str, jax.Array]) -> PyTree:
             context = Context(method.send(server, client), client, received, jnp.int32(0))
+            context = context._replace(notes=notes_of(method, context, federation))
             optimizer = method.optimizer.init(received["params"])
             after = Trained(marked(received, self.labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
             return method.finish(context, after)
