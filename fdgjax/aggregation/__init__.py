@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
+from fdgjax.aggregation.consensus import distance_reweighted, sub_consensus
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
@@ -31,6 +32,7 @@ __all__ = [
     "attention",
     "chain",
     "cosine_softmax",
+    "distance_reweighted",
     "explicit",
     "joined",
     "masked_mean",
@@ -38,4 +40,5 @@ __all__ = [
     "min_norm",
     "partition",
     "pulled_back",
+    "sub_consensus",
 ]

@@ -21,6 +21,7 @@ from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
 from fdgjax.methods.pseudo_labelled import PseudoLabels, on_pseudo_labels
+from fdgjax.methods.rscfed import RSCFed, rscfed
 from fdgjax.methods.scaffold import Scaffold, scaffold
 from fdgjax.methods.semifl import SemiFL, semifl
 from fdgjax.methods.ssfl import SSFL, ssfl
@@ -50,6 +51,7 @@ METHODS: Mapping[str, Entry] = {
     "uap": Entry(UAP, uap, "labelled server, unlabelled clients, features aligned to Gaussians (UAP)", server=True),
     "ssfl": Entry(SSFL, ssfl, "labelled server, clients on pseudo-labels (UAP's baseline)", server=True),
     "semifl": Entry(SemiFL, semifl, "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)", server=True),
+    "rscfed": Entry(RSCFed, rscfed, "labelled server, mean teachers, sub-consensus (Liang et al., 2022)", server=True),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),

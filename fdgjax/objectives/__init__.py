@@ -5,6 +5,7 @@ from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
+from fdgjax.objectives.mean_teacher import mean_teacher, student_of, teacher_of, with_teacher
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.shifted import shifted
 
@@ -17,6 +18,7 @@ __all__ = [
     "covariance_matching",
     "cross_entropy",
     "mean_cross_entropy",
+    "mean_teacher",
     "mmd",
     "model_contrastive",
     "off_diagonal_covariance",
@@ -24,4 +26,7 @@ __all__ = [
     "random_classes",
     "shifted",
     "statistics_only",
+    "student_of",
+    "teacher_of",
+    "with_teacher",
 ]
