@@ -62,6 +62,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "ssfl": lambda path: "local" if path.batch_norm else "shared",
     "semifl": lambda path: "local" if path.batch_norm else "shared",
     "rscfed": lambda path: "local" if path.batch_norm else "shared",
+    "cbafed": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
