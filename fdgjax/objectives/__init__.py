@@ -5,7 +5,7 @@ from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
-from fdgjax.objectives.mean_teacher import mean_teacher, student_of, teacher_of, with_teacher
+from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.shifted import shifted
 
@@ -17,16 +17,16 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "followed",
     "mean_cross_entropy",
     "mean_teacher",
     "mmd",
     "model_contrastive",
+    "new_teacher",
     "off_diagonal_covariance",
     "proximal",
     "random_classes",
     "shifted",
     "statistics_only",
     "student_of",
-    "teacher_of",
-    "with_teacher",
 ]

@@ -9,9 +9,9 @@ from fdgjax.contract import Batch, Context, Model, Objective, Variables
 from fdgjax.objectives.cross_entropy import masked_mean
 
 
-def with_teacher(variables: Variables) -> Variables:
-    """The variables with a collection `teacher`, itself such variables: a copy of them in the beginning."""
-    return {**variables, "teacher": variables}
+def new_teacher(variables: Variables) -> Variables:
+    """The collection `teacher` before it has followed anybody: parameters, and how many steps they have followed."""
+    return {"params": variables["params"], "steps": jnp.zeros(())}
 
 
 def student_of(variables: Variables) -> Variables:
@@ -19,23 +19,24 @@ def student_of(variables: Variables) -> Variables:
     return {name: leaf for name, leaf in variables.items() if name != "teacher"}
 
 
-def teacher_of(variables: Variables, decay: float) -> Variables:
-    """The teacher after a step towards the student's parameters, `t <- decay t + (1 - decay) s`; its statistics are
-    those of its own passes."""
-    teacher = variables["teacher"]
-    nearer = jax.tree.map(lambda t, s: decay * t + (1 - decay) * s, teacher["params"], variables["params"])
-    return {**teacher, "params": nearer}
+def followed(teacher: Variables, params: Variables, decay: float) -> Variables:
+    """`t <- a t + (1 - a) s`, a = min(n / (n + 1), decay) for the n-th student (from 0): the mean of the first ones,
+    then a moving one."""
+    share = jnp.minimum(teacher["steps"] / (teacher["steps"] + 1), decay)
+    nearer = jax.tree.map(lambda t, s: share * t + (1 - share) * s, teacher["params"], params)
+    return {"params": nearer, "steps": teacher["steps"] + 1}
 
 
 def mean_teacher(
     model: Model, view: Callable[[jax.Array, jax.Array], jax.Array], *, decay: float, temperature: float
 ) -> Objective:
-    r"""`mean_j |softmax(f_s(a(x_j))) - q_j|^2 / K`, with `q_j` proportional to `softmax(f_t(a'(x_j)))^(1 / T)`.
+    r"""`mean_j |softmax(f_s(a(x_j))) - q_j|^2`, with `q_j` proportional to `softmax(f_t(a'(x_j)))^(1 / T)`.
 
-    The teacher first follows what the last step has left of the student; no gradient reaches it.
+    Before each step the teacher follows the student. It is asked as in evaluation, with the statistics that the student
+    was received with; no gradient reaches it.
 
     Args:
-      model: f; its variables are those of `with_teacher`.
+      model: f; the variables have a collection `teacher` besides, see `new_teacher`.
       view: a and a', drawn anew for each.
       decay: of the teacher.
       temperature: T; below 1 the teacher's probabilities are sharpened.
@@ -44,14 +45,14 @@ def mean_teacher(
     def objective(
         variables: Variables, batch: Batch, key: jax.Array, context: Context
     ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
-        del context
-        teacher = jax.lax.stop_gradient(teacher_of(variables, decay))
-        keys = jax.random.split(key, 4)
-        output, changed = model.apply(student_of(variables), view(keys[0], batch.images), True, keys[1])
-        guide, moved = model.apply(teacher, view(keys[2], batch.images), True, keys[3])
+        teacher = followed(variables["teacher"], jax.lax.stop_gradient(variables["params"]), decay)
+        own_view, view_key, apply_key = jax.random.split(key, 3)
+        output, changed = model.apply(student_of(variables), view(own_view, batch.images), True, apply_key)
+        asked = student_of(context.received) | {"params": teacher["params"]}
+        guide, _ = model.apply(asked, view(view_key, batch.images), False, apply_key)
         # A power of probabilities, scaled to a sum of one, is the softmax of scaled logits.
         wanted = jax.nn.softmax(guide.logits / temperature)
-        apart = jnp.mean(jnp.square(jax.nn.softmax(output.logits) - wanted), axis=1)
-        return masked_mean(apart, batch.mask), ({**changed, "teacher": {**teacher, **moved}}, {})
+        apart = jnp.sum(jnp.square(jax.nn.softmax(output.logits) - wanted), axis=1)
+        return masked_mean(apart, batch.mask), ({**changed, "teacher": teacher}, {})
 
     return objective

@@ -61,7 +61,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "uap": lambda path: "local" if path.batch_norm else "shared",
     "ssfl": lambda path: "local" if path.batch_norm else "shared",
     "semifl": lambda path: "local" if path.batch_norm else "shared",
-    "rscfed": lambda path: "local" if path.batch_norm else "shared",
+    "rscfed": lambda path: "local" if path.batch_norm or path.parts[0] == "teacher" else "shared",
     "cbafed": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
