@@ -59,7 +59,7 @@ class SemiFL(SSFL):
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
-    server_momentum: float = hyper(0.5, search=(0.0, 0.5, 0.9), source="Diao et al., official code: 0.5")
+    server_momentum: float = hyper(0.5, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
     guess: str = hyper("argmax", search=tuple(GUESSES), source="Diao et al., Algorithm 1")
     class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
     threshold: float = hyper(0.95, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
