@@ -1,13 +1,20 @@
-"""TODO
+"""SSFL: a labelled server and clients that learn from the labels its model guesses; UAP's baseline.
 
-python -m fdgjax.main --config=configs/ssfl.py
+Paper: Ahmed et al., "Unified alignment protocol", section 5: UAP with cross-entropy alone.
+
+    python -m fdgjax.main --config=configs/ssfl.py --config.data.server=r0 --config.data.target=r45
+    python -m fdgjax.main --config=configs/ssfl.py:uap_rotated_mnist --config.data.dir=DATA \\
+        --config.data.server=r15 --config.data.target=r0
+
+Published: Rotated MNIST, server r15, test r0: 77.4 (Table 9); PACS, server Cartoon, test Art painting: 64.65.
 """
 
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
     """The config of this method on a data set."""
-    return make_config("ssfl", dataset)
+    return make_config("ssfl", dataset, {"rotated_digits": SERVED_DIGITS})

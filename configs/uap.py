@@ -1,13 +1,20 @@
-"""TODO
+"""UAP: a labelled server and clients without labels, features aligned to the classes' Gaussians.
 
-python -m fdgjax.main --config=configs/uap.py
+Paper: Ahmed et al., "Unified alignment protocol", section 4; alpha = beta = 1, lambda = 0.01, gamma = 100.
+
+    python -m fdgjax.main --config=configs/uap.py --config.data.server=r0 --config.data.target=r45
+    python -m fdgjax.main --config=configs/uap.py:uap_rotated_mnist --config.data.dir=DATA \\
+        --config.data.server=r15 --config.data.target=r0
+
+Published: Rotated MNIST, server r15, test r0: 81.9 (Table 9); PACS, server Cartoon, test Art painting: 75.73.
 """
 
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
     """The config of this method on a data set."""
-    return make_config("uap", dataset)
+    return make_config("uap", dataset, {"rotated_digits": SERVED_DIGITS})

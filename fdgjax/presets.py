@@ -28,6 +28,35 @@ def fdse_on(dataset: str, **changes: Any) -> Mapping[str, Any]:
     return {**FDSE, "data": {"name": dataset, "protocol": "every_domain", "target": "", "image_size": 224}} | changes
 
 
+UAP: Mapping[str, Any] = {
+    "rounds": 40,
+    "batch_size": 64,
+    "local_epochs": 5,
+    "method": {
+        "client_optimizer": "sgd",
+        "client_learning_rate": 0.002,
+        "client_weight_decay": 0.0,
+        "client_schedule": "cosine",
+    },
+}
+"""UAP, section 5: a labelled domain at the server, one unseen, the others at clients without labels; every method with
+the same training."""
+
+
+SERVED_DIGITS: Mapping[str, Any] = {
+    "rounds": 40,
+    "local_epochs": 5,
+    "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
+}
+"""A labelled server and rotated digits: UAP's rounds, and an optimiser for a small network that starts from nothing."""
+
+
+def uap_on(dataset: str, model: Mapping[str, Any], image_size: int = 0, **changes: Any) -> Mapping[str, Any]:
+    """UAP's setting on a data set."""
+    data = {"name": dataset, "protocol": "labelled_server", "target": "", "image_size": image_size}
+    return {**UAP, "model": model, "data": data} | changes
+
+
 PHOTOGRAPHS: Mapping[str, Any] = {"model": {"name": "resnet18_imagenet"}, "data": {"image_size": 224}}
 """Data sets that the literature trains ResNet-18 on, with images of ImageNet's size."""
 
@@ -53,6 +82,18 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         model={"name": "alexnet", "width": 0.25},
         data={"name": "pacs", "protocol": "every_domain", "target": "", "image_size": 64},
     ),
+    "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}),
+    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that gets somewhere in them.
+    "uap_rotated_mnist_small": uap_on(
+        "rotated_mnist",
+        {"name": "mnist_cnn", "width": 0.25},
+        rounds=15,
+        method=UAP["method"] | {"client_optimizer": "adam", "client_learning_rate": 1e-3},
+    ),
+    "uap_pacs": uap_on("pacs", {"name": "resnet18_imagenet"}, 224),
+    "uap_vlcs": uap_on("vlcs", {"name": "resnet18_imagenet"}, 224),
+    "uap_office_home": uap_on("office_home", {"name": "resnet18_imagenet"}, 224),
+    "uap_terra_incognita": uap_on("terra_incognita", {"name": "resnet18_imagenet"}, 224),
 }
 """By name. An entry without a data set's name is that data set's own."""
 

@@ -20,11 +20,18 @@ Record = dict[str, Any]
 
 
 def images_per_round(experiment: Experiment) -> list[float]:
-    """Training images a round goes through, for each seed; on average where clients are drawn."""
-    config, counts = experiment.config, np.atleast_2d(np.asarray(experiment.train.train.length))
-    seen = counts // config.batch_size * config.batch_size if config.drop_last else counts
-    share = (config.clients_per_round or counts.shape[1]) / counts.shape[1]
-    return [float(images * config.local_epochs * share) for images in seen.sum(axis=1)]
+    """Training images a round goes through, at clients and at the server, for each seed; on average where clients are
+    drawn."""
+    config = experiment.config
+
+    def seen(lengths: jax.Array) -> np.ndarray:
+        counts = np.atleast_2d(np.asarray(lengths))
+        return (counts // config.batch_size * config.batch_size if config.drop_last else counts).sum(axis=1)
+
+    clients, server = seen(experiment.train.train.length), seen(experiment.train.server.length)
+    many = experiment.train.train.length.shape[-1]
+    share, own = (config.clients_per_round or many) / many, experiment.method.stage is not None
+    return [float(config.local_epochs * (share * c + own * s)) for c, s in zip(clients, server, strict=True)]
 
 
 class Progress(NamedTuple):

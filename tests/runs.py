@@ -129,9 +129,9 @@ class Process:
         return process.returncode
 
 
-def lines_written(many: int, folder: str = "") -> Callable[[Path], bool]:
+def lines_written(many: int) -> Callable[[Path], bool]:
     def moment(workdir: Path) -> bool:
-        metrics = workdir / folder / "metrics.jsonl"
+        metrics = workdir / "metrics.jsonl"
         return metrics.exists() and metrics.read_text().count("\n") >= many
 
     return moment

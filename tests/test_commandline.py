@@ -43,7 +43,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             r"data.target got 'r45', .*'every_domain' has no use for it; expected '', or .*unseen_client",
         ),
         ((*EVERY_DOMAIN, "--config.data.shots=1"), r"data.shots got 1, .*=leave_one_out or unseen_client"),
-        ((*EVERY_DOMAIN, "--config.data.clients=3"), r"data.clients got 3, .*expected 0, or .*=leave_one_out$"),
+        (
+            (*EVERY_DOMAIN, "--config.data.clients=3"),
+            r"data.clients got 3, .*expected 0, or .*=leave_one_out or labelled_server$",
+        ),
         ((*EVERY_DOMAIN, "--config.selection=oracle"), r"'oracle', but .*no unseen domain.*last or validation"),
         ((*EVERY_DOMAIN, "--config.data.test=0.9"), r"data.test got 0.9 with .*validation=0.1; expected two fractions"),
         ((CONFIG, "--config.data.test=0.2"), r"data.test got 0.2, but the protocol 'leave_one_out' has no use for it"),

@@ -19,8 +19,9 @@ from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Rows, pool
 from fdgjax.methods import METHODS
-from fdgjax.models import UNITS, Unit
+from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.units import identity
+from fdgjax.training import round_record
 
 CLASSES = 3
 DOMAINS = 3
@@ -42,12 +43,27 @@ SMALL = {
     "autoencoder_epochs": 1,
 }
 """Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
+KINDS = {
+    "fedavg": "the server keeps one model, clients keep nothing",
+    "local": "clients keep models and optimisers, the server nothing",
+    "central": "one client with everybody's data",
+    "scaffold": "the server and clients remember something beside models",
+    "hfedf": "the server keeps a network, an optimiser and a row for each client; its rule looks at directions",
+    "fdse": "variables shared, personal and local, each with a rule of its own, one of which iterates",
+    "uap": "clients prepare labels, the server trains in a stage of its own",
+}
+"""One method for each kind of state and of round, and why.
+
+What the engine does around a whole round, whatever its method (several seeds, several devices, evaluation), is tested
+on these; what a method may break by itself, on every one.
+"""
 SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
 
 
 class DenseNet(nn.Module):
     """A unit and a linear layer; the unit sees an image of `pixels` with all other numbers as its channels."""
 
+    classes: int = CLASSES
     dropout: float = 0.0
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
@@ -58,12 +74,13 @@ class DenseNet(nn.Module):
         x = x.reshape(len(x), -1)
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
         self.sow("intermediates", "features", x)
-        return _linear(CLASSES, "linear_2")(x)
+        return _linear(self.classes, "linear_2")(x)
 
 
 class NormNet(nn.Module):
     """A unit, BatchNorm, a linear layer; the unit sees an image of `pixels`."""
 
+    classes: int = CLASSES
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
 
@@ -75,7 +92,7 @@ class NormNet(nn.Module):
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
         x = nn.relu(x).reshape(len(x), -1)
         self.sow("intermediates", "features", x)
-        return _linear(CLASSES, "linear_2")(x)
+        return _linear(self.classes, "linear_2")(x)
 
 
 def _linear(features: int, name: str | None = None) -> nn.Dense:
@@ -91,11 +108,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
-    """One of `MODELS` for the toy federation's images, of the units that the method is made for."""
-    unit = METHODS[method].unit or "plain"
+    """One of `MODELS` for the toy federation's images, of the units and with the head that the method is made for."""
+    unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
     # Only images are augmented.
     pixels = (2, 2) if unit == "augmented" else ()
-    return as_model(MODELS[name](unit=UNITS[unit], pixels=pixels), IMAGE)
+    network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels)
+    return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
 
 
 def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
@@ -132,7 +150,7 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
         validation=held_out,
         test=rows_of([0] * len(lengths), 0, 1),
         target=rows_of([unseen], samples - unseen, unseen),
-        server=rows_of([validation[0] + validation[1]], many, validation[0] + validation[1]),
+        server=rows_of([sum(validation[:2])], many, sum(validation[:2])),
     )
 
 
@@ -266,6 +284,16 @@ def compile_quickly() -> Iterator[None]:
     """Imported by the folders that compile many tiny programs."""
     with compiling_quickly():
         yield
+
+
+def check_recordable(info: RoundInfo, clients: int) -> None:
+    """The coefficients a method reports become lists of numbers by path, one number (or row of numbers) per client."""
+    record = round_record(1, jax.device_get(info))
+    shown = {key: value for key, value in record.items() if key.startswith("coefficients/")}
+    assert shown
+    for values in shown.values():
+        assert len(values) == clients
+        assert np.isfinite(np.asarray(values, np.float64)).all()
 
 
 def copy(tree: PyTree) -> PyTree:

@@ -13,6 +13,7 @@ from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.consensus import distance_reweighted, sub_consensus
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
+from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
@@ -23,6 +24,7 @@ RULES: Mapping[str, Rule] = {
     "mean": mean,
     "cosine_softmax": cosine_softmax,
     "min_norm": min_norm,
+    "gradient_mask": gradient_mask,
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "cosine_softmax",
     "distance_reweighted",
     "explicit",
+    "gradient_mask",
     "joined",
     "masked_mean",
     "mean",

@@ -199,6 +199,7 @@ def label_histogram(
     *,
     domains: np.ndarray | None = None,
     domain_names: Sequence[str] = (),
+    server_rows: np.ndarray | None = None,
 ) -> str:
     """A text table of how many samples of each class each client holds, to be read before training.
 
@@ -208,14 +209,19 @@ def label_histogram(
       class_names: the names of the labels.
       domains: int `[samples]`; if given, a last column names the domains each client holds.
       domain_names: the names of those.
+      server_rows: those of a server that holds data.
 
     Returns:
-      One line for the header and one for each client; columns aligned, no newline at the end.
+      One line for the header, one for the server if it has any data, and one for each client; columns aligned, no
+      newline at the end.
     """
     table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]
-    for client, rows in enumerate(client_rows):
+    holders = [(str(client), rows) for client, rows in enumerate(client_rows)]
+    if server_rows is not None and len(server_rows):
+        holders.insert(0, ("server", server_rows))
+    for holder, rows in holders:
         counts = np.bincount(labels[rows], minlength=len(class_names))
-        line = [str(client), *map(str, counts), str(len(rows))]
+        line = [holder, *map(str, counts), str(len(rows))]
         if domains is not None:
             line.append(" ".join(domain_names[held] for held in np.unique(domains[rows])))
         table.append(line)

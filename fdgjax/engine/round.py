@@ -1,5 +1,6 @@
 """One round as one compiled program, traced once per experiment."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree, Stage
+from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.engine.seeds import over_seeds
@@ -113,11 +114,42 @@ def compile_round(method: Method, plan: Plan) -> Wrapped:
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
     """Broadcast, local training, aggregation and server update for the clients that take part; before or after, the
     server's own training."""
-    before, after_all = (stage_of(method, last) for last in (False, True))
-    server, server_loss = train_server(before, plan, state, state.server, federation)
+    server, server_loss = train_server(method, plan, state, state.server, federation, last=False)
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
+    messages, (new_clients, new_optimizers), loss, finite, guess = over_clients(
+        client_round(method, plan), plan.execution
+    )(
+        Shared(server, federation, state.seed, state.round),
+        *(clients, optimizers, federation.ids[who], *pick(federation.train)),
+    )
+    weights = method.weights(federation.train.length[who])
+    if plan.drop_nonfinite:
+        weights = jnp.where(finite, weights, 0)
+        messages = keep_rows(finite, messages, jax.tree.map(jnp.zeros_like, messages))
+        new_clients = keep_rows(finite, new_clients, clients)
+        new_optimizers = keep_rows(finite, new_optimizers, optimizers)
+
+    aggregate, coefficients = method.aggregate(server, new_clients, messages, weights)
+    moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
+    server, new_clients = method.update(server, new_clients, aggregate, moment)
+    server, last_loss = train_server(method, plan, state, server, federation, last=True)
+    put = partial(jax.tree.map, lambda all_rows, rows: all_rows.at[who].set(rows))
+    after = State(
+        state.seed,
+        state.round + 1,
+        server,
+        put(state.clients, new_clients),
+        put(state.optimizers, new_optimizers),
+    )
+    server_loss = last_loss if server_loss is None else server_loss
+    return after, RoundInfo(who, loss, finite, coefficients, guess, server_loss)
+
+
+def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
+    """One client's part of a round: `(shared, row, optimiser's state, id, rows, count) -> (message, (new row, new
+    optimiser's state), mean loss, whether all of these are finite, guessed labels)`."""
 
     def one_client(
         shared: Shared, client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array
@@ -140,44 +172,16 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, all_finite((message, kept)), prepared.guess
 
-    over = over_clients(one_client, plan.execution)
-    messages, (new_clients, new_optimizers), loss, finite, guess = over(
-        Shared(server, federation, state.seed, state.round),
-        *(clients, optimizers, federation.ids[who], *pick(federation.train)),
-    )
-    weights = method.weights(federation.train.length[who])
-    if plan.drop_nonfinite:
-        weights = jnp.where(finite, weights, 0)
-        messages = keep_rows(finite, messages, jax.tree.map(jnp.zeros_like, messages))
-        new_clients = keep_rows(finite, new_clients, clients)
-        new_optimizers = keep_rows(finite, new_optimizers, optimizers)
-
-    aggregate, coefficients = method.aggregate(server, new_clients, messages, weights)
-    moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-    server, new_clients = method.update(server, new_clients, aggregate, moment)
-    server, last_loss = train_server(after_all, plan, state, server, federation)
-    put = partial(jax.tree.map, lambda all_rows, rows: all_rows.at[who].set(rows))
-    after = State(
-        state.seed,
-        state.round + 1,
-        server,
-        put(state.clients, new_clients),
-        put(state.optimizers, new_optimizers),
-    )
-    server_loss = last_loss if server_loss is None else server_loss
-    return after, RoundInfo(who, loss, finite, coefficients, guess, server_loss)
-
-
-def stage_of(method: Method, last: bool) -> Stage | None:
-    """The server's training if it is at that end of the round."""
-    return method.stage if method.stage and method.stage.last is last else None
+    return one_client
 
 
 def train_server(
-    stage: Stage | None, plan: Plan, state: State, server: PyTree, federation: Federation
+    method: Method, plan: Plan, state: State, server: PyTree, federation: Federation, *, last: bool
 ) -> tuple[PyTree, jax.Array | None]:
-    """The server's state after its own local epochs, and their mean loss; as it was where there is no such stage."""
-    if stage is None:
+    """The server's state after its own local epochs, and their mean loss; as it was, and None, where the method has no
+    such stage at that end of the round."""
+    stage = method.stage
+    if stage is None or stage.last is not last:
         return server, None
     variables = stage.begin(server)
     context = Context(server, (), variables, state.round)

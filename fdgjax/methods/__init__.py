@@ -10,10 +10,14 @@ from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fdse import FDSE, fdse
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.fedbn import FedBN, fedbn
+from fdgjax.methods.feddg import FedDG, feddg
+from fdgjax.methods.feddg_ga import FedDGGA, feddg_ga
 from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedfa import FedFA, fedfa
+from fdgjax.methods.fedgma import FedGMA, fedgma
 from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
+from fdgjax.methods.fedsr import FedSR, fedsr
 from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
@@ -35,6 +39,7 @@ class Entry(NamedTuple):
     """A method's hyperparameters (a frozen dataclass), its builder and one line on what it is.
 
     unit: the entry of `fdgjax.models.UNITS` that the method is made for; '' where any model will do.
+    head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
     server: whether it is made for a server that holds labelled data, and clients without labels.
     """
 
@@ -42,6 +47,7 @@ class Entry(NamedTuple):
     build: Callable[[Setup, Any], Method]
     summary: str
     unit: str = ""
+    head: str = ""
     server: bool = False
 
 
@@ -61,6 +67,10 @@ METHODS: Mapping[str, Entry] = {
     "moon": Entry(Moon, moon, "features contrasted with former models (Li et al., 2021)"),
     "fedheal": Entry(FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)"),
     "fedfa": Entry(FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"),
+    "fedgma": Entry(FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)"),
+    "feddg_ga": Entry(FedDGGA, feddg_ga, "weights by what averaging costs a client (Zhang et al., 2023)"),
+    "fedsr": Entry(FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian"),
+    "feddg": Entry(FedDG, feddg, "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)"),
     "fedbn": Entry(FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)"),
     "lgfedavg": Entry(LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)"),
     "partialfed": Entry(PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)"),

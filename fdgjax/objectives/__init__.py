@@ -1,5 +1,6 @@
 """Losses and regularisers: what a client minimises."""
 
+from fdgjax.objectives.amplitude import low_amplitudes, mix_amplitudes
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
@@ -7,9 +8,12 @@ from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
 from fdgjax.objectives.proximal import proximal
+from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.shifted import shifted
+from fdgjax.objectives.transformed import also_transformed
 
 __all__ = [
+    "also_transformed",
     "consistency_loss",
     "consistent",
     "contrast",
@@ -18,8 +22,13 @@ __all__ = [
     "covariance_matching",
     "cross_entropy",
     "followed",
+    "gaussian_divergence",
+    "low_amplitudes",
     "mean_cross_entropy",
+    "mean_length",
+    "mean_squared_length",
     "mean_teacher",
+    "mix_amplitudes",
     "mmd",
     "model_contrastive",
     "new_teacher",

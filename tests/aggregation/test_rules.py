@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import RULES, chain, cosine_softmax, distance_reweighted, masked_mean, mean, min_norm, partition
+from fdgjax.aggregation import (
+    RULES,
+    chain,
+    cosine_softmax,
+    distance_reweighted,
+    gradient_mask,
+    masked_mean,
+    mean,
+    min_norm,
+    partition,
+)
 from fdgjax.contract import PyTree, Rule
 
 N = 4
@@ -33,6 +43,7 @@ VARIATIONS: Mapping[str, Rule] = {
     "cold": partial(cosine_softmax, temperature=0.2),
     "leaf": partial(cosine_softmax, scope="leaf"),
     "leaf, printed sign": partial(cosine_softmax, scope="leaf", sign=-1),
+    "hard mask": partial(gradient_mask, tau=0.7, mask="hard", votes="equal"),
     "chain of one": chain(mean),
     "chain": chain(cosine_softmax, partial(cosine_softmax, scope="leaf"), mean),
     "partition": partition({"one": mean, "two": cosine_softmax}, LABELS),

@@ -158,6 +158,8 @@ def test_histogram_counts_and_aligns() -> None:
         ["0", "2", "1", "0", "3", "x"],
         ["1", "0", "1", "3", "4", "x", "y"],
     ]
+    server = label_histogram(labels, rows, ("ape", "b", "cat"), server_rows=np.array([0, 1])).split("\n")
+    assert [line.split() for line in server[1:3]] == [["server", "2", "0", "0", "2"], ["0", "2", "1", "0", "3"]]
     # Every count ends in the column where its heading ends.
     ends = [lines[0].index(heading) + len(heading) for heading in ("client", "ape", "b", "cat", "all")]
     for line in lines[1:]:

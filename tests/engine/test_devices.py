@@ -17,8 +17,7 @@ from fdgjax.contract import Execution
 from fdgjax.engine import init_state
 from fdgjax.engine.clients import everywhere, jit, over_clients
 from fdgjax.errors import UserError
-from fdgjax.methods import METHODS
-from tests.toys import CLIENTS, Case, build, close, make_plan, poison, shared_case, tolerance, toy_federation
+from tests.toys import CLIENTS, KINDS, Case, build, close, make_plan, poison, shared_case, tolerance, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)
 
@@ -58,7 +57,7 @@ def program(name: str) -> Any:
     return case.round.lower(*placed(case, 3)).compile()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", KINDS)
 def test_three_devices_equal_one(name: str) -> None:
     assert CLIENTS % 3
     state, federation = placed(shared_case(name, plan=THREE), 3)
@@ -96,7 +95,7 @@ def test_a_client_left_out_is_left_out_on_its_device() -> None:
 
 
 def test_a_rounds_result_enters_the_same_program_again() -> None:
-    # Every method's does above, or the program would raise.
+    # Every kind's does above, or the program would raise.
     name = "local"
     case = shared_case(name, plan=THREE)
     state, federation = placed(case, 3)
@@ -110,7 +109,7 @@ def test_a_rounds_result_enters_the_same_program_again() -> None:
     chex.assert_trees_all_equal(jax.device_get(state), jax.device_get(case.advance(3)))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", KINDS)
 def test_no_device_waits_for_another_inside_a_loop(name: str) -> None:
     # A loop over clients that lie on several devices would fetch one of them, or all, in each of its steps.
     lines = program(name).as_text().splitlines()

@@ -24,6 +24,7 @@ from tests.engine.plain import PlainRound
 from tests.toys import (
     CLIENTS,
     Case,
+    check_recordable,
     close,
     copy,
     flat,
@@ -223,6 +224,13 @@ def test_traced_once_and_types_kept(name: str) -> None:
         state, _ = case.round(state, case.federation)
         assert jax.tree.map(jax.typeof, state) == types
     assert len(case.traces) == traced, "the round was traced again"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_round_can_be_recorded(name: str) -> None:
+    case = shared_case(name, plan=WHOLE)
+    _, info = case.round(case.start(), case.federation)
+    check_recordable(info, len(case.federation.ids))
 
 
 @pytest.mark.parametrize("name", ALL)

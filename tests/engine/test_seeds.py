@@ -17,6 +17,7 @@ from fdgjax.methods import METHODS
 from tests.toys import (
     CLIENTS,
     DOMAINS,
+    KINDS,
     POISON,
     build,
     close,
@@ -36,10 +37,10 @@ ALL_AT_ONCE = ("vmap", "vmap")
 SEVERAL = {"fedavg": AXES, "hfedf": [("map", "map"), ALL_AT_ONCE]}
 NESTED = [
     pytest.param(name, axes, id="-".join((name, *axes)))
-    for number, name in enumerate(METHODS)
+    for number, name in enumerate(KINDS)
     for axes in SEVERAL.get(name, [AXES[number % len(AXES)]])
 ]
-"""One method under every nesting, another under two, the rest under one each, in turn."""
+"""One method of each kind: the first under every nesting, another under two, the rest under one each, in turn."""
 
 
 @functools.cache

@@ -68,7 +68,8 @@ def test_the_update_by_hand() -> None:
     messages, wanted_x, wanted_c = [], flat(params), flat(server.control)
     for _ in seen:
         c_i, gradients, y = noise(params), noise(params), noise(params)
-        context = Context(Sent(server.average.variables, server.control), Kept({}, {}, c_i), {"params": params}, 0)
+        sent, kept = Sent(server.average.variables, server.control), Kept({}, {}, c_i)
+        context = Context(sent, kept, {"params": params}, jnp.int32(0))
         state = jax.tree.map(lambda leaf: leaf, method.optimizer.init(params))
         state = optax.tree.set(state, gradient_sum=gradients)
         message, kept = method.finish(context, Trained({"params": y}, state, jnp.float32(0), jnp.int32(steps)))

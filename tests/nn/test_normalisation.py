@@ -51,13 +51,14 @@ def with_gradients(apply: Any, variables: Any, x: jax.Array) -> Any:
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    st.integers(2, 5),
+    # Few shapes: each is compiled anew.
+    st.sampled_from([(1,), (3, 2), (2, 1, 3)]),
+    st.sampled_from([2, 5]),
     st.sampled_from([(), (1, 1), (3, 2)]),
     st.booleans(),
 )
 def test_value_statistics_and_gradients_are_flaxs(
-    leading: list[int], channels: int, at: tuple[int, ...], train: bool
+    leading: tuple[int, ...], channels: int, at: tuple[int, ...], train: bool
 ) -> None:
     (x,), variables = arrays((4, *leading, channels)), variables_of(channels)
     cuts = tuple(sorted(min(cut, channels) for cut in at if 0 < cut < channels))

@@ -1,0 +1,1 @@
+"""Many runs by one command."""
