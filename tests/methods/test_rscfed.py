@@ -22,7 +22,8 @@ TOGETHER: dict[str, Any] = {"subsets": 1, "share": 1.0, "beta": 0.0}
 def test_without_consistency_only_the_server_trains() -> None:
     case = make_case(build("rscfed", toy_federation(), consistency=0.0, client_weight_decay=0.0), plan=WHOLE)
     state, server = case.start(), case.start().server
-    wanted, _ = jax.jit(lambda s: train_server(case.method.stage, WHOLE, state, s, case.federation))(server)
+    alone = jax.jit(lambda s: train_server(case.method, WHOLE, state, s, case.federation, last=False)[0])
+    wanted = alone(server)
     close(case.advance(1).server, wanted)
 
 
