@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
+from fdgjax.aggregation.consensus import distance_reweighted, sub_consensus
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
@@ -33,6 +34,7 @@ __all__ = [
     "attention",
     "chain",
     "cosine_softmax",
+    "distance_reweighted",
     "explicit",
     "gradient_mask",
     "joined",
@@ -41,4 +43,5 @@ __all__ = [
     "min_norm",
     "partition",
     "pulled_back",
+    "sub_consensus",
 ]

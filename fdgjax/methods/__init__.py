@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fdgjax.contract import Method, Setup
+from fdgjax.methods.cbafed import CBAFed, cbafed
 from fdgjax.methods.central import Central, central
 from fdgjax.methods.ditto import Ditto, ditto
 from fdgjax.methods.fdse import FDSE, fdse
@@ -25,7 +26,9 @@ from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
 from fdgjax.methods.pseudo_labelled import PseudoLabels, on_pseudo_labels
+from fdgjax.methods.rscfed import RSCFed, rscfed
 from fdgjax.methods.scaffold import Scaffold, scaffold
+from fdgjax.methods.semifl import SemiFL, semifl
 from fdgjax.methods.ssfl import SSFL, ssfl
 from fdgjax.methods.uap import UAP, uap
 
@@ -54,6 +57,9 @@ METHODS: Mapping[str, Entry] = {
     "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
     "uap": Entry(UAP, uap, "labelled server, unlabelled clients, features aligned to Gaussians (UAP)", server=True),
     "ssfl": Entry(SSFL, ssfl, "labelled server, clients on pseudo-labels (UAP's baseline)", server=True),
+    "semifl": Entry(SemiFL, semifl, "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)", server=True),
+    "rscfed": Entry(RSCFed, rscfed, "labelled server, mean teachers, sub-consensus (Liang et al., 2022)", server=True),
+    "cbafed": Entry(CBAFed, cbafed, "labelled server, class-balanced thresholds (Li et al., 2023)", server=True),
     "fedavg": Entry(FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)"),
     "fedprox": Entry(FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)"),
     "scaffold": Entry(Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)"),

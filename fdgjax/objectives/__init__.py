@@ -6,6 +6,7 @@ from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
+from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.shifted import shifted
@@ -20,17 +21,21 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "followed",
     "gaussian_divergence",
     "low_amplitudes",
     "mean_cross_entropy",
     "mean_length",
     "mean_squared_length",
+    "mean_teacher",
     "mix_amplitudes",
     "mmd",
     "model_contrastive",
+    "new_teacher",
     "off_diagonal_covariance",
     "proximal",
     "random_classes",
     "shifted",
     "statistics_only",
+    "student_of",
 ]

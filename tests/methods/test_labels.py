@@ -64,6 +64,9 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     ),
     "uap": lambda path: "local" if path.batch_norm else "shared",
     "ssfl": lambda path: "local" if path.batch_norm else "shared",
+    "semifl": lambda path: "local" if path.batch_norm else "shared",
+    "rscfed": lambda path: "local" if path.batch_norm or path.parts[0] == "teacher" else "shared",
+    "cbafed": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
@@ -109,6 +112,10 @@ def marked(received: PyTree, labels: Mapping[str, str], marks: Mapping[str, jax.
     )
 
 
+EVERYTHING: Mapping[str, Mapping[str, float]] = {"semifl": {"threshold": 0.0}, "cbafed": {"threshold": -2.0}}
+"""Where only confident guesses are used: all of them, so that there is something to train on."""
+
+
 class Outcome:
     """A round in which clients' trained variables are what they received plus marks, `[clients]` for each label."""
 
@@ -145,7 +152,7 @@ class Outcome:
 @functools.cache
 def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
     """Two rounds that differ only in what local variables became."""
-    method = build(name, toy_federation(), model)
+    method = build(name, toy_federation(), model, **EVERYTHING.get(name, {}))
     same = np.full(ROWS, 0.25)
     run = lambda local: Outcome(method, {"shared": same, "personal": same, "local": local})  # noqa: E731
     return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)
