@@ -11,8 +11,9 @@ Published: PACS, target art_painting, server cartoon 45.41, photo 48.49, sketch 
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
     """The config of this method on a data set."""
-    return make_config("cbafed", dataset)
+    return make_config("cbafed", dataset, {"rotated_digits": SERVED_DIGITS})

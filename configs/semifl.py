@@ -11,8 +11,9 @@ Published: PACS, target art_painting, server cartoon 52.20, photo 52.39, sketch 
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
     """The config of this method on a data set."""
-    return make_config("semifl", dataset)
+    return make_config("semifl", dataset, {"rotated_digits": SERVED_DIGITS})
