@@ -12,7 +12,7 @@ from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.methods import CLIENT_MODELS, METHODS, PseudoLabels
 from fdgjax.methods.ssfl import GUESSES
-from fdgjax.models import MODELS, UNITS
+from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.presets import PRESETS, dataset_of
 from fdgjax.protocols import PROTOCOLS, Protocol
 from fdgjax.registry import lookup
@@ -51,12 +51,14 @@ class ModelConfig:
     """The client model.
 
     name: network. width: factor on its channels. unit: what its replaceable units are ('' for the method's wish, else
-    the network's own). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
+    the network's own). head: what comes after it, an entry of `fdgjax.models.HEADS` ('' for the method's wish, else
+    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
     """
 
     name: str = "inception"
     width: float = 1.0
     unit: str = ""
+    head: str = ""
     pretrained: str = ""
 
 
@@ -168,6 +170,8 @@ def check(config: Config) -> None:
     lookup("model.name", config.model.name, MODELS)
     if config.model.unit:
         lookup("model.unit", config.model.unit, UNITS)
+    if config.model.head:
+        lookup("model.head", config.model.head, HEADS)
     if not 0 < config.model.width < math.inf:
         raise UserError(
             f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "

@@ -38,10 +38,12 @@ class Output(NamedTuple):
 
     logits: `[batch, classes]`.
     features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, of a model that does not tell.
+    more: a dict of whatever else it tells, `[batch, ...]` each; empty of most models.
     """
 
     logits: jax.Array
     features: jax.Array
+    more: PyTree = ()
 
 
 class Model(NamedTuple):

@@ -19,7 +19,7 @@ from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
 from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
-from fdgjax.models import MODELS, UNITS
+from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.pretrained import read_weights, starting_from
 from fdgjax.protocols import PROTOCOLS, Sharing
@@ -53,7 +53,7 @@ class Experiment(NamedTuple):
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its features are
-    what it sows under that name."""
+    what it sows last under that name, and whatever else it sows it tells as `more`."""
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
@@ -63,9 +63,11 @@ def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
         logits, changed = module.apply(
             variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
         )
-        sown = changed.get("intermediates", {}).get("features", ())
-        features = sown[0] if sown else jnp.zeros((len(logits), 0), logits.dtype)
-        return Output(logits, features), {name: changed[name] for name in mutable}
+        # What submodules sow is theirs; of values of one name the last is the nearest to the logits.
+        sown = changed.get("intermediates", {}).items()
+        told = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
+        features = told.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
+        return Output(logits, features, told), {name: changed[name] for name in mutable}
 
     return Model(init, apply)
 
@@ -168,10 +170,19 @@ def unit_name(config: Config) -> str:
     return config.model.unit or METHODS[config.method].unit
 
 
+def head_name(config: Config) -> str:
+    """What comes after the network: the config's word, else the method's wish; '' for nothing."""
+    return config.model.head or METHODS[config.method].head
+
+
 def make_module(config: Config, classes: int) -> nn.Module:
     """The client model."""
-    unit = unit_name(config)
-    return MODELS[config.model.name](classes, config.model.width, UNITS[unit] if unit else None)
+    name, width, unit = config.model.name, config.model.width, unit_name(config)
+
+    def network(outputs: int) -> nn.Module:
+        return MODELS[name](outputs, width, UNITS[unit] if unit else None)
+
+    return HEADS[head_name(config) or "linear"](network, classes, width)
 
 
 def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
@@ -263,9 +274,10 @@ def describe(
 
 
 def model_facts(config: Config) -> dict[str, Any]:
-    """The model's name, and its width, units and start where they are not its own."""
-    own = {"width": ModelConfig.width, "unit": ModelConfig.unit, "pretrained": ModelConfig.pretrained}
-    chosen = {"width": config.model.width, "unit": unit_name(config), "pretrained": config.model.pretrained}
+    """The model's name, and its width, units, head and start where they are not its own."""
+    own = {key: getattr(ModelConfig, key) for key in ("width", "unit", "head", "pretrained")}
+    chosen = {**own, "width": config.model.width, "pretrained": config.model.pretrained}
+    chosen |= {"unit": unit_name(config), "head": head_name(config)}
     return {"model": config.model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 

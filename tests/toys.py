@@ -19,7 +19,7 @@ from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
 from fdgjax.federation import Federation, Rows, pool
 from fdgjax.methods import METHODS
-from fdgjax.models import UNITS, Unit
+from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.units import identity
 from fdgjax.training import round_record
 
@@ -63,6 +63,7 @@ SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "serv
 class DenseNet(nn.Module):
     """A unit and a linear layer; the unit sees an image of `pixels` with all other numbers as its channels."""
 
+    classes: int = CLASSES
     dropout: float = 0.0
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
@@ -73,12 +74,13 @@ class DenseNet(nn.Module):
         x = x.reshape(len(x), -1)
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
         self.sow("intermediates", "features", x)
-        return _linear(CLASSES, "linear_2")(x)
+        return _linear(self.classes, "linear_2")(x)
 
 
 class NormNet(nn.Module):
     """A unit, BatchNorm, a linear layer; the unit sees an image of `pixels`."""
 
+    classes: int = CLASSES
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
 
@@ -90,7 +92,7 @@ class NormNet(nn.Module):
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
         x = nn.relu(x).reshape(len(x), -1)
         self.sow("intermediates", "features", x)
-        return _linear(CLASSES, "linear_2")(x)
+        return _linear(self.classes, "linear_2")(x)
 
 
 def _linear(features: int, name: str | None = None) -> nn.Dense:
@@ -106,11 +108,12 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
-    """One of `MODELS` for the toy federation's images, of the units that the method is made for."""
-    unit = METHODS[method].unit or "plain"
+    """One of `MODELS` for the toy federation's images, of the units and with the head that the method is made for."""
+    unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
     # Only images are augmented.
     pixels = (2, 2) if unit == "augmented" else ()
-    return as_model(MODELS[name](unit=UNITS[unit], pixels=pixels), IMAGE)
+    network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels)
+    return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
 
 
 def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
+from fdgjax.aggregation.consensus import distance_reweighted, sub_consensus
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.global_alignment import global_alignment
+from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
@@ -24,6 +26,7 @@ RULES: Mapping[str, Rule] = {
     "cosine_softmax": cosine_softmax,
     "min_norm": min_norm,
     "global_alignment": global_alignment,
+    "gradient_mask": gradient_mask,
 }
 
 __all__ = [
@@ -33,12 +36,15 @@ __all__ = [
     "attention",
     "chain",
     "cosine_softmax",
+    "distance_reweighted",
     "explicit",
     "global_alignment",
+    "gradient_mask",
     "joined",
     "masked_mean",
     "mean",
     "min_norm",
     "partition",
     "pulled_back",
+    "sub_consensus",
 ]

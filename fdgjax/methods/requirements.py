@@ -2,7 +2,7 @@
 
 import jax
 
-from fdgjax.contract import Method, Model, PyTree
+from fdgjax.contract import Method, Model, Output, PyTree
 from fdgjax.errors import UserError
 from fdgjax.federation import Federation
 
@@ -19,12 +19,18 @@ def with_features(method: Method, model: Model, name: str) -> Method:
 
 def require_features(model: Model, image_shape: tuple[int, ...], name: str) -> None:
     """Raises a `UserError` for a model without features; computes shapes only."""
-    key = jax.random.key(0)
-    variables = jax.eval_shape(model.init, key)
-    image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
-    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
-    if output.features.shape[-1] == 0:
+    if output_shapes(model, image_shape).features.shape[-1] == 0:
         raise UserError(
             f"method '{name}' got a model that tells no features; expected one that sows its last layer's input: "
             'self.sow("intermediates", "features", x)'
         )
+
+
+def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
+    """Shapes of what a model says of one image."""
+    key = jax.random.key(0)
+    variables = jax.eval_shape(model.init, key)
+    image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
+    output: Output
+    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
+    return output

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import jax
 
 from fdgjax.contract import Context, Guess, Method, Model, Objective, Output, Prepared, Samples, Setup, Variables
-from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg, server_stage
+from fdgjax.methods.fedavg import NOTHING, FedAvg, Memory, everything_shared, fedavg, server_stage
 from fdgjax.methods.hyper import client_optimizer, hyper
 from fdgjax.methods.requirements import with_features
 from fdgjax.objectives import cross_entropy
@@ -42,13 +42,11 @@ NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
 
 
 @dataclasses.dataclass(frozen=True)
-class SSFL(FedAvg):
-    """FedAvg's hyperparameters, with UAP's training, and how labels are guessed.
+class LabelledServer(FedAvg):
+    """FedAvg's hyperparameters, with UAP's training, for a server that trains and clients without labels.
 
     unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of the clients' or `each` one's.
     batch_norm: `kept` at clients and server, or `averaged` with everything else.
-    guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that guesses is the
-      `server`'s, or the `client`'s, with its own BatchNorm layers.
     class_aware: whether the server's minibatches hold all classes evenly.
     """
 
@@ -58,9 +56,19 @@ class SSFL(FedAvg):
     client_schedule: str = hyper("cosine", search=("constant", "cosine"), source="UAP, section 5")
     unseen: str = hyper("server", search=("server", "mean", "each"), source="docs/deviations.md")
     batch_norm: str = hyper("kept", search=tuple(NORMS), source="UAP, section 9: skipped, as in FedBN")
+    class_aware: bool = hyper(True, search=(True, False), source="UAP, section 4.1: images of each class of a subset")
+
+
+@dataclasses.dataclass(frozen=True)
+class SSFL(LabelledServer):
+    """How labels are guessed.
+
+    guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that guesses is the
+      `server`'s, or the `client`'s, with its own BatchNorm layers.
+    """
+
     guess: str = hyper("centroids", search=tuple(GUESSES), source="UAP, section 4.2")
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
-    class_aware: bool = hyper(True, search=(True, False), source="UAP, section 4.1: images of each class of a subset")
 
 
 def ssfl(setup: Setup, h: SSFL) -> Method:
@@ -75,17 +83,41 @@ def semi_supervised(setup: Setup, h: SSFL, name: str, *, server: Objective, clie
     Raises:
       UserError: an unknown name in `h`, or a model without features.
     """
+    base = labelled_server(setup, h, server=server, client=client, prepare=guess_labels(setup.model, h))
+    return with_features(base, setup.model, name)
+
+
+def labelled_server(
+    setup: Setup,
+    h: LabelledServer,
+    *,
+    server: Objective,
+    client: Objective,
+    prepare: Callable[[Context, Samples], Prepared] | None = None,
+    memory: Memory = NOTHING,
+    last: bool = False,
+) -> Method:
+    """FedAvg with a server that trains, too; BatchNorm layers kept or averaged.
+
+    Args:
+      setup, h: as for every method.
+      server, client: the objectives.
+      prepare: what a client works out before it trains.
+      memory: what clients' rows hold besides variables.
+      last: whether the server trains after the aggregation.
+    """
     norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
     of_norm = lookup("batch_norm", h.batch_norm, NORMS)
-    base = fedavg(
+    order = class_aware if h.class_aware else None
+    return fedavg(
         setup,
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        prepare=guess_labels(setup.model, h),
-        stage=server_stage(server, client_optimizer(h, setup.rounds), class_aware if h.class_aware else None),
+        memory=memory,
+        prepare=prepare,
+        stage=server_stage(server, client_optimizer(h, setup.rounds), order, last),
     )
-    return with_features(base, setup.model, name)
 
 
 def guess_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:

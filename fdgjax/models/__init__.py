@@ -14,6 +14,7 @@ import flax.linen as nn
 from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.digits import DigitsCNN
+from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
@@ -52,6 +53,7 @@ MODELS: Mapping[str, Backbone] = {
 }
 
 __all__ = [
+    "HEADS",
     "MODELS",
     "UNITS",
     "AlexNet",
@@ -59,6 +61,7 @@ __all__ = [
     "Backbone",
     "DSEUnit",
     "DigitsCNN",
+    "GaussianHead",
     "InceptionCNN",
     "MnistCNN",
     "NormUnit",

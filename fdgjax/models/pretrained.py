@@ -118,6 +118,9 @@ VIT = Names(
 PRETRAINED: Mapping[str, Names] = {"resnet18_imagenet": RESNET, "resnet50_imagenet": RESNET, "vit_b8": VIT}
 """The networks that take weights from files, and their names there."""
 
+HEAD = "gaussian"
+"""Where the variables of a head are (`fdgjax.models.heads`), of which files know nothing: they start fresh."""
+
 UNUSED = ".num_batches_tracked"
 """PyTorch's counter, which no variable holds."""
 
@@ -180,7 +183,7 @@ def starting_from(weights: Weights, model: Model) -> Model:
 
 def convert(weights: Weights, shapes: Variables) -> dict[str, np.ndarray]:
     """The file's variables by path, for a model whose variables have these shapes and types; see `starting_from`."""
-    wanted = flatten(shapes)
+    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEAD)}
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: name_of(path, rows[path]) for path in wanted}
     fresh = fresh_head(weights, {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"})

@@ -1,15 +1,20 @@
 """Losses and regularisers: what a client minimises."""
 
+from fdgjax.objectives.amplitude import low_amplitudes, mix_amplitudes
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
+from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
 from fdgjax.objectives.proximal import proximal
+from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.shifted import shifted
+from fdgjax.objectives.transformed import also_transformed
 
 __all__ = [
+    "also_transformed",
     "consistency_loss",
     "consistent",
     "contrast",
@@ -17,15 +22,24 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "followed",
+    "gaussian_divergence",
     "info_nce",
+    "low_amplitudes",
     "mean_cross_entropy",
+    "mean_length",
+    "mean_squared_length",
+    "mean_teacher",
+    "mix_amplitudes",
     "mmd",
     "model_contrastive",
     "negative_cosine",
+    "new_teacher",
     "nt_xent",
     "off_diagonal_covariance",
     "proximal",
     "random_classes",
     "shifted",
     "statistics_only",
+    "student_of",
 ]

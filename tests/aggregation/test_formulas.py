@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fdgjax.aggregation import chain, cosine_softmax, mean, partition
+from fdgjax.aggregation import chain, cosine_softmax, gradient_mask, mean, partition
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
@@ -135,3 +135,31 @@ def test_a_mistake_is_named_in_one_line(call: object, named: str) -> None:
         call(draw(0))
     assert "\n" not in str(error.value)
     assert "expected" in str(error.value)
+
+
+@pytest.mark.parametrize("mask", ["soft", "hard"])
+@pytest.mark.parametrize("votes", ["weights", "equal"])
+def test_gradient_mask_is_the_mean_times_the_agreement_below_the_threshold(mask: str, votes: str) -> None:
+    updates, weights = draw(3), np.asarray([1.0, 4.0, 2.0, 1.0])
+    matrix = as_matrix(updates)
+    voices = weights / weights.sum() if votes == "weights" else np.full(N, 1 / N)
+    agreement = np.abs(voices @ np.sign(matrix))
+    kept = np.where(agreement >= 0.6, 1, agreement if mask == "soft" else 0)
+    assert 0 < np.sum(kept < 1) < kept.size
+    update, coefficients = gradient_mask(updates, jnp.asarray(weights), tau=0.6, mask=mask, votes=votes)
+    np.testing.assert_allclose(coefficients, weights / weights.sum(), rtol=1e-6)
+    flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(update)])
+    np.testing.assert_allclose(flat, kept * (weights / weights.sum() @ matrix), rtol=1e-5, atol=1e-6)
+
+
+def test_an_agreement_that_equals_the_threshold_reaches_it() -> None:
+    updates = {"w": jnp.asarray([[1.0], [2.0], [-1.0]])}
+    update, _ = gradient_mask(updates, jnp.asarray([4.0, 3.0, 3.0]), tau=0.4, mask="hard")
+    np.testing.assert_allclose(update["w"], [0.7], rtol=1e-6)
+    assert gradient_mask(updates, jnp.asarray([4.0, 3.0, 3.0]), tau=0.41, mask="hard")[0]["w"] == 0
+
+
+def test_a_threshold_that_is_no_share_is_refused() -> None:
+    with pytest.raises(UserError, match="expected a share from 0") as error:
+        gradient_mask(draw(0), tau=1.5)
+    assert "\n" not in str(error.value)

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import RULES, chain, cosine_softmax, global_alignment, masked_mean, mean, min_norm, partition
+from fdgjax.aggregation import (
+    RULES,
+    chain,
+    cosine_softmax,
+    distance_reweighted,
+    global_alignment,
+    gradient_mask,
+    masked_mean,
+    mean,
+    min_norm,
+    partition,
+)
 from fdgjax.contract import PyTree, Rule
 
 N = 4
@@ -27,11 +38,14 @@ def masked_for_nobody(updates: PyTree, weights: PyTree | None = None) -> tuple[P
 VARIATIONS: Mapping[str, Rule] = {
     "masked": masked_for_nobody,
     "printed sign": partial(cosine_softmax, sign=-1),
+    "distance": partial(distance_reweighted, beta=0.1),
+    "distance, by tensors": partial(distance_reweighted, beta=0.1, distance="tensors"),
     "warm": partial(cosine_softmax, temperature=2.0),
     "cold": partial(cosine_softmax, temperature=0.2),
     "leaf": partial(cosine_softmax, scope="leaf"),
     "leaf, printed sign": partial(cosine_softmax, scope="leaf", sign=-1),
     "global alignment of the tree, mixed": partial(global_alignment, scope="tree", gamma=0.3),
+    "hard mask": partial(gradient_mask, tau=0.7, mask="hard", votes="equal"),
     "chain of one": chain(mean),
     "chain": chain(cosine_softmax, partial(cosine_softmax, scope="leaf"), mean),
     "partition": partition({"one": mean, "two": cosine_softmax}, LABELS),

@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
+from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS, UNITS
+from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.variables import flatten, label_table
-from tests.toys import build, toy_federation
+from tests.toys import BATCH, build, toy_federation
 
 ALL = sorted(METHODS)
 ROWS = 4
@@ -47,6 +49,10 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "feddyn": everywhere("shared"),
     "moon": everywhere("shared"),
     "fedheal": everywhere("shared"),
+    "fedgma": everywhere("shared"),
+    "feddg_ga": everywhere("shared"),
+    "fedsr": everywhere("shared"),
+    "feddg": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     "central": everywhere("shared"),
     "local": everywhere("local"),
@@ -58,6 +64,9 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     ),
     "uap": lambda path: "local" if path.batch_norm else "shared",
     "ssfl": lambda path: "local" if path.batch_norm else "shared",
+    "semifl": lambda path: "local" if path.batch_norm else "shared",
+    "rscfed": lambda path: "local" if path.batch_norm or path.parts[0] == "teacher" else "shared",
+    "cbafed": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
@@ -72,9 +81,13 @@ LOOKING = ("fdse", "lgfedavg", "uap")
 
 
 @functools.cache
-def narrow(model: str, unit: str, jitted: bool) -> Model:
+def narrow(model: str, unit: str, head: str, jitted: bool) -> Model:
     """A network of the registry, as small as it gets; jitted, it is traced once for all methods."""
-    made = as_model(MODELS[model](3, 1 / 32, UNITS[unit] if unit else None), IMAGE)
+
+    def network(outputs: int) -> nn.Module:
+        return MODELS[model](outputs, 1 / 32, UNITS[unit] if unit else None)
+
+    made = as_model(HEADS[head or "linear"](network, 3, 1 / 32), IMAGE)
     return made._replace(init=jax.jit(made.init)) if jitted else made
 
 
@@ -84,8 +97,9 @@ REFUSED = {("fedfa", "vit_b8")}
 
 @pytest.mark.parametrize(("name", "model"), [pair for pair in itertools.product(ALL, MODELS) if pair not in REFUSED])
 def test_the_label_table_of_every_method_on_every_model(name: str, model: str) -> None:
-    unit = METHODS[name].unit
-    method = METHODS[name].build(Setup(narrow(model, unit, name not in LOOKING), ROWS, 3), METHODS[name].hyper())
+    entry = METHODS[name]
+    network = narrow(model, entry.unit, entry.head, name not in LOOKING)
+    method = entry.build(Setup(network, ROWS, 3), entry.hyper())
     images = jax.ShapeDtypeStruct((len(toy_federation().images), *IMAGE), jnp.uint8)
     table = label_table(traffic(method, toy_federation()._replace(images=images)).received, method.label)
     assert table == {path: FATES[name](Path(path)) for path in table}
@@ -98,6 +112,10 @@ def marked(received: PyTree, labels: Mapping[str, str], marks: Mapping[str, jax.
     )
 
 
+EVERYTHING: Mapping[str, Mapping[str, float]] = {"semifl": {"threshold": 0.0}, "cbafed": {"threshold": -2.0}}
+"""Where only confident guesses are used: all of them, so that there is something to train on."""
+
+
 class Outcome:
     """A round in which clients' trained variables are what they received plus marks, `[clients]` for each label."""
 
@@ -108,14 +126,19 @@ class Outcome:
         receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
         self.before = receive(server, clients)
 
-        def one(client: PyTree, received: PyTree, marks: Mapping[str, jax.Array]) -> PyTree:
+        def one(
+            client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], rows: jax.Array, count: jax.Array
+        ) -> PyTree:
             context = Context(method.send(server, client), client, received, jnp.int32(0))
+            if method.prepare:
+                notes = method.prepare(context, samples_of(federation, rows, count, BATCH)).notes
+                context = context._replace(notes=notes)
             optimizer = method.optimizer.init(received["params"])
             after = Trained(marked(received, self.labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
             return method.finish(context, after)
 
         given = {label: jnp.asarray(marks[label], jnp.float32) for label in ("shared", "personal", "local")}
-        self.messages, kept = jax.vmap(one)(clients, self.before, given)
+        self.messages, kept = jax.vmap(one)(clients, self.before, given, *federation.train)
         aggregate, _ = method.aggregate(server, kept, self.messages, jnp.ones(ROWS))
         moment = Moment(jnp.int32(0), jax.random.key(0))
         self.after = receive(*method.update(server, kept, aggregate, moment))
@@ -129,7 +152,7 @@ class Outcome:
 @functools.cache
 def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
     """Two rounds that differ only in what local variables became."""
-    method = build(name, toy_federation(), model)
+    method = build(name, toy_federation(), model, **EVERYTHING.get(name, {}))
     same = np.full(ROWS, 0.25)
     run = lambda local: Outcome(method, {"shared": same, "personal": same, "local": local})  # noqa: E731
     return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)

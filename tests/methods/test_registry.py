@@ -1,6 +1,7 @@
 """Every method of the registry: hyperparameters are declared and taken from the paper, labels are words that exist."""
 
 import dataclasses
+from functools import partial
 
 import chex
 import jax
@@ -15,7 +16,7 @@ from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.hyper import ClientHyper, client_optimizer, optimizer
-from fdgjax.models import UNITS, InceptionCNN
+from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.variables import flatten, label_table
 from tests.toys import (
     CLIENTS,
@@ -42,6 +43,17 @@ TABLE_10: dict[str, dict[str, tuple[set[float], float]]] = {
         "client_learning_rate": (RATES, 1e-3),
         "client_weight_decay": (RATES, 1e-4),
         "mu": ({1e-1, 1e-2, 1e-3}, 1e-2),
+    },
+    "fedgma": {
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-4),
+        "tau": ({0.3, 0.5, 0.7}, 0.7),
+        "server_learning_rate": ({1.0, 1e-1, 1e-2}, 1.0),
+    },
+    "fedsr": {
+        "client_learning_rate": (RATES, 1e-3),
+        "client_weight_decay": (RATES, 1e-5),
+        "l2r": ({1e-1, 1e-2, 1e-3}, 1e-1),
     },
     "pfedhn": {
         "server_learning_rate": (SERVER_RATES, 1e-2),
@@ -130,8 +142,9 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     """Shapes only: nothing of the 47 million numbers is computed."""
-    unit = METHODS[name].unit
-    model = as_model(InceptionCNN(classes=7, unit=UNITS[unit or "plain"]), (32, 32, 3))
+    unit, head = METHODS[name].unit, METHODS[name].head
+    module = HEADS[head or "linear"](partial(InceptionCNN, unit=UNITS[unit or "plain"]), 7, 1.0)
+    model = as_model(module, (32, 32, 3))
     setup = Setup(model, CLIENTS, 200)
     method = METHODS[name].build(setup, METHODS[name].hyper())
     federation = toy_federation()
@@ -141,7 +154,7 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     predicting = jax.eval_shape(method.predict, server, mine)
     many = sum(leaf.size for leaf in jax.tree.leaves(predicting["params"]))
     assert many == sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))["params"]))
-    assert unit or many == 928_199
+    assert unit or head or many == 928_199
 
 
 @pytest.mark.parametrize("scope", ["tree", "leaf"])

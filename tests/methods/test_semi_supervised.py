@@ -38,7 +38,7 @@ BEFORE = Batching(3, BATCH, False)
 
 @functools.cache
 def wrapped(name: str) -> Method:
-    setup = Setup(tiny_model(), clients=4, rounds=3)
+    setup = Setup(tiny_model(method=name), clients=4, rounds=3)
     return on_pseudo_labels(METHODS[name].build, setup, small_hyper(name), PseudoLabels(3), BEFORE)
 
 
@@ -62,7 +62,7 @@ def test_labels_of_clients_change_nothing(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["fedavg", "moon", "hfedf"])
+@pytest.mark.parametrize("name", ["fedavg", "moon", "hfedf", "fedsr", "feddg_ga"])
 def test_labels_of_clients_change_nothing_for_a_supervised_method_on_pseudo_labels(name: str) -> None:
     case = wrapped_case(name)
     jax.tree.map(

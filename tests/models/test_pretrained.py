@@ -17,7 +17,7 @@ from fdgjax.config import ModelConfig
 from fdgjax.contract import Model
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model, build
-from fdgjax.models import MODELS
+from fdgjax.models import HEADS, MODELS
 from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from
 from fdgjax.variables import flatten
 from tests.runs import small
@@ -303,6 +303,15 @@ def test_an_experiment_starts_from_the_file_with_a_last_layer_of_its_own(cache: 
     for path, leaf in found.items():
         np.testing.assert_array_equal(started[path], np.stack([leaf] * 2))
     assert not np.array_equal(*started["params/head/kernel"])
+
+
+def test_a_head_after_the_network_starts_fresh(tmp_path: Path) -> None:
+    name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
+    save_file(FILES[name](), file)
+    headed = HEADS["gaussian"](lambda outputs: MODELS[name](outputs, WIDTHS[name]), CLASSES, 1 / 256)
+    shapes = jax.eval_shape(as_model(headed, (SIDE, SIDE, 3)).init, jax.random.key(0))
+    found = convert(read_weights(str(file), name), shapes)
+    assert set(found) == {path for path in flatten(shapes_of(name)) if not path.startswith("params/head/")}
 
 
 def test_a_method_with_other_units_says_so_before_the_data_are_read(cache: Path) -> None:

@@ -1,0 +1,19 @@
+"""CBAFed: clients without labels train on guesses above thresholds that are lower for rare classes.
+
+Paper: Li et al., 2023; protocol and comparison of UAP.
+
+    python -m fdgjax.main --config=configs/cbafed.py
+    python -m fdgjax.main --config=configs/cbafed.py:pacs --config.data.dir=DATA --config.data.target=art_painting
+
+Published: PACS, target art_painting, server cartoon 45.41, photo 48.49, sketch 15.33 (UAP, Table 5).
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set."""
+    return make_config("cbafed", dataset, {"rotated_digits": SERVED_DIGITS})

@@ -1,0 +1,19 @@
+"""FedDG-GA: FedAvg whose weights move towards clients on whose data averaging costs more.
+
+Paper: Zhang et al., 2023; step and its decay of the official code.
+
+    python -m fdgjax.main --config=configs/feddg_ga.py
+    python -m fdgjax.main --config=configs/feddg_ga.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Published: on pseudo-labels, PACS, target art painting, server cartoon / photo / sketch: 24.46 / 18.50 / 17.72 (UAP,
+Table 5).
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set."""
+    return make_config("feddg_ga", dataset)

@@ -1,0 +1,19 @@
+"""SemiFL: clients without labels train on what the global model is sure of, the server on its own labels.
+
+Paper: Diao et al., 2022; protocol and comparison of UAP.
+
+    python -m fdgjax.main --config=configs/semifl.py
+    python -m fdgjax.main --config=configs/semifl.py:pacs --config.data.dir=DATA --config.data.target=art_painting
+
+Published: PACS, target art_painting, server cartoon 52.20, photo 52.39, sketch 24.95 (UAP, Table 5).
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+from fdgjax.presets import SERVED_DIGITS
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set."""
+    return make_config("semifl", dataset, {"rotated_digits": SERVED_DIGITS})

@@ -1,0 +1,63 @@
+"""The mean, damped number by number where clients do not agree on its sign (FedGMA)."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+MASKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {"soft": lambda agreement: agreement, "hard": jnp.zeros_like}
+"""What is left of a number on which clients agree less than they should."""
+
+VOTES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "weights": lambda weights: weights,
+    "equal": lambda weights: (weights > 0).astype(jnp.float32),
+}
+"""What a client's sign counts."""
+
+ROUNDING = 1e-6
+"""Agreements are sums of shares; one that equals the threshold counts as reaching it, however it was rounded."""
+
+
+def gradient_mask(
+    updates: PyTree, weights: PyTree | None = None, *, tau: float = 0.4, mask: str = "soft", votes: str = "weights"
+) -> tuple[PyTree, PyTree]:
+    r"""`u[j] = m[j] sum_i w_i u_i[j]`, with the normalised weights w and, for every number j,
+
+        A[j] = |sum_i v_i sign(u_i[j])|,    m[j] = 1 where A[j] >= tau, else A[j]
+
+    With tau = 0 it is the mean.
+
+    Args:
+      updates: pytree of `[clients, ...]`.
+      weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible.
+      tau: the agreement from which the mean counts in full, in [0, 1].
+      mask: below it the mean is multiplied by the agreement (`soft`, FedGMA) or dropped (`hard`, the AND-mask).
+      votes: v is w (`weights`), or the same for all clients that count (`equal`).
+
+    Returns:
+      `(update, coefficients)`, the coefficients being the normalised weights, before the mask.
+
+    Raises:
+      UserError: unknown mask or votes, or a tau outside of [0, 1].
+
+    References:
+      Tenison et al., "Gradient masked averaging for federated learning", TMLR 2023, Algorithm 1.
+    """
+    if not 0 <= tau <= 1:
+        raise UserError(f"gradient_mask got tau={tau}; expected a share from 0 (the mean) to 1")
+    below, vote = lookup("mask", mask, MASKS), lookup("votes", votes, VOTES)
+    shares = normalise(weights, client_count(updates))
+    signs = jax.tree.map(lambda u: jnp.sign(u.astype(jnp.float32)), updates)
+    agreements = weighted_sum(signs, normalise(jax.tree.map(vote, shares), client_count(updates)))
+
+    def masked(mean: jax.Array, agreement: jax.Array) -> jax.Array:
+        agreement = jnp.abs(agreement)
+        kept = jnp.where(agreement >= tau - ROUNDING, 1, below(agreement))
+        return (kept * mean.astype(jnp.float32)).astype(mean.dtype)
+
+    return jax.tree.map(masked, weighted_sum(updates, shares), agreements), shares

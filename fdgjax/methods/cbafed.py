@@ -1,0 +1,193 @@
+"""CBAFed: pseudo-labels above thresholds that are lower for the classes that were rarer among them.
+
+    s_c  = K / 10 times the share of class c among the server's labels and the labels that clients used last round
+    t_c  = min(tau + s_c - std(s), upper)
+    p_j  = probabilities of w for x_j, once a round;    y_j its most probable class, y'_j the second one
+    w_i <- local epochs from w on  {(x_j, y_j): p_j[y_j] > t_{y_j}}  and, of the others,  {(x_j, y'_j): s_{y'_j} < rare}
+    w   <- local epochs at the server from w, on its labels, then  w + sum_i n_i (w_i - w) / sum_i n_i
+    w   <- a w + (1 - a) w^former  after every R-th round, w^former being w as it was after the R-th round before
+
+K classes; n_i is how many labels client i used. The shares s travel to the clients, the counts of the labels they used
+to the server. Labels stay as they are while a client trains. BatchNorm layers are as in SSFL; with tau below -1, a = 1
+and weights by samples it is SSFL with `guess=argmax`.
+
+Li, Li and Wang, "Class balanced adaptive pseudo labeling for federated semi-supervised learning", CVPR 2023, section 3,
+and its official code. The server takes the place of the labelled clients: docs/deviations.md.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation.weighting import weighted_sum
+from fdgjax.contract import (
+    Context,
+    Guess,
+    Method,
+    Model,
+    Moment,
+    Prepared,
+    PyTree,
+    Samples,
+    Setup,
+    Stage,
+    Trained,
+    Variables,
+)
+from fdgjax.federation import Federation
+from fdgjax.methods.fedavg import Kept
+from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.hyper import hyper
+from fdgjax.methods.requirements import output_shapes
+from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server, look
+from fdgjax.objectives import cross_entropy
+from fdgjax.pseudo_labels import argmax_labels
+from fdgjax.registry import lookup
+
+OFFICIAL = "Li et al., official code"
+
+
+@dataclasses.dataclass(frozen=True)
+class CBAFed(LabelledServer):
+    """Hyperparameters of a labelled server, and CBAFed's.
+
+    guesser: as in SSFL. threshold: tau; upper: the highest threshold; rare: share below which a second guess counts.
+    by_use: clients weigh by the labels they used, or else by `weighting`.
+    residual: a, the new model's share; period: R, in rounds. 1 or 0 leaves the model alone.
+    """
+
+    guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
+    class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)
+    threshold: float = hyper(0.84, search=(0.6, 0.84, 0.95), source=f"{OFFICIAL}: 0.84")
+    upper: float = hyper(0.95, search=(0.9, 0.95), source=f"{OFFICIAL}: 0.95, for SVHN 0.9")
+    rare: float = hyper(0.03, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
+    by_use: bool = hyper(True, search=(True, False), source=OFFICIAL)
+    residual: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: halves")
+    period: int = hyper(5, search=(0, 5), source=f"{OFFICIAL}: 5")
+
+
+class Server(NamedTuple):
+    """w; counts `[classes]` of the server's labels, and with those that clients used last round; the former w."""
+
+    average: Average
+    known: jax.Array
+    counts: jax.Array
+    former: Variables
+
+
+class Sent(NamedTuple):
+    """w and the shares s, `[classes]`."""
+
+    variables: Variables
+    shares: jax.Array
+
+
+class Message(NamedTuple):
+    """A client's update, or their mean, and counts of the labels it used, `[classes]`, or their sum."""
+
+    update: Update
+    counts: jax.Array
+
+
+def cbafed(setup: Setup, h: CBAFed) -> Method:
+    """SSFL on pseudo-labels above class-balanced thresholds, with residual connections between rounds."""
+    plain = cross_entropy(setup.model)
+    base = labelled_server(setup, h, server=plain, client=plain, prepare=balanced_labels(setup.model, h))
+    mixes = h.period > 0 and h.residual != 1
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        average, clients = base.init(key, federation)
+        classes = output_shapes(setup.model, federation.images.shape[1:]).logits.shape[-1]
+        places, length = federation.server.places[0], federation.server.length[0]
+        real = (jnp.arange(len(places)) < length).astype(jnp.float32)
+        known = jnp.zeros(classes).at[federation.labels[places]].add(real)
+        return Server(average, known, known, average.variables if mixes else {}), clients
+
+    def send(server: Server, client: Kept) -> Sent:
+        return Sent(base.send(server.average, client), shares_of(server.counts))
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        message, kept = base.finish(context._replace(sent=context.sent.variables), trained)
+        return Message(message, context.notes), kept
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+        there = (weights > 0).astype(jnp.float32)
+        used = there * jnp.sum(messages.counts, axis=1) if h.by_use else weights
+        average, coefficients = base.aggregate(server.average, clients, messages.update, used)
+        return Message(average, weighted_sum(messages.counts, there)), coefficients
+
+    def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
+        average, clients = base.update(server.average, clients, step.update, moment)
+        server = server._replace(average=average, counts=server.known + step.counts)
+        return (connected(server, h, moment.round) if mixes else server), clients
+
+    return base._replace(
+        init=init,
+        send=send,
+        start=lambda sent, client: base.start(sent.variables, client),
+        finish=finish,
+        aggregate=aggregate,
+        update=update,
+        predict=lambda server, client: base.predict(server.average, client),
+        unseen=lambda server, clients: base.unseen(server.average, clients),
+        stage=on_average(base.stage) if base.stage else None,
+    )
+
+
+def shares_of(counts: jax.Array) -> jax.Array:
+    """s `[classes]` of counts; for ten classes their shares."""
+    return counts / jnp.maximum(jnp.sum(counts), 1) * (len(counts) / 10)
+
+
+def thresholds(shares: jax.Array, h: CBAFed) -> jax.Array:
+    """t `[classes]`; the standard deviation is that of a sample, 1 / (K - 1)."""
+    return jnp.minimum(h.threshold + shares - jnp.std(shares, ddof=1), h.upper)
+
+
+def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Prepared]:
+    """The first guess where it is sure enough, else the second if it is of a rare class; the note is how many labels of
+    each class are used."""
+    guesser = lookup("guesser", h.guesser, GUESSERS)
+
+    def prepare(context: Context, samples: Samples) -> Prepared:
+        shares = context.sent.shares
+        inside = context._replace(sent=context.sent.variables)
+        guess, used = choose_labels(look(model, guesser(inside), samples).logits, shares, h)
+        trust = jnp.where(used, samples.mask, 0)
+        return Prepared(guess._replace(trust=trust), notes=jnp.zeros_like(shares).at[guess.labels].add(trust))
+
+    return prepare
+
+
+def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Guess, jax.Array]:
+    """Labels, and which of them are used; logits `[n, K]`, shares `[K]`."""
+    first = argmax_labels(logits)
+    sure = first.confidence > thresholds(shares, h)[first.labels]
+    is_first = jax.nn.one_hot(first.labels, logits.shape[1], dtype=bool)
+    labels = jnp.argmax(jnp.where(is_first, -jnp.inf, logits), axis=1).astype(jnp.int32)
+    probable = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
+    instead = ~sure & (shares[labels] < h.rare)
+    guess = Guess(*(jnp.where(instead, b, a) for a, b in zip(first, (labels, probable, first.trust), strict=True)))
+    return guess, sure | instead
+
+
+def connected(server: Server, h: CBAFed, round_: jax.Array) -> Server:
+    """The residual connection, if this is the round for it; after round 0 there is nothing yet to connect with."""
+    kept = round_ % h.period == 0
+    share = jnp.where(kept & (round_ > 0), h.residual, 1.0)
+    mix = lambda new, old: share * new + (1 - share) * old  # noqa: E731
+    variables = jax.tree.map(mix, server.average.variables, server.former)
+    former = jax.tree.map(lambda new, old: jnp.where(kept, new, old), variables, server.former)
+    return server._replace(average=server.average._replace(variables=variables), former=former)
+
+
+def on_average(stage: Stage) -> Stage:
+    """FedAvg's training at the server, in this server's state."""
+    return stage._replace(
+        begin=lambda server: stage.begin(server.average),
+        finish=lambda server, trained: server._replace(average=stage.finish(server.average, trained)),
+    )

@@ -1,0 +1,131 @@
+"""FedDG-GA: clients on whose data averaging costs more weigh more (generalization adjustment).
+
+In the t-th round (from 0), for each of its clients that took part before:
+
+    g_i   = l_i(w) - l_i(w_i)                       on its own data; w as received, w_i its former trained model
+    a_i  <- clip(a_i + d (1 - (t - 1) / T) / 3 * g_i / max_j |g_j|, 0, 1),    then renormalised
+    w    <- sum_i a_i w_i                           w_i the models trained in this round
+
+l_i is the mean cross-entropy, or minus the accuracy. a starts as the usual weights (uniform in paper and official
+code), so that the first round is FedAvg's; with d = 0 all rounds are. The weights stand in the clients' rows, kept by
+the server in their name; a client sends one number more than in FedAvg. It measures the gap before it trains, when it
+has both models: the model aggregated in its last round reaches it only then (and where clients are drawn, a later one).
+The weights of the clients of a round change among themselves: their sum stays. An unseen domain is predicted by w.
+
+Zhang, Xu, Yao, Zhang, Tsang and Wang, "Federated domain generalization with generalization adjustment", CVPR 2023,
+Algorithm 1, and its official code (step over three, and clipping before the weights are renormalised).
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.aggregation.weighting import keep_rows, normalise
+from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
+from fdgjax.federation import Federation
+from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Server, fedavg
+from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.hyper import hyper
+from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.registry import lookup
+
+COSTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "loss": optax.softmax_cross_entropy_with_integer_labels,
+    "accuracy": lambda logits, labels: -(jnp.argmax(logits, axis=1) == labels).astype(jnp.float32),
+}
+"""What a model's prediction costs, `[batch]`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FedDGGA(FedAvg):
+    """FedAvg's hyperparameters; `step` is d, `gap` an entry of `COSTS`. `weighting` is that of the first round."""
+
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="Zhang et al., official code")
+    step: float = hyper(0.2, search=(0.0, 0.05, 0.1, 0.2), source="Zhang et al., official code: 0.2")
+    gap: str = hyper("loss", search=tuple(COSTS), source="Zhang et al.: losses; official code: either")
+
+
+class Past(NamedTuple):
+    """What a client's row holds: the model it trained last, how many rounds there had been by then (0 before its
+    first), and its weight a."""
+
+    model: Variables
+    rounds: jax.Array
+    weight: jax.Array
+
+
+class Message(NamedTuple):
+    """A client's update and its gap g."""
+
+    average: Update
+    gap: jax.Array
+
+
+class Step(NamedTuple):
+    """The aggregated update and the clients' weights with this round in them."""
+
+    average: Update
+    weights: jax.Array
+
+
+def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
+    """FedAvg with adjusted weights.
+
+    Raises:
+      UserError: unknown gap.
+    """
+    cost, model = lookup("gap", h.gap, COSTS), setup.model
+
+    def after(context: Context, trained: Trained) -> Past:
+        return Past(trained.variables, context.round + 1, context.client.memory.weight)
+
+    base = fedavg(setup, h, memory=Memory(lambda variables: Past(variables, jnp.int32(0), jnp.float32(0)), after))
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        server, clients = base.init(key, federation)
+        weight = normalise(base.weights(federation.train.length), len(federation.ids))
+        return server, clients._replace(memory=clients.memory._replace(weight=weight))
+
+    def prepare(context: Context, samples: Samples) -> Prepared:
+        past, key = context.client.memory, jax.random.key(0)  # dropout is off: nothing is drawn from it
+
+        def costs(batch: Batch) -> tuple[jax.Array, ...]:
+            pair = (model.apply(of, batch.images, False, key)[0].logits for of in (context.received, past.model))
+            return *(cost(logits, batch.labels) for logits in pair), batch.mask * batch.trust
+
+        of_received, of_own, counted = samples.each(costs)
+        return Prepared(notes=jnp.where(past.rounds > 0, masked_mean(of_received - of_own, counted * samples.mask), 0))
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        message, kept = base.finish(context, trained)
+        return Message(message, context.notes), kept
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
+        past, there = clients.memory, weights > 0
+        # The rows are those after training: the round that is under way is in them.
+        done = (jnp.max(past.rounds) - 2).astype(jnp.float32) / setup.rounds
+        adjusted = adjust(past.weight, messages.gap, there, h.step * (1 - done))
+        step, info = base.aggregate(server, clients, messages.average, jnp.where(there, adjusted, 0))
+        return Step(step, adjusted), info
+
+    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
+        server, clients = base.update(server, clients, step.average, moment)
+        return server, clients._replace(memory=clients.memory._replace(weight=step.weights))
+
+    return base._replace(init=init, prepare=prepare, finish=finish, aggregate=aggregate, update=update)
+
+
+def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Array | float) -> jax.Array:
+    """The clients' weights after a round of those who are `there`, `[clients]` each; the others keep theirs.
+
+    Where all would be clipped to zero, nothing changes.
+    """
+    gaps = jnp.where(there, gaps, 0)
+    largest = jnp.max(jnp.abs(gaps))
+    moved = jnp.clip(weights + step / 3 * gaps / jnp.where(largest > 0, largest, 1), 0, 1)
+    before, after = (jnp.sum(jnp.where(there, w, 0)) for w in (weights, moved))
+    return keep_rows(there & (after > 0), moved * before / jnp.where(after > 0, after, 1), weights)

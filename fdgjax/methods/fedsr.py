@@ -1,0 +1,106 @@
+"""FedSR: FedAvg over a network with a random representation, kept short and no more telling than its class.
+
+    z ~ p(z|x) = N(mu(x), diag(sigma(x)^2)),    logits = classifier(z)
+    L = CE + alpha mean |z|^2 + beta mean KL(N(C mu, C^2 diag(sigma^2)) || N(r_mu[y], diag(r_sigma[y]^2)))
+
+The network's last layer gives mu and sigma (softplus), and a linear layer classifies z (`fdgjax.models.heads`). r_mu,
+r_sigma (softplus) and C are parameters, trained and averaged like the rest; C is the official code's alone. Prediction,
+of clients and of an unseen domain, takes z = mu; the official code averages the probabilities of 20 draws. With
+alpha = beta = 0 it is FedAvg on the same network.
+
+Nguyen, Torr and Lim, "FedSR: A simple and effective domain generalization method for federated learning", NeurIPS 2022,
+equations of L2R and CMI, and its official code, which takes |z| for |z|^2 and never averages r_mu, r_sigma and C.
+
+References:
+  Defaults and search ranges: hFedF v2, Table 10; beta: Nguyen et al., official code.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
+from fdgjax.errors import UserError
+from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg
+from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
+from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.registry import lookup
+from fdgjax.variables import flatten
+
+LENGTHS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "squared": mean_squared_length,
+    "plain": mean_length,
+}
+
+OWN = ("params/gaussian/reference_mean", "params/gaussian/reference_deviation", "params/gaussian/scale")
+"""The parameters that the classifier does without: r_mu, r_sigma before its softplus, and C."""
+
+REFERENCES: Mapping[str, Callable[[str], str]] = {
+    "shared": everything_shared,
+    "local": lambda path: "local" if path in OWN else "shared",
+}
+"""The fates of variables."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FedSR(FedAvg):
+    """FedAvg's hyperparameters, and the regularisers.
+
+    l2r, cmi: alpha and beta. length: `squared` or `plain`.
+    references: whether r_mu, r_sigma and C are `shared` or stay `local` (an unseen domain does without them).
+    """
+
+    client_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
+    l2r: float = hyper(1e-1, search=(1e-1, 1e-2, 1e-3), source=TABLE_10)
+    cmi: float = hyper(5e-4, search=(0.0, 5e-4, 5e-3), source="Nguyen et al., official code: 5e-4")
+    length: str = hyper("squared", search=tuple(LENGTHS), source="Nguyen et al.; official code: plain")
+    references: str = hyper("shared", search=tuple(REFERENCES), source="docs/deviations.md")
+
+
+def fedsr(setup: Setup, h: FedSR) -> Method:
+    """FedAvg with FedSR's regularisers.
+
+    Raises:
+      UserError: a model without a random representation, or an unknown word.
+    """
+    if not set(OWN) <= set(flatten(jax.eval_shape(setup.model.init, jax.random.key(0)))):
+        raise UserError(
+            "fedsr got a model without a random representation; expected a Gaussian head: leave config.model.head "
+            "empty, or set gaussian"
+        )
+    label = lookup("references", h.references, REFERENCES)
+    return fedavg(setup, h, objective=simple_representation(setup.model, h), label=label)
+
+
+def simple_representation(model: Model, h: FedSR) -> Objective:
+    """Cross-entropy with both regularisers."""
+    length = lookup("length", h.length, LENGTHS)
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        output, changed = model.apply(variables, batch.images, True, key)
+        loss = mean_cross_entropy(output.logits, batch)
+        if h.l2r:
+            loss += h.l2r * length(output.features, batch.mask)
+        if h.cmi:
+            divergences = from_references(variables["params"]["gaussian"], output.more, batch.labels)
+            loss += h.cmi * masked_mean(divergences, batch.mask * batch.trust)
+        return loss, (changed, {})
+
+    return objective
+
+
+def from_references(
+    references: Mapping[str, jax.Array], representation: Mapping[str, jax.Array], labels: jax.Array
+) -> jax.Array:
+    """The divergence of each sample's distribution, times C, from its class's, `[batch]`."""
+    # The sign of C is that of the means alone: deviations have none.
+    scale = references["scale"]
+    mean, deviation = scale * representation["mean"], jnp.abs(scale) * representation["deviation"]
+    reference = references["reference_mean"], jax.nn.softplus(references["reference_deviation"])
+    return gaussian_divergence(mean, deviation, *(table[labels] for table in reference))

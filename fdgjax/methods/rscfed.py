@@ -1,0 +1,133 @@
+"""RSCFed: clients follow their own teachers, and the server trusts the consensus of several sub-sets of them.
+
+    t     <- a t + (1 - a) s before each step of the student s, which begins as w;    a = min(n / (n + 1), decay)
+    L_i    = r mean_j |softmax(f_s(a(x_j))) - q_j|^2,    q_j ~ softmax(f_t(a'(x_j)))^(1 / T)
+    u_i    = s - w;    for each of M sub-sets S of the round's clients:    u_S = DMA of u_i, i in S
+    w     <- local epochs at the server from w, on its labels, then  w + sum_S u_S / M
+
+a and a' are two weak views, n counts the client's steps over all rounds: its teacher stays with it. DMA, distance-
+reweighted model aggregation, weighs u_i by `n_i exp(-beta |u_i - u| / n_i)`, u being the weighted mean of S
+(`fdgjax.aggregation.consensus`). A client trains once a round, for all sub-sets it is in; it draws its lots itself,
+from a key in its row, so that nobody's draw depends on who else there is. No label is guessed. BatchNorm layers are as
+in SSFL.
+
+Liang, Lin, Fu, Zhu and Li, "RSCFed: random sampling consensus federated semi-supervised learning", CVPR 2022, and its
+official code. The server takes the place of the labelled clients: docs/deviations.md.
+"""
+
+import dataclasses
+import math
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.aggregation import distance_reweighted, sub_consensus
+from fdgjax.aggregation.consensus import DISTANCES
+from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup, Trained, Variables
+from fdgjax.federation import Federation
+from fdgjax.methods.fedavg import Kept, Memory, Message, Server
+from fdgjax.methods.hyper import hyper
+from fdgjax.methods.ssfl import LabelledServer, labelled_server
+from fdgjax.objectives import cross_entropy, mean_teacher, new_teacher, student_of
+from fdgjax.registry import lookup
+from fdgjax.views import VIEWS, seen
+
+OFFICIAL = "Liang et al., official code"
+
+
+@dataclasses.dataclass(frozen=True)
+class RSCFed(LabelledServer):
+    """Hyperparameters of a labelled server, and RSCFed's.
+
+    subsets: M; share: how many of the round's clients are in each, rounded up. beta, distance: of DMA.
+    consistency: r; temperature: T; decay: of the teacher.
+    augmentation: whose weak view is taken, an entry of `fdgjax.views.VIEWS`.
+    """
+
+    class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)
+    subsets: int = hyper(3, search=(1, 3, 5), source=f"{OFFICIAL}: 3")
+    share: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 5 of 10 clients")
+    beta: float = hyper(1e4, search=(0.0, 1e2, 1e3, 1e4), source=f"{OFFICIAL}: 1e4")
+    distance: str = hyper("joint", search=tuple(DISTANCES), source="Liang et al.; official code: tensors")
+    consistency: float = hyper(0.02, search=(0.02, 0.1, 1.0), source=f"{OFFICIAL}: 0.02")
+    temperature: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 0.5")
+    decay: float = hyper(0.999, search=(0.99, 0.999), source=f"{OFFICIAL}: 0.999")
+    augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
+
+
+class Own(NamedTuple):
+    """What stays with a client: its teacher, and the key of its lots."""
+
+    teacher: Variables
+    key: jax.Array
+
+
+def rscfed(setup: Setup, h: RSCFed) -> Method:
+    """A labelled server and clients with teachers, aggregated by consensus."""
+    view = lookup("augmentation", h.augmentation, VIEWS).weak
+    lookup("distance", h.distance, DISTANCES)
+    base = labelled_server(
+        setup,
+        h,
+        server=seen(cross_entropy(setup.model), view),
+        client=scaled(mean_teacher(setup.model, view, decay=h.decay, temperature=h.temperature), h.consistency),
+        memory=Memory(new_teacher, lambda context, trained: ()),
+    )
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        server, clients = base.init(key, federation)
+        keys = jax.vmap(lambda i: jax.random.key_data(jax.random.fold_in(key, i)))(federation.ids)
+        return server, clients._replace(memory=Own(clients.memory, keys))
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        message, kept = base.finish(context, trained._replace(variables=student_of(trained.variables)))
+        return message, kept._replace(memory=next_own(context, trained))
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+        del server
+        rule = partial(distance_reweighted, beta=h.beta, sizes=weights, distance=h.distance)
+        members = draw_subsets(clients.memory.key, weights, h.subsets, h.share)
+        update, coefficients = sub_consensus(messages.update, weights, members=members, rule=rule)
+        return Message(update, messages.personal), {"weights": coefficients}
+
+    return base._replace(
+        init=init,
+        start=lambda sent, client: base.start(sent, client) | {"teacher": client.memory.teacher},
+        finish=finish,
+        aggregate=aggregate,
+        label=lambda path: "local" if path.startswith("teacher/") else base.label(path),
+        trained=student_of if base.trained else None,
+    )
+
+
+def next_own(context: Context, trained: Trained) -> Own:
+    """The teacher as it was left, and the key of the lots of this round."""
+    key = jax.random.fold_in(jax.random.wrap_key_data(context.client.memory.key), context.round)
+    return Own(trained.variables["teacher"], jax.random.key_data(key))
+
+
+def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float) -> jax.Array:
+    """Who is in which sub-set, bool `[subsets, clients]`: those with the lowest lots, clients with weight zero last.
+
+    Args:
+      keys: `[clients, ...]`, each client's.
+      weights: `[clients]`.
+    """
+    lots = jax.vmap(lambda key: jax.random.bits(jax.random.wrap_key_data(key), (subsets,)), out_axes=1)(keys)
+    absent = jnp.broadcast_to(weights == 0, lots.shape)
+    places = jnp.argsort(jnp.lexsort((lots, absent), axis=1), axis=1)
+    return places < max(1, math.ceil(share * len(weights)))
+
+
+def scaled(objective: Objective, by: float) -> Objective:
+    """The objective times a factor."""
+
+    def times(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        loss, rest = objective(variables, batch, key, context)
+        return by * loss, rest
+
+    return times

@@ -1,0 +1,152 @@
+"""SemiFL: clients train on what the global model is sure of, mixed with all they have; the server on its labels.
+
+    y_j, p_j <- guess(w, x_j);    D_fix = {j : p_j >= tau};    D_mix = all samples of the client
+    L_i = mean over D_fix of  CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],
+          x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
+    w <- w + sum_i p_i (w_i - w) over clients with something in D_fix;    w <- local epochs at the server from w
+
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views`), in the place of the
+paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each minibatch, k
+among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row. BatchNorm layers are
+as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the
+server's samples, it is SSFL with `guess=argmax`.
+
+Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
+NeurIPS 2022, Algorithm 1, and its official code.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import (
+    Batch,
+    Context,
+    Method,
+    Model,
+    Moment,
+    Objective,
+    Prepared,
+    PyTree,
+    Samples,
+    Setup,
+    Trained,
+    Variables,
+)
+from fdgjax.methods.fedavg import Kept, Server
+from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.hyper import hyper
+from fdgjax.methods.requirements import with_features
+from fdgjax.methods.ssfl import GUESSES, SSFL, guess_labels, labelled_server
+from fdgjax.objectives import cross_entropy, mean_cross_entropy
+from fdgjax.registry import lookup
+from fdgjax.views import VIEWS, Views, seen
+
+LAST: Mapping[str, bool] = {"first": False, "last": True}
+"""When in a round the server trains."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SemiFL(SSFL):
+    """SSFL's hyperparameters, with SemiFL's choices.
+
+    threshold: tau. mix: lambda, the weight of the mixed samples' loss; alpha: of m's distribution.
+    augmentation: the views, an entry of `fdgjax.views.VIEWS`.
+    server: it trains `last`, after the aggregation, or `first`.
+    """
+
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
+    server_momentum: float = hyper(0.5, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
+    guess: str = hyper("argmax", search=tuple(GUESSES), source="Diao et al., Algorithm 1")
+    class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
+    threshold: float = hyper(0.95, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
+    mix: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
+    alpha: float = hyper(0.75, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
+    augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
+    server: str = hyper("last", search=tuple(LAST), source="Diao et al., official code")
+
+
+class Message(NamedTuple):
+    """A client's update and the size of its D_fix."""
+
+    update: Update
+    sure: jax.Array
+
+
+class Step(NamedTuple):
+    """The mean update, and whether there was any."""
+
+    update: Update
+    any: jax.Array
+
+
+def semifl(setup: Setup, h: SemiFL) -> Method:
+    """SSFL on confident guesses, with weak and strong views and mixed samples."""
+    views = lookup("augmentation", h.augmentation, VIEWS)
+    base = labelled_server(
+        setup,
+        h,
+        server=seen(cross_entropy(setup.model), views.weak),
+        client=fixed_and_mixed(setup.model, h, views),
+        prepare=sure_labels(guess_labels(setup.model, h), h.threshold),
+        last=lookup("server", h.server, LAST),
+    )
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        message, kept = base.finish(context, trained)
+        kept = jax.tree.map(lambda new, old: jnp.where(context.notes > 0, new, old), kept, context.client)
+        return Message(message, context.notes), kept
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
+        counted = jnp.where(messages.sure > 0, weights, 0)
+        average, coefficients = base.aggregate(server, clients, messages.update, counted)
+        return Step(average, jnp.any(counted > 0)), coefficients
+
+    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
+        moved, clients = base.update(server, clients, step.update, moment)
+        # Where nobody counts the server's momentum does not move it either, as in the official code.
+        return jax.tree.map(lambda new, old: jnp.where(step.any, new, old), moved, server), clients
+
+    return with_features(base._replace(finish=finish, aggregate=aggregate, update=update), setup.model, "semifl")
+
+
+def sure_labels(
+    guess: Callable[[Context, Samples], Prepared], threshold: float
+) -> Callable[[Context, Samples], Prepared]:
+    """The guessed labels of D_fix are trusted, the others not; the note is the size of D_fix."""
+
+    def prepare(context: Context, samples: Samples) -> Prepared:
+        labels = guess(context, samples).guess
+        assert labels is not None
+        trust = jnp.where(labels.confidence >= threshold, samples.mask, 0)
+        return Prepared(labels._replace(trust=trust), notes=jnp.sum(trust))
+
+    return prepare
+
+
+def fixed_and_mixed(model: Model, h: SemiFL, views: Views) -> Objective:
+    """Cross-entropy on strong views of D_fix, and on its weak views mixed with others of the batch."""
+    fixed = seen(cross_entropy(model), views.strong)
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        loss, (changed, _) = fixed(variables, batch, key, context)
+        if not h.mix:
+            return loss, (changed, {})
+        view_key, share_key, partner_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
+        share = jax.random.beta(share_key, h.alpha, h.alpha)
+        # Padding is at the end of a batch.
+        draws = jax.random.uniform(partner_key, batch.mask.shape)
+        partner = jnp.floor(draws * jnp.sum(batch.mask)).astype(jnp.int32)
+        images = views.weak(view_key, batch.images)
+        mixed = share * images + (1 - share) * images[partner]
+        output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
+        own = mean_cross_entropy(output.logits, batch)
+        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.labels[partner]))
+        return loss + h.mix * (share * own + (1 - share) * other), (changed, {})
+
+    return objective

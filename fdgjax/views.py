@@ -1,0 +1,73 @@
+"""Weak and strong views of images, drawn anew for each minibatch, for methods that want a model to agree on both."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Objective, Variables
+
+View = Callable[[jax.Array, jax.Array], jax.Array]
+"""`(key, images [batch, height, width, channels]) -> images`."""
+
+
+class Views(NamedTuple):
+    """A weak and a strong view."""
+
+    weak: View
+    strong: View
+
+
+def plain(key: jax.Array, images: jax.Array) -> jax.Array:
+    """The images as they are."""
+    del key
+    return images
+
+
+def shift(key: jax.Array, images: jax.Array) -> jax.Array:
+    """Each image moved by up to an eighth of its side (at least a pixel), filled by reflection: a random crop of the
+    padded image."""
+    height, width = images.shape[1:3]
+    down, right = max(height // 8, 1), max(width // 8, 1)
+    padded = jnp.pad(images, ((0, 0), (down, down), (right, right), (0, 0)), mode="reflect")
+    corners = draw_places(key, len(images), 2 * down + 1, 2 * right + 1)
+    crop = lambda image, at: jax.lax.dynamic_slice(image, (at[0], at[1], 0), images.shape[1:])  # noqa: E731
+    return jax.vmap(crop)(padded, corners)
+
+
+def cut_out(key: jax.Array, images: jax.Array) -> jax.Array:
+    """Each image with a rectangle of half its sides, around a random pixel, set to zero (mid-grey)."""
+    height, width = images.shape[1:3]
+    centres = draw_places(key, len(images), height, width)
+    rows = jnp.abs(jnp.arange(height)[None] - centres[:, :1]) <= height // 4
+    columns = jnp.abs(jnp.arange(width)[None] - centres[:, 1:]) <= width // 4
+    inside = rows[:, :, None] & columns[:, None, :]
+    return jnp.where(inside[..., None], 0, images)
+
+
+def shift_and_cut_out(key: jax.Array, images: jax.Array) -> jax.Array:
+    """One after the other."""
+    first, second = jax.random.split(key)
+    return cut_out(second, shift(first, images))
+
+
+def draw_places(key: jax.Array, many: int, height: int, width: int) -> jax.Array:
+    """Random pixels, int32 `[many, 2]`."""
+    sides = jnp.asarray([[height, width]], jnp.float32)
+    return jnp.floor(jax.random.uniform(key, (many, 2)) * sides).astype(jnp.int32)
+
+
+VIEWS: Mapping[str, Views] = {"none": Views(plain, plain), "shift": Views(shift, shift_and_cut_out)}
+
+
+def seen(objective: Objective, view: View) -> Objective:
+    """The objective on a view of the images."""
+
+    def on_view(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        images = view(jax.random.fold_in(key, 1), batch.images)
+        return objective(variables, batch._replace(images=images), key, context)
+
+    return on_view

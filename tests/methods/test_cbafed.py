@@ -1,0 +1,98 @@
+"""CBAFed: SSFL where everything is used; thresholds, labels, weights and residuals by hand."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Moment
+from fdgjax.methods.cbafed import CBAFed, Message, choose_labels, shares_of, thresholds
+from fdgjax.methods.fedavg import Message as Update
+from tests.toys import (
+    CLASSES,
+    Case,
+    build,
+    close,
+    copy,
+    flat,
+    make_case,
+    make_plan,
+    poison,
+    shared_case,
+    toy_federation,
+)
+
+WHOLE = make_plan("map", drop_nonfinite=True)
+
+
+def case_of(model: str = "dense", **chosen: Any) -> Case:
+    return make_case(build("cbafed", toy_federation(), model, **chosen), plan=WHOLE)
+
+
+def server_counts() -> np.ndarray:
+    federation = toy_federation()
+    rows = np.asarray(federation.server.places[0])[: int(federation.server.length[0])]
+    return np.bincount(np.asarray(federation.labels)[rows], minlength=CLASSES)
+
+
+def test_where_everything_is_used_it_is_ssfl_by_argmax() -> None:
+    bare = {"threshold": -2.0, "residual": 1.0, "class_aware": True, "by_use": False}
+    ssfl = make_case(build("ssfl", toy_federation(), "norm", guess="argmax"), plan=WHOLE).advance(2)
+    state = case_of("norm", **bare).advance(2)
+    close(state.server.average, ssfl.server)
+    close(state.clients, ssfl.clients)
+    assert state.server.former == {}
+
+
+def test_the_thresholds_by_hand() -> None:
+    counts = np.array([70.0, 20, 10, 0])
+    shares = counts / counts.sum() * 4 / 10
+    wanted = np.minimum(0.84 + shares - np.sqrt(np.sum((shares - shares.mean()) ** 2) / 3), 0.95)
+    got = thresholds(shares_of(jnp.asarray(counts, jnp.float32)), CBAFed())
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert wanted[0] == 0.95
+    assert (np.diff(wanted) < 0).all(), "a rarer class has a lower threshold"
+
+
+def test_which_labels_are_used() -> None:
+    """A sure one; unsure ones whose second guess is rare and is not; a sure one of the rare class."""
+    probabilities = np.array([[0.97, 0.02, 0.01], [0.6, 0.1, 0.3], [0.6, 0.3, 0.1], [0.05, 0.05, 0.9]])
+    logits, shares = jnp.asarray(np.log(probabilities), jnp.float32), jnp.asarray([0.2, 0.09, 0.01])
+    guess, used = choose_labels(logits, shares, CBAFed())
+    np.testing.assert_array_equal(guess.labels, [0, 2, 0, 2])
+    np.testing.assert_array_equal(used, [True, True, False, True])
+    np.testing.assert_allclose(guess.confidence, [0.97, 0.3, 0.6, 0.9], rtol=1e-5)
+
+
+def test_clients_weigh_by_the_labels_they_used() -> None:
+    method, federation = build("cbafed", toy_federation()), toy_federation()
+    server, clients = method.init(jax.random.key(0), federation)
+    update = jax.tree.map(lambda leaf: jnp.ones((4, *leaf.shape)), server.average.variables)
+    counts = jnp.asarray([[1.0, 0, 2], [0, 0, 0], [5, 5, 5], [0, 1, 0]])
+    step, info = method.aggregate(server, clients, Message(Update(update, {}), counts), jnp.asarray([5.0, 8, 0, 9]))
+    np.testing.assert_allclose(info["weights"], [0.75, 0, 0, 0.25], rtol=1e-6)
+    np.testing.assert_array_equal(step.counts, [1, 1, 2])
+
+
+def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
+    case = shared_case("cbafed", plan=WHOLE)
+    state = case.start()
+    np.testing.assert_array_equal(state.server.counts, server_counts())
+    state, info = case.round(state, poison(case.federation, 1))
+    wanted = np.zeros(CLASSES)
+    for client, length in enumerate(np.asarray(case.federation.train.length)):
+        labels, trust = (np.asarray(leaf[client])[:length] for leaf in (info.guess.labels, info.guess.trust))
+        wanted += (client != 1) * np.bincount(labels, weights=trust, minlength=CLASSES)
+    np.testing.assert_array_equal(state.server.counts, server_counts() + wanted)
+
+
+def test_residuals_by_hand() -> None:
+    """Every second round a quarter of the new model and three of the one kept then, the first after round 0."""
+    method = build("cbafed", toy_federation(), residual=0.25, period=2)
+    server, clients = method.init(jax.random.key(0), toy_federation())
+    step = Message(Update(jax.tree.map(jnp.ones_like, server.average.variables), {}), jnp.zeros(CLASSES))
+    begin, update = flat(copy(server.average.variables)), jax.jit(method.update)
+    for round_, way in enumerate([1.0, 2.0, 0.25 * 3 + 0.75 * 1, 2.5, 0.25 * 3.5 + 0.75 * 1.5]):
+        server, _ = update(server, clients, step, Moment(jnp.int32(round_), jax.random.key(0)))
+        np.testing.assert_allclose(flat(server.average.variables) - begin, way, rtol=1e-5)
