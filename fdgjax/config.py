@@ -10,6 +10,7 @@ import ml_collections
 from fdgjax.data import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
+from fdgjax.evaluation.probe import LAYERS, Probing
 from fdgjax.methods import CLIENT_MODELS, METHODS, PseudoLabels
 from fdgjax.methods.ssfl import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
@@ -80,6 +81,7 @@ class Config:
       clients have models of their own, what they trained last (so FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
     pseudo_labels: how a supervised method gets labels where clients have none.
+    probe: how a method that learns without labels is judged.
     model: the client model. method, hyper: name and hyperparameters of the method.
     """
 
@@ -101,6 +103,7 @@ class Config:
     client_model: str = "received"
     drop_nonfinite: bool = False
     pseudo_labels: PseudoLabels = dataclasses.field(default_factory=PseudoLabels)
+    probe: Probing = dataclasses.field(default_factory=Probing)
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     method: str = "fedavg"
@@ -153,7 +156,8 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
             f"start from --config=configs/{method}.py instead of setting method.name"
         )
     typed = Config(
-        **{k: v for k, v in plain.items() if k not in ("data", "model", "pseudo_labels")},
+        **{k: v for k, v in plain.items() if k not in ("data", "model", "pseudo_labels", "probe")},
+        probe=Probing(**plain["probe"]),
         pseudo_labels=PseudoLabels(**plain["pseudo_labels"]),
         model=ModelConfig(**plain["model"]),
         data=DataConfig(**plain["data"]),
@@ -217,6 +221,7 @@ def check_protocol(config: Config) -> None:
     """Raises a `UserError` for a value that the protocol has no use for, or cannot use."""
     name, data = config.data.protocol, config.data
     protocol = lookup("data.protocol", name, PROTOCOLS)
+    check_probe(config, protocol)
     for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())) - protocol.takes):
         value, default = getattr(data, key), getattr(DataConfig(), key)
         if value != default:
@@ -253,6 +258,26 @@ def check_labels(config: Config, protocol: Protocol) -> None:
         raise UserError(
             f"config.selection got 'validation', but in the protocol '{name}' clients have no labels to validate with; "
             "expected last"
+        )
+
+
+def check_probe(config: Config, protocol: Protocol) -> None:
+    """Raises a `UserError` for a probe that nothing can be measured with."""
+    probing = config.probe
+    lookup("probe.layer", probing.layer, LAYERS)
+    for key, value in (("repeats", probing.repeats), ("epochs", probing.epochs), ("batch_size", probing.batch_size)):
+        if value < 1:
+            raise UserError(f"config.probe.{key} got {value}; expected at least 1")
+    _ = probing.percents
+    if METHODS[config.method].unlabelled and not protocol.unseen:
+        raise UserError(
+            f"method '{config.method}' is judged by a probe on an unseen domain, which the protocol "
+            f"'{config.data.protocol}' lacks; expected leave_one_out or unseen_client"
+        )
+    if METHODS[config.method].unlabelled and config.selection != "last":
+        raise UserError(
+            f"config.selection got '{config.selection}', but method '{config.method}' learns without labels and has "
+            "nothing to choose by; expected last"
         )
 
 

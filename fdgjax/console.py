@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.metrics import is_evaluated
 
 Record = Mapping[str, Any]
 
@@ -48,12 +49,12 @@ class Console:
             task = bar.add_task("compiling", total=rounds, completed=done)
 
             def show(record: Record) -> None:
-                if live and "id_accuracy" in record:
+                if live and is_evaluated(record):
                     bar.update(task, description=headlines(record))
                 elif live and bar.tasks[task].description == "compiling":
                     bar.update(task, description="")
                 bar.update(task, completed=record["round"])
-                if not live and "id_accuracy" in record:
+                if not live and is_evaluated(record):
                     self.say(f"round {record['round']}/{rounds}  {headlines(record)}")
 
             yield show
@@ -66,6 +67,27 @@ class Console:
             f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, "
             + (several or f"seed {summary['seed']}")
         )
+        if "per_domain_accuracy" in summary:
+            self.accuracies(summary, std)
+        else:
+            self.probes(summary, std)
+        self.say(
+            f"{summary['parameters']:,} parameters   {summary['bytes_up_per_round']:,} bytes up a round   "
+            f"{summary['images_per_second']:,.0f} images/s   {summary['wall_seconds']:.0f} s"
+        )
+
+    def probes(self, summary: Record, std: Record) -> None:
+        """A table of linear probes by their percentage of labels; of several seeds, means and deviations over these."""
+        table = Table()
+        table.add_column("labels")
+        table.add_column(f"probe on {summary['target']} (unseen)", justify="right")
+        over_seeds, over_splits = std.get("probe_by_percent", {}), summary["probe_deviation_by_percent"]
+        for percent, value in summary["probe_by_percent"].items():
+            table.add_row(f"{percent} %", figure(value, over_seeds.get(percent, over_splits[percent])))
+        self._rich.print(table)
+
+    def accuracies(self, summary: Record, std: Record) -> None:
+        """The table of accuracies per domain, and the figures beside it."""
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
         seen = "avg_accuracy" if "avg_accuracy" in summary else "id_accuracy"
@@ -81,9 +103,7 @@ class Console:
             self.say(headlines(rest, std))
         self.say(
             f"worst domain {figure(summary['worst_domain_accuracy'], std.get('worst_domain_accuracy'))}   "
-            f"calibration error {figure(summary['ece'], std.get('ece'))}   "
-            f"{summary['parameters']:,} parameters   {summary['bytes_up_per_round']:,} bytes up a round   "
-            f"{summary['images_per_second']:,.0f} images/s   {summary['wall_seconds']:.0f} s"
+            f"calibration error {figure(summary['ece'], std.get('ece'))}"
         )
 
 

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 
 from fdgjax.config import Config, ModelConfig, seeds_of
 from fdgjax.contract import Method, Model, Output, Setup, Variables
 from fdgjax.data import Domains, label_histogram, load
-from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, everywhere
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
-from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, measure
+from fdgjax.evaluation import Tallies, compile_evaluation, compile_representation
+from fdgjax.evaluation.probe import LAYERS
 from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
 from fdgjax.memory import Memory, predict
 from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
@@ -106,14 +108,7 @@ def build(config: Config) -> Experiment:
     federation, train = (jax.device_put(stack_seeds(each), place) for each in (federations, trained_on))
     plan = make_plan(config, len(train.ids))
     travelling = traffic(method, trained_on[0])
-    evaluation = compile_evaluation(
-        method,
-        model,
-        domains=len(data.domain_names),
-        batch_size=config.eval_batch_size,
-        adapt_batch_size=config.batch_size,
-        execution=execution,
-    )
+    evaluation = make_evaluation(config, method, model, len(data.domain_names))
     numbers = jnp.asarray(list(seeds), jnp.uint32)
     return Experiment(
         config=config,
@@ -148,6 +143,22 @@ def make_method(config: Config, setup: Setup) -> Method:
     else:
         method = entry.build(setup, config.hyper)
     return CLIENT_MODELS[config.client_model](method)
+
+
+def make_evaluation(config: Config, method: Method, model: Model, domains: int) -> Wrapped:
+    """The jitted evaluation of a state: counts of right answers, or what a probe is to look at."""
+    size, execution = config.eval_batch_size, make_execution(config)
+    if METHODS[config.method].unlabelled:
+        layer = LAYERS[config.probe.layer]
+        return compile_representation(method, model, layer, batch_size=size, execution=execution)
+    return compile_evaluation(
+        method,
+        model,
+        domains=domains,
+        batch_size=size,
+        adapt_batch_size=config.batch_size,
+        execution=execution,
+    )
 
 
 def split(config: Config, data: Domains, target: str, server: str, seed: int) -> Partition:
@@ -203,13 +214,6 @@ def state_shapes(experiment: Experiment) -> State:
     init: Any = experiment.init.func
     shapes = init.eval_shape(*experiment.init.args)
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes)
-
-
-def evaluate(experiment: Experiment, state: State) -> list[Metrics]:
-    """Each seed's figures of a state."""
-    tallies = jax.device_get(experiment.tally(state, experiment.federation))
-    seeds = len(seeds_of(experiment.config))
-    return [measure(one, experiment.data.domain_names) for one in each_seed(tallies, seeds)]
 
 
 def make_execution(config: Config) -> Execution:

@@ -12,10 +12,11 @@ from fdgjax.errors import UserError
 
 
 class Discards(NamedTuple):
-    """How many gradients of a layer were dropped so far, and how many there were (float32)."""
+    """How many gradients of a layer were dropped in a round, and how many there were (float32)."""
 
     dropped: jax.Array
     seen: jax.Array
+    round: jax.Array
 
 
 def align_with(
@@ -54,7 +55,7 @@ def align_with(
 
     def init(params: PyTree) -> Discards:
         del params
-        return Discards(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
+        return Discards(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
 
     def update(
         updates: PyTree, state: Discards, params: PyTree | None = None, *, context: Context, **others: Any
@@ -63,7 +64,10 @@ def align_with(
         kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign), updates, reference(context))
         aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
         stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
-        return aligned, Discards(state.dropped + jnp.sum(1 - stays), state.seen + len(stays))
+        # An optimiser that outlives the round begins to count anew.
+        same = (state.round == context.round).astype(jnp.float32)
+        dropped, seen = same * state.dropped + jnp.sum(1 - stays), same * state.seen + len(stays)
+        return aligned, Discards(dropped, seen, context.round)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -76,6 +80,7 @@ def is_aligned(gradient: jax.Array, reference: jax.Array, threshold: float, sign
 
 
 def discard_rate(optimizer_state: PyTree) -> jax.Array:
-    """The share of layer gradients that were dropped, 0 to 1, from the state of an optimiser that has `align_with`."""
+    """The share of layer gradients that were dropped in the last round, 0 to 1, from the state of an optimiser with
+    `align_with`."""
     dropped, seen = (optax.tree.get(optimizer_state, name) for name in ("dropped", "seen"))
     return dropped / jnp.maximum(seen, 1)

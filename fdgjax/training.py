@@ -14,7 +14,8 @@ from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
 from fdgjax.evaluation.guesses import guess_figures
-from fdgjax.experiment import Experiment, evaluate
+from fdgjax.experiment import Experiment
+from fdgjax.measuring import evaluate
 
 Record = dict[str, Any]
 

@@ -59,7 +59,7 @@ def test_without_a_last_step_nothing_is_dropped() -> None:
     assert rate == 0
 
 
-def test_the_rate_is_over_all_steps() -> None:
+def test_the_rate_is_over_all_steps_of_a_round() -> None:
     step = {"a": jnp.ones(2), "b": jnp.ones(2)}
     optimizer = optax.chain(align_with(lambda context: context.sent), optax.sgd(0.1))
     state, context = optimizer.init(step), Context(step, (), {}, jnp.int32(0))
@@ -67,6 +67,8 @@ def test_the_rate_is_over_all_steps() -> None:
         gradient = {name: sign * leaf for sign, (name, leaf) in zip(signs, step.items(), strict=True)}
         _, state = optimizer.update(gradient, state, step, context=context)
     assert float(discard_rate(state)) == 3 / 8
+    _, state = optimizer.update(step, state, step, context=context._replace(round=jnp.int32(1)))
+    assert float(discard_rate(state)) == 1, "the next round is counted by itself"
 
 
 @pytest.mark.parametrize("wrong", [{"sign": 0}, {"threshold": 1.5}])

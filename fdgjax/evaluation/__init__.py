@@ -1,7 +1,13 @@
 """Evaluation: id, ood, test, per-domain and worst-domain accuracy, and calibration."""
 
-from fdgjax.evaluation.metrics import HEADLINES, Metrics, figures, measure
-from fdgjax.evaluation.tally import Tallies, Tally, compile_evaluation, expected_calibration_error
+from fdgjax.evaluation.metrics import HEADLINES, Metrics, figures, is_evaluated, measure, measure_probe
+from fdgjax.evaluation.tally import (
+    Tallies,
+    Tally,
+    compile_evaluation,
+    compile_representation,
+    expected_calibration_error,
+)
 
 __all__ = [
     "HEADLINES",
@@ -9,7 +15,10 @@ __all__ = [
     "Tallies",
     "Tally",
     "compile_evaluation",
+    "compile_representation",
     "expected_calibration_error",
     "figures",
+    "is_evaluated",
     "measure",
+    "measure_probe",
 ]

@@ -14,6 +14,7 @@ HEADLINES: Mapping[str, str] = {
     "ood_adapted_accuracy": "ood adapted",
     "all_accuracy": "ALL",
     "avg_accuracy": "AVG",
+    "probe_accuracy": "probe",
 }
 """The figures a run is judged by, with the short names a user sees, in that order; a run has some of them."""
 
@@ -32,19 +33,26 @@ class Metrics(NamedTuple):
     ece: expected calibration error, 15 bins, on the unseen domain, or on test samples where there is none.
     id_ece: the same on validation data.
     id_loss, ood_loss: mean cross-entropy per sample.
+    probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
+      models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
+      of every percentage. All others are None for a method that learns without labels.
     """
 
-    id_accuracy: float | None
-    ood_accuracy: float | None
-    ood_adapted_accuracy: float | None
-    all_accuracy: float | None
-    avg_accuracy: float | None
-    per_domain_accuracy: dict[str, float]
-    worst_domain_accuracy: float | None
-    ece: float | None
-    id_ece: float | None
-    id_loss: float | None
-    ood_loss: float | None
+    id_accuracy: float | None = None
+    ood_accuracy: float | None = None
+    ood_adapted_accuracy: float | None = None
+    all_accuracy: float | None = None
+    avg_accuracy: float | None = None
+    per_domain_accuracy: dict[str, float] | None = None
+    worst_domain_accuracy: float | None = None
+    ece: float | None = None
+    id_ece: float | None = None
+    id_loss: float | None = None
+    ood_loss: float | None = None
+    probe_accuracy: float | None = None
+    probe_deviation: float | None = None
+    probe_by_percent: dict[str, float] | None = None
+    probe_deviation_by_percent: dict[str, float] | None = None
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
@@ -71,6 +79,27 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         id_loss=per_sample(source.loss, source),
         ood_loss=per_sample(target.loss, target),
     )
+
+
+def measure_probe(accuracies: Mapping[int, np.ndarray]) -> Metrics:
+    """The figures of linear probes, by their percentage of labels, `[models, repeats]` each."""
+    means = {str(percent): float(np.mean(each)) for percent, each in accuracies.items()}
+    deviations = {
+        str(percent): float(np.std(np.mean(each, axis=0), ddof=1)) if each.shape[1] > 1 else 0.0
+        for percent, each in accuracies.items()
+    }
+    first = next(iter(means))
+    return Metrics(
+        probe_accuracy=means[first],
+        probe_deviation=deviations[first],
+        probe_by_percent=means,
+        probe_deviation_by_percent=deviations,
+    )
+
+
+def is_evaluated(record: Mapping[str, Any]) -> bool:
+    """Whether a round's record has figures of an evaluation."""
+    return any(key in record for key in HEADLINES)
 
 
 def figures(metrics: Metrics) -> dict[str, Any]:

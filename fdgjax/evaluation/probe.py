@@ -1,5 +1,7 @@
 """Linear evaluation: how much of the labels a linear classifier finds in a frozen encoder's features."""
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -8,22 +10,48 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from fdgjax.contract import Output
 from fdgjax.errors import UserError
 
+LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {
+    "projection": lambda output: output.logits,
+    "features": lambda output: output.features,
+}
+"""What a probe sees of a model with a projection: that, as in FedGaLA's official code, or the encoder's features."""
 
-class Probing(NamedTuple):
+
+@dataclasses.dataclass(frozen=True)
+class Probing:
     """How features are judged.
 
-    percent: of the unseen domain's samples that have labels for the classifier; the others test it.
+    percent: of the unseen domain's samples that have labels for the classifier, with commas; the others test it.
+    layer: an entry of `LAYERS`.
     repeats: how many splits, and classifiers.
     epochs, batch_size, learning_rate: of its training, by Adam.
     """
 
-    percent: tuple[int, ...] = (10, 30)
+    percent: str = "10,30"
+    layer: str = "projection"
     repeats: int = 3
     epochs: int = 100
     batch_size: int = 128
     learning_rate: float = 1e-3
+
+    @property
+    def percents(self) -> tuple[int, ...]:
+        """`percent` as numbers.
+
+        Raises:
+          UserError: what is no number, or no percentage.
+        """
+        words = self.percent.split(",")
+        numbers = tuple(int(word) for word in words if word.strip().isdigit())
+        if len(numbers) < len(words) or not all(1 <= number <= 99 for number in numbers):
+            raise UserError(
+                f"config.probe.percent got '{self.percent}'; expected whole numbers from 1 to 99 with commas between, "
+                "such as 10,30"
+            )
+        return numbers
 
 
 class Split(NamedTuple):
@@ -40,15 +68,13 @@ def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) 
 
     Args:
       labels: int `[samples]`.
-      percent: for training, from 1 to 99.
+      percent: for training, 1 to 99.
       repeats: number of splits.
       seed: of them.
 
     Raises:
-      UserError: a percentage out of range, or a class with a single sample.
+      UserError: a class with a single sample.
     """
-    if not 1 <= percent <= 99:
-        raise UserError(f"probe.percent got {percent}; expected whole numbers from 1 to 99, such as 10 30")
     classes, counts = np.unique(labels, return_counts=True)
     if counts.min() < 2:
         raise UserError(

@@ -1,5 +1,6 @@
 """Counting right answers and confidences of many models over many samples, on the device."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -8,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Wrapped
 
-from fdgjax.contract import Execution, Method, Model, PyTree, Variables
+from fdgjax.contract import Execution, Method, Model, Output, PyTree, Variables
 from fdgjax.engine.clients import jit, over_clients
-from fdgjax.engine.local import slice_rows, take_batch
+from fdgjax.engine.local import samples_of, slice_rows, take_batch
 from fdgjax.engine.round import State
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.evaluation.adaptation import adapt
@@ -114,6 +115,32 @@ def compile_evaluation(
             test,
             *over_clients(on_target, execution)((state, federation), method.unseen(state.server, state.clients)),
         )
+
+    return jit(over_seeds(evaluate, execution.seed_axis), execution)
+
+
+def compile_representation(
+    method: Method,
+    model: Model,
+    represent: Callable[[Output], jax.Array],
+    *,
+    batch_size: int,
+    execution: Execution,
+) -> Wrapped:
+    """`(state, federation) -> [models, longest, m]`, what each model for the unseen domain says of its samples; jitted,
+    of all seeds where these have a seed axis."""
+    key = jax.random.key(0)  # nothing is drawn in evaluation
+
+    def of_model(federation: Federation, variables: Variables) -> jax.Array:
+        rows, count = federation.target.places[0], federation.target.length[0]
+        samples = samples_of(federation, rows, count, batch_size)
+        said: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
+        return said
+
+    def evaluate(state: State, federation: Federation) -> jax.Array:
+        models = method.unseen(state.server, state.clients)
+        said: jax.Array = over_clients(of_model, execution)(federation, models)
+        return said
 
     return jit(over_seeds(evaluate, execution.seed_axis), execution)
 

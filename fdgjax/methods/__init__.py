@@ -14,6 +14,7 @@ from fdgjax.methods.feddg import FedDG, feddg
 from fdgjax.methods.feddg_ga import FedDGGA, feddg_ga
 from fdgjax.methods.feddyn import FedDyn, feddyn
 from fdgjax.methods.fedfa import FedFA, fedfa
+from fdgjax.methods.fedgala import FedGaLA, fedgala
 from fdgjax.methods.fedgma import FedGMA, fedgma
 from fdgjax.methods.fedheal import FedHeal, fedheal
 from fdgjax.methods.fedprox import FedProx, fedprox
@@ -28,6 +29,16 @@ from fdgjax.methods.pfedhn import PFedHN, pfedhn
 from fdgjax.methods.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from fdgjax.methods.rscfed import RSCFed, rscfed
 from fdgjax.methods.scaffold import Scaffold, scaffold
+from fdgjax.methods.self_supervised import (
+    FedBYOL,
+    FedMoCo,
+    FedSimCLR,
+    FedSimSiam,
+    fedbyol,
+    fedmoco,
+    fedsimclr,
+    fedsimsiam,
+)
 from fdgjax.methods.semifl import SemiFL, semifl
 from fdgjax.methods.ssfl import SSFL, ssfl
 from fdgjax.methods.uap import UAP, uap
@@ -40,6 +51,7 @@ class Entry(NamedTuple):
 
     unit: the entry of `fdgjax.models.UNITS` that the method is made for; '' where any model will do.
     head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
+    unlabelled: whether it learns without any labels, and is judged by a linear probe.
     server: whether it is made for a server that holds labelled data, and clients without labels.
     """
 
@@ -49,12 +61,28 @@ class Entry(NamedTuple):
     unit: str = ""
     head: str = ""
     server: bool = False
+    unlabelled: bool = False
 
 
 METHODS: Mapping[str, Entry] = {
     "hfedf": Entry(HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)"),
     "pfedhn": Entry(PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)"),
     "fdse": Entry(FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"),
+    "fedgala": Entry(
+        FedGaLA,
+        fedgala,
+        "no labels: gradients aligned at clients and updates at the server (FedGaLA)",
+        head="projection",
+        unlabelled=True,
+    ),
+    "fedsimclr": Entry(
+        FedSimCLR, fedsimclr, "no labels: SimCLR at each client, averaged", head="projection", unlabelled=True
+    ),
+    "fedmoco": Entry(FedMoCo, fedmoco, "no labels: MoCo at each client, averaged", head="projection", unlabelled=True),
+    "fedbyol": Entry(FedBYOL, fedbyol, "no labels: BYOL at each client, averaged", head="prediction", unlabelled=True),
+    "fedsimsiam": Entry(
+        FedSimSiam, fedsimsiam, "no labels: SimSiam at each client, averaged", head="prediction", unlabelled=True
+    ),
     "uap": Entry(UAP, uap, "labelled server, unlabelled clients, features aligned to Gaussians (UAP)", server=True),
     "ssfl": Entry(SSFL, ssfl, "labelled server, clients on pseudo-labels (UAP's baseline)", server=True),
     "semifl": Entry(SemiFL, semifl, "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)", server=True),

@@ -1,16 +1,18 @@
-"""What makes logits of a network's last outputs: nothing more, or a classifier of a random representation (FedSR).
+"""What makes logits of a network's last outputs: nothing more, a classifier of a random representation (FedSR), or the
+projection that self-supervised learning compares.
 
 A head is an entry of `HEADS`, `head(network, classes, width) -> module`; `network(outputs)` makes the backbone with so
 many outputs in the place of its logits, so that any backbone will do.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.models.units import widen
+from fdgjax.models.units import norm, widen
 from fdgjax.nn import Dense
 
 Head = Callable[[Callable[[int], nn.Module], int, float], nn.Module]
@@ -84,5 +86,79 @@ def gaussian(network: Callable[[int], nn.Module], classes: int, width: float) ->
     return GaussianHead(network(2 * widen(512, width)), classes)
 
 
-HEADS: Mapping[str, Head] = {"linear": linear, "gaussian": gaussian}
+class Projector(nn.Module):
+    """What comes after the hidden layer of a projector, and a predictor.
+
+        z = linear(ReLU(BN(h))),    p = linear(ReLU(BN(linear(z))))
+
+    Variables: `bn` and `out`, and of the predictor `predictor_in`, `predictor_bn` and `predictor_out`.
+
+    Attributes:
+      features: numbers of z and p.
+      predictor: hidden numbers of the predictor; 0 for none.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+    """
+
+    features: int
+    predictor: int = 0
+    init_name: str = "torch"
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, train: bool = False) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """`[batch, hidden]` -> z `[batch, features]`, and p as `prediction` where there is a predictor."""
+        linear = partial(Dense, init_name=self.init_name)
+        z: jax.Array = linear(self.features, name="out")(nn.relu(norm(hidden, train, "bn")))
+        if not self.predictor:
+            return z, {}
+        inner = nn.relu(norm(linear(self.predictor, name="predictor_in")(z), train, "predictor_bn"))
+        return z, {"prediction": linear(self.features, name="predictor_out")(inner)}
+
+
+class ProjectionHead(nn.Module):
+    """A network whose last layer is the first of a projector, for self-supervised learning.
+
+    The network's variables keep their paths; those of the projector are in `projector`. z takes the place of logits,
+    the features are still the input of the network's last layer; the prediction is sown.
+
+    Attributes:
+      network: gives the hidden layer of the projector.
+      features: numbers of z.
+      predictor: hidden numbers of the predictor; 0 for none.
+    """
+
+    network: nn.Module
+    features: int
+    predictor: int = 0
+
+    def setup(self) -> None:
+        """Both in one scope, so that no path tells of the wrapping."""
+        nn.share_scope(self, self.network)
+        self.projector = Projector(self.features, self.predictor)
+
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """Images -> z `[batch, features]`."""
+        z, said = self.projector(self.network(x, train=train), train=train)
+        for name, value in said.items():
+            self.sow("intermediates", name, value)
+        return z
+
+
+def projection(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
+    """4096 hidden numbers and 2048 of z (FedGaLA, official code), times the network's width."""
+    del classes
+    return ProjectionHead(network(widen(4096, width)), widen(2048, width))
+
+
+def prediction(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
+    """`projection` with a predictor as wide as its hidden layer (BYOL's and SimSiam's)."""
+    del classes
+    return ProjectionHead(network(widen(4096, width)), widen(2048, width), widen(4096, width))
+
+
+HEADS: Mapping[str, Head] = {
+    "linear": linear,
+    "gaussian": gaussian,
+    "projection": projection,
+    "prediction": prediction,
+}
 """Heads by name."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.metrics import Metrics
+from fdgjax.evaluation.metrics import Metrics, is_evaluated
 from fdgjax.registry import lookup
 from fdgjax.selection import SELECTIONS, ledger
 
@@ -27,7 +27,7 @@ def summarise(
       facts: what is known without training: method, data, sizes, bytes.
       timings: the values of `TIMINGS`.
     """
-    evaluated = [record for record in records if "id_accuracy" in record]
+    evaluated = [record for record in records if is_evaluated(record)]
     chosen = lookup("selection", selection, SELECTIONS).choose(evaluated)
     figures = {key: chosen[key] for key in Metrics._fields if key in chosen}
     return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}

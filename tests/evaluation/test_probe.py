@@ -28,11 +28,18 @@ def test_every_class_has_its_share_and_no_sample_is_on_both_sides(counts: list[i
     np.testing.assert_array_equal(split.train[:2], stratified_split(labels, percent, 2, seed).train)
 
 
-@pytest.mark.parametrize(("labels", "percent"), [([0, 0, 1, 1], 0), ([0, 0, 1, 1], 100), ([0, 0, 1], 10)])
-def test_impossible_splits_are_refused_in_one_line(labels: list[int], percent: int) -> None:
-    with pytest.raises(UserError, match="expected") as error:
-        stratified_split(np.asarray(labels), percent, 1, 0)
+def test_a_class_with_one_sample_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"class 1 has a single sample .*expected at least 2") as error:
+        stratified_split(np.asarray([0, 0, 1]), 10, 1, 0)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("words", ["", "0", "10,100", "10;30", "ten"])
+def test_percentages_are_whole_numbers(words: str) -> None:
+    with pytest.raises(UserError, match=r"config\.probe\.percent got") as error:
+        _ = Probing(percent=words).percents
+    assert "\n" not in str(error.value)
+    assert Probing(percent="10, 30").percents == (10, 30)
 
 
 def accuracies(features: np.ndarray, labels: np.ndarray, percent: int = 30) -> np.ndarray:

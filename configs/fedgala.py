@@ -1,0 +1,13 @@
+"""TODO
+
+python -m fdgjax.main --config=configs/fedgala.py
+"""
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+
+
+def get_config(dataset: str = "rotated_digits") -> ConfigDict:
+    """The config of this method on a data set."""
+    return make_config("fedgala", dataset)

@@ -1,0 +1,135 @@
+"""FedGaLA: self-supervised clients whose gradients follow the global model's way, and updates weighted by agreement.
+
+    client:  g of a layer counts if cos(-g, r) >= threshold,  r = theta_t - theta_(t-1)          (local alignment)
+    server:  d = sum_i c_i d_i,  c_i from (1 + cos(d_i, d)) / 2, found again three times         (global alignment)
+
+Without either it is FedSimCLR (with the same part). r is sent beside the model where local alignment is on, which
+doubles what travels down.
+
+"Federated unsupervised domain generalization using global and local alignment of gradients", section 4 and Algorithm 1;
+regularisers: Table 4 and appendix D.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.aggregation import global_alignment, mean
+from fdgjax.contract import Batch, Context, Method, Moment, Objective, PyTree, Setup, Trained, Variables
+from fdgjax.federation import Federation
+from fdgjax.local_alignment import align_with, discard_rate
+from fdgjax.methods.fedavg import Kept
+from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.hyper import client_optimizer, hyper
+from fdgjax.methods.self_supervised import SelfSupervised, self_supervised
+from fdgjax.registry import lookup
+from fdgjax.variables import subtract
+
+SIGNS = {"descent": 1, "as_published": -1}
+"""Whether descent directions are compared with the last global step, or gradients, as in the official code."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FedGaLA(SelfSupervised):
+    """The hyperparameters of self-supervised clients, and of the alignment.
+
+    local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
+    globally: whether updates are; iterations, gamma, scope: of `global_alignment`.
+    l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
+    """
+
+    local: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
+    threshold: float = hyper(0.0, search=(-0.1, 0.0, 0.1), source="FedGaLA, Figure 3c")
+    sign: str = hyper("descent", search=tuple(SIGNS), source="docs/deviations.md")
+    globally: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
+    iterations: int = hyper(3, search=(1, 3, 5), source="FedGaLA, Figure 4b")
+    gamma: float = hyper(0.0, search=(0.0, 0.25, 0.5, 0.75), source="FedGaLA, Table 6")
+    scope: str = hyper("leaf", search=("leaf", "tree"), source="FedGaLA, official code")
+    l2: float = hyper(0.0, search=(0.0, 1e-2), source="FedGaLA, Table 4")
+    proximal: float = hyper(0.0, search=(0.0, 1e-2), source="FedGaLA, Table 4")
+
+
+class Server(NamedTuple):
+    """The averaged variables, and the last step of their parameters (empty without local alignment)."""
+
+    average: Average
+    step: PyTree
+
+
+class Sent(NamedTuple):
+    """The averaged variables and their last step."""
+
+    variables: Variables
+    step: PyTree
+
+
+class Message(NamedTuple):
+    """A client's update, and the share of its gradients that it dropped."""
+
+    average: Update
+    discarded: jax.Array
+
+
+def fedgala(setup: Setup, h: FedGaLA) -> Method:
+    """Self-supervised clients, aligned.
+
+    Raises:
+      UserError: an unknown part or sign, or settings that the alignments refuse.
+    """
+    sign = lookup("sign", h.sign, SIGNS)
+    rule = partial(global_alignment, iterations=h.iterations, gamma=h.gamma, scope=h.scope) if h.globally else mean
+    base = self_supervised(setup, h, regularise=partial(regularised, h), rule=rule)
+    align = align_with(lambda context: context.sent.step, h.threshold, sign)
+    own = client_optimizer(h, setup.rounds)
+    optimizer = optax.chain(align, own) if h.local else own
+
+    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+        average, clients = base.init(key, federation)
+        return Server(average, optax.tree.zeros_like(average.variables["params"]) if h.local else {}), clients
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+        update, kept = base.finish(context._replace(sent=context.sent.variables), trained)
+        return Message(update, discard_rate(trained.optimizer) if h.local else jnp.zeros(())), kept
+
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Update, PyTree]:
+        step, coefficients = base.aggregate(server.average, clients, messages.average, weights)
+        return step, coefficients | {"discarded": messages.discarded}
+
+    def update(server: Server, clients: Kept, step: Update, moment: Moment) -> tuple[Server, Kept]:
+        average, clients = base.update(server.average, clients, step, moment)
+        moved = subtract(average.variables["params"], server.average.variables["params"]) if h.local else {}
+        return Server(average, moved), clients
+
+    return base._replace(
+        init=init,
+        send=lambda server, client: Sent(base.send(server.average, client), server.step),
+        start=lambda sent, client: base.start(sent.variables, client),
+        optimizer=optimizer,
+        finish=finish,
+        aggregate=aggregate,
+        update=update,
+        predict=lambda server, client: base.predict(server.average, client),
+        unseen=lambda server, clients: base.unseen(server.average, clients),
+    )
+
+
+def regularised(h: FedGaLA, objective: Objective) -> Objective:
+    """The loss with the two regularisers of Table 4."""
+
+    def with_both(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        loss, rest = objective(variables, batch, key, context)
+        params = variables["params"]
+        if h.l2:
+            loss += 0.5 * h.l2 * optax.tree.norm(params, squared=True)
+        if h.proximal:
+            loss += 0.5 * h.proximal * optax.tree.norm(subtract(params, context.received["params"]), squared=True)
+        return loss, rest
+
+    return with_both

@@ -1,0 +1,122 @@
+"""Self-supervised learning at each client, averaged: FedSimCLR, FedMoCo, FedBYOL and FedSimSiam.
+
+    w_i <- local epochs of a self-supervised loss (`fdgjax.objectives.two_views`) from w;    w <- sum_i p_i w_i
+
+No labels are used. Each client's optimiser outlives the round, and so do the target that follows its model (BYOL,
+MoCo), MoCo's queue, and the predictor (BYOL, SimSiam: only encoder and projector are averaged, as in FedU). What is
+learned is judged by a linear probe on the unseen domain.
+
+FedGaLA, section 5 and appendices C and D, whose baselines these are.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fdgjax.augmentations import simclr_view
+from fdgjax.contract import Method, Objective, Setup
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.hyper import hyper
+from fdgjax.objectives.two_views import PARTS, Settings, extended
+from fdgjax.registry import lookup
+
+PUBLISHED = "FedGaLA, appendix D"
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfSupervised(FedAvg):
+    """FedAvg's hyperparameters and those of the loss.
+
+    part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
+    temperature: SimCLR's and MoCo's. decay: of the target, for each step. queue: MoCo's former keys.
+    smallest_crop: least share of an image's area that a view shows.
+    """
+
+    part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
+    client_learning_rate: float = hyper(1e-4, search=(1e-3, 1e-4), source=PUBLISHED)
+    client_weight_decay: float = hyper(0.0, search=(0.0, 1e-4), source=PUBLISHED)
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="FedGaLA, section 4.2")
+    unseen: str = hyper(
+        "mean", search=("mean", "each"), source="one encoder; of what clients keep only predictors matter"
+    )
+    keep_optimizer: bool = hyper(True, search=(True, False), source="FedGaLA, official code")
+    temperature: float = hyper(0.07, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
+    decay: float = hyper(0.99, search=(0.99, 0.999), source="FedGaLA, official code")
+    queue: int = hyper(4096, search=(1024, 4096), source="He et al., official code: 65536 for ImageNet")
+    smallest_crop: float = hyper(0.08, search=(0.08, 0.2), source="torchvision's default")
+
+
+@dataclasses.dataclass(frozen=True)
+class FedSimCLR(SelfSupervised):
+    """Adam 1e-4."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FedMoCo(SelfSupervised):
+    """SGD with momentum 0.9; the target follows more slowly."""
+
+    part: str = hyper("moco", search=("moco",), source="He et al., 2020")
+    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
+    client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
+    client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
+    client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
+    decay: float = hyper(0.999, search=(0.99, 0.999), source="FedGaLA, official code")
+
+
+@dataclasses.dataclass(frozen=True)
+class FedBYOL(SelfSupervised):
+    """SGD with momentum 0.9."""
+
+    part: str = hyper("byol", search=("byol",), source="Grill et al., 2020")
+    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
+    client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
+    client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
+    client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
+
+
+@dataclasses.dataclass(frozen=True)
+class FedSimSiam(FedBYOL):
+    """SGD with momentum 0.9."""
+
+    part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
+    client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
+
+
+def fate(path: str) -> str:
+    """What follows a client's model stays with the client, and so does its predictor."""
+    own = path.startswith(("target/", "queue/")) or "/projector/predictor_" in path
+    return "local" if own else "shared"
+
+
+def self_supervised(
+    setup: Setup, h: SelfSupervised, *, regularise: Callable[[Objective], Objective] | None = None, **parts: Any
+) -> Method:
+    """FedAvg on a self-supervised loss.
+
+    Args:
+      setup, h: as for every method.
+      regularise: what is added to the loss.
+      parts: whatever else of `fedavg` is replaced.
+
+    Raises:
+      UserError: an unknown part.
+    """
+    part = lookup("part", h.part, PARTS)
+    settings = Settings(h.temperature, h.decay, h.queue)
+    model = extended(setup.model, part, settings)
+    objective = part.objective(setup.model, partial(simclr_view, smallest=h.smallest_crop), settings)
+    base = fedavg(
+        setup._replace(model=model),
+        h,
+        objective=regularise(objective) if regularise else objective,
+        label=fate,
+        **parts,
+    )
+    return base._replace(keep_optimizer=h.keep_optimizer)
+
+
+fedsimclr: Callable[[Setup, FedSimCLR], Method] = self_supervised
+fedmoco: Callable[[Setup, FedMoCo], Method] = self_supervised
+fedbyol: Callable[[Setup, FedBYOL], Method] = self_supervised
+fedsimsiam: Callable[[Setup, FedSimSiam], Method] = self_supervised

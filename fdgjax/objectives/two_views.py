@@ -1,0 +1,181 @@
+"""Self-supervised learning as interchangeable parts: two views of each image, and what is compared.
+
+A part is an objective and the variables it needs besides the model's. What follows the model slowly (`target`) and what
+is remembered (`queue`) are collections of the client's variables: stacked, labelled and stored like all others.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Model, Objective, Output, Variables
+from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.objectives.self_supervised import directions, info_nce, negative_cosine, nt_xent
+from fdgjax.variables import merge
+
+View = Callable[[jax.Array, jax.Array], jax.Array]
+MODEL = ("params", "batch_stats")
+"""The collections of the model itself."""
+
+
+class Settings(NamedTuple):
+    """What the parts can be told.
+
+    temperature: of SimCLR's and MoCo's softmax. decay: of the target, for each step. queue: MoCo's former keys.
+    """
+
+    temperature: float
+    decay: float
+    queue: int
+
+
+class Part(NamedTuple):
+    """One self-supervised method.
+
+    extend: `(key, variables of the model, settings) -> the collections it needs besides`.
+    objective: `(model, view, settings) -> objective`.
+    """
+
+    extend: Callable[[jax.Array, Variables, Settings], Variables]
+    objective: Callable[[Model, View, Settings], Objective]
+
+
+def of_model(variables: Variables) -> Variables:
+    """The model's own collections."""
+    return {name: leaf for name, leaf in variables.items() if name in MODEL}
+
+
+def both_views(
+    model: Model, view: View, variables: Variables, batch: Batch, key: jax.Array
+) -> tuple[Output, Output, Variables, tuple[jax.Array, jax.Array]]:
+    """What a model says of two views of a batch, side by side in one pass so that BatchNorm sees both, what it changed,
+    and the views."""
+    first_key, second_key, apply_key = jax.random.split(key, 3)
+    views = view(first_key, batch.images), view(second_key, batch.images)
+    output, changed = model.apply(of_model(variables), jnp.concatenate(views), True, apply_key)
+    half = len(batch.images)
+    first, second = (jax.tree.map(lambda leaf, cut=cut: leaf[cut], output) for cut in (slice(half), slice(half, None)))
+    return first, second, changed, views
+
+
+def follow(target: Variables, variables: Variables, decay: float) -> Variables:
+    """`t <- decay t + (1 - decay) s`, for parameters and statistics."""
+    now = jax.lax.stop_gradient(of_model(variables))
+    return jax.tree.map(lambda t, s: decay * t + (1 - decay) * s, target, now)
+
+
+def nothing(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+    """No collections besides the model's."""
+    del key, variables, settings
+    return {}
+
+
+def simclr(model: Model, view: View, settings: Settings) -> Objective:
+    """`nt_xent` of the two views' projections (Chen et al., 2020)."""
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        first, second, changed, _ = both_views(model, view, variables, batch, key)
+        loss = nt_xent(first.logits, second.logits, batch.mask, temperature=settings.temperature)
+        return loss, (changed, {})
+
+    return objective
+
+
+def simsiam(model: Model, view: View, settings: Settings) -> Objective:
+    """`(-cos(p_1, z_2) - cos(p_2, z_1)) / 2`, z without a gradient (Chen and He, 2021)."""
+    del settings
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        first, second, changed, _ = both_views(model, view, variables, batch, key)
+        apart = negative_cosine(first.more["prediction"], second.logits)
+        apart += negative_cosine(second.more["prediction"], first.logits)
+        return masked_mean(0.5 * apart, batch.mask), (changed, {})
+
+    return objective
+
+
+def with_target(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+    """A target that begins as the model."""
+    del key, settings
+    return {"target": of_model(variables)}
+
+
+def byol(model: Model, view: View, settings: Settings) -> Objective:
+    """`(2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)) / 2`, z' of the target (Grill et al., 2020).
+
+    The target follows before each step, so that it knows of every step but the last, and is run with the statistics of
+    the batch, as the model.
+    """
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        target = follow(variables["target"], variables, settings.decay)
+        first, second, changed, views = both_views(model, view, variables, batch, key)
+        wanted, _ = model.apply(target, jnp.concatenate(views), True, key)
+        former, latter = jnp.split(wanted.logits, 2)
+        apart = 2 + 2 * negative_cosine(first.more["prediction"], latter)
+        apart += 2 + 2 * negative_cosine(second.more["prediction"], former)
+        return masked_mean(0.5 * apart, batch.mask), ({**changed, "target": target}, {})
+
+    return objective
+
+
+def with_queue(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+    """A target that begins as the model, and a queue of random directions as long as its projections."""
+    kernel = variables["params"]["projector"]["out"]["kernel"]
+    keys = directions(jax.random.normal(key, (settings.queue, kernel.shape[-1]), kernel.dtype))
+    return {"target": of_model(variables), "queue": {"keys": keys}}
+
+
+def moco(model: Model, view: View, settings: Settings) -> Objective:
+    """`info_nce` of the model's projections of one view against the target's of another and a queue of its former ones
+    (He et al., 2020).
+
+    The newest keys go to the front of the queue and the oldest fall out at its end; those of padding go in, too.
+    The target follows before each step and is run with the statistics of the batch.
+    """
+
+    def objective(
+        variables: Variables, batch: Batch, key: jax.Array, context: Context
+    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+        del context
+        first_key, second_key, apply_key = jax.random.split(key, 3)
+        target, queue = follow(variables["target"], variables, settings.decay), variables["queue"]["keys"]
+        asked, changed = model.apply(of_model(variables), view(first_key, batch.images), True, apply_key)
+        answer, _ = model.apply(target, view(second_key, batch.images), True, apply_key)
+        loss = info_nce(asked.logits, answer.logits, queue, batch.mask, temperature=settings.temperature)
+        newest = jax.lax.stop_gradient(directions(answer.logits))
+        keys = jnp.concatenate([newest, queue])[: len(queue)]
+        return loss, ({**changed, "target": target, "queue": {"keys": keys}}, {})
+
+    return objective
+
+
+PARTS: Mapping[str, Part] = {
+    "simclr": Part(nothing, simclr),
+    "moco": Part(with_queue, moco),
+    "byol": Part(with_target, byol),
+    "simsiam": Part(nothing, simsiam),
+}
+"""Self-supervised methods by name."""
+
+
+def extended(model: Model, part: Part, settings: Settings) -> Model:
+    """The model with a part's collections among its variables."""
+
+    def init(key: jax.Array) -> Variables:
+        model_key, part_key = jax.random.split(key)
+        variables = model.init(model_key)
+        return merge(variables, part.extend(part_key, variables, settings))
+
+    return model._replace(init=init)
