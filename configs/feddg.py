@@ -7,6 +7,7 @@ Paper: Liu et al., 2021. Amplitudes of some images travel: statistics of the dat
 
 Published: on pseudo-labels, PACS, target art painting, server cartoon / photo / sketch: 41.70 / 34.52 / 52.15 (UAP,
 Table 5).
+Measured: Rotated digits (target r45, seed 0): id 0.920, ood 0.923; a minute.
 """
 
 from ml_collections import ConfigDict

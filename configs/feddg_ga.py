@@ -7,6 +7,7 @@ Paper: Zhang et al., 2023; step and its decay of the official code.
 
 Published: on pseudo-labels, PACS, target art painting, server cartoon / photo / sketch: 24.46 / 18.50 / 17.72 (UAP,
 Table 5).
+Measured: Rotated digits (target r45, seed 0): id 0.920, ood 0.930; a minute.
 """
 
 from ml_collections import ConfigDict
