@@ -1,6 +1,7 @@
 """The figures of a trained state: of predictions, or of linear probes where a method learns without labels."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,21 @@ def evaluate(experiment: Experiment, state: State) -> list[Metrics]:
         each = zip(seeds, experiment.parts, each_seed(found, len(seeds)), strict=True)
         return [measure_probe(probe_target(experiment, seed, parts.target, said)) for seed, parts, said in each]
     return [measure(one, experiment.data.domain_names) for one in each_seed(jax.device_get(found), len(seeds))]
+
+
+def references(experiment: Experiment, state: State) -> list[dict[str, Any]]:
+    """What a probe finds before any training, for each seed: in what the fresh encoder says (`random_encoder_probe`)
+    and in the pixels themselves (`pixel_probe`), by percentage of labels; what learning without labels has to beat.
+    Empty for a method that classifies."""
+    seeds = seeds_of(experiment.config)
+    if not METHODS[experiment.config.method].unlabelled:
+        return [{} for _ in seeds]
+    found = []
+    for seed, parts, fresh in zip(seeds, experiment.parts, evaluate(experiment, state), strict=True):
+        pixels = jnp.asarray(experiment.data.images[parts.target], jnp.float32).reshape(1, len(parts.target), -1)
+        of_pixels = measure_probe(probe_target(experiment, seed, parts.target, pixels / 127.5 - 1))
+        found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels.probe_by_percent})
+    return found
 
 
 def probe_target(experiment: Experiment, seed: int, rows: np.ndarray, said: jax.Array) -> dict[int, np.ndarray]:

@@ -28,6 +28,30 @@ def fdse_on(dataset: str, **changes: Any) -> Mapping[str, Any]:
     return {**FDSE, "data": {"name": dataset, "protocol": "every_domain", "target": "", "image_size": 224}} | changes
 
 
+FEDGALA: Mapping[str, Any] = {
+    "rounds": 100,
+    "local_epochs": 7,
+    "batch_size": 128,
+    "drop_last": True,
+    "model": {"name": "resnet18"},
+    "method": {},
+}
+"""FedGaLA, section 5.1 and appendix D: ResNet-18 for small images, 32x32."""
+
+
+def fedgala_on(dataset: str, **changes: Any) -> Mapping[str, Any]:
+    """FedGaLA's setting on a data set, for methods without labels."""
+    return {**FEDGALA, "data": {"name": dataset, "target": "photo", "image_size": 32}} | changes
+
+
+UNLABELLED_DIGITS: Mapping[str, Any] = {
+    "rounds": 60,
+    "drop_last": True,
+    "model": {"name": "digits_cnn", "width": 0.5},
+}
+"""No labels and rotated digits: a run of a minute or two."""
+
+
 UAP: Mapping[str, Any] = {
     "rounds": 40,
     "batch_size": 64,
@@ -81,6 +105,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         eval_every=1,
         model={"name": "alexnet", "width": 0.25},
         data={"name": "pacs", "protocol": "every_domain", "target": "", "image_size": 64},
+    ),
+    "fedgala_pacs": fedgala_on("pacs"),
+    # For a CPU: hFedF's network at half its width instead of ResNet-18, and a fourteenth of the epochs.
+    "fedgala_pacs_small": fedgala_on(
+        "pacs",
+        rounds=25,
+        local_epochs=2,
+        eval_every=5,
+        model={"name": "inception", "width": 0.5},
+        method=FEDGALA["method"] | {"client_learning_rate": 1e-3},
     ),
     "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}),
     # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that gets somewhere in them.

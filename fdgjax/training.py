@@ -15,7 +15,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
 from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.experiment import Experiment
-from fdgjax.measuring import evaluate
+from fdgjax.measuring import evaluate, references
 
 Record = dict[str, Any]
 
@@ -56,7 +56,9 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
     config, seeds = experiment.config, seeds_of(experiment.config)
     # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
-    for done in range(int(jnp.max(state.round)) + 1, config.rounds + 1):
+    first = int(jnp.max(state.round)) + 1
+    before: list[Record] = references(experiment, state) if first == 1 else [{} for _ in seeds]
+    for done in range(first, config.rounds + 1):
         begin = time.perf_counter()
         state, info = experiment.round(state, experiment.train)
         infos = each_seed(jax.device_get(info), len(seeds))
@@ -71,6 +73,8 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
         if done % config.eval_every == 0 or done == config.rounds:
             metrics = evaluate(experiment, state)
             records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
+        if done == 1:
+            records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]
         yield Progress(records, state, seconds)
 
 

@@ -18,7 +18,7 @@ from fdgjax.augmentations import simclr_view
 from fdgjax.contract import Method, Objective, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.hyper import hyper
-from fdgjax.objectives.two_views import PARTS, Settings, extended
+from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from fdgjax.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
@@ -113,7 +113,11 @@ def self_supervised(
         label=fate,
         **parts,
     )
-    return base._replace(keep_optimizer=h.keep_optimizer)
+    return base._replace(
+        predict=lambda server, client: of_model(base.predict(server, client)),
+        unseen=lambda server, clients: of_model(base.unseen(server, clients)),
+        keep_optimizer=h.keep_optimizer,
+    )
 
 
 fedsimclr: Callable[[Setup, FedSimCLR], Method] = self_supervised

@@ -31,7 +31,9 @@ def nt_xent(
     similarity = jnp.matmul(both, both.T, precision=jax.lax.Precision.HIGHEST) / temperature
     others = (counted[None, :] > 0) & ~jnp.eye(2 * batch, dtype=bool)
     log_sum = jax.nn.logsumexp(similarity, axis=1, where=others)
-    partner = jnp.sum(both * jnp.roll(both, batch, axis=0), axis=1) / temperature
+    # From the same products, so that an image without any negatives has no gradient at all.
+    other_view = (jnp.arange(2 * batch) + batch) % (2 * batch)
+    partner = jnp.take_along_axis(similarity, other_view[:, None], axis=1)[:, 0]
     return _mean_over(jnp.where(counted > 0, log_sum - partner, 0), counted)
 
 

@@ -34,6 +34,7 @@ class Path:
         self.parts = path.split("/")
         self.statistic = self.parts[0] == "batch_stats"
         self.module = self.parts[-2] if len(self.parts) > 2 else ""
+        self.predictor = "predictor" in path
         self.batch_norm = self.module.startswith("bn")
         self.last_layer = len(self.parts) == 3 and self.module in ("head", "linear_2")
 
@@ -68,6 +69,11 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "rscfed": lambda path: "local" if path.batch_norm or path.parts[0] == "teacher" else "shared",
     "cbafed": lambda path: "local" if path.batch_norm else "shared",
     "fedfa": everywhere("shared"),
+    "fedgala": everywhere("shared"),
+    "fedsimclr": everywhere("shared"),
+    "fedmoco": lambda path: "local" if path.parts[0] in ("target", "queue") else "shared",
+    "fedbyol": lambda path: "local" if path.parts[0] == "target" or path.predictor else "shared",
+    "fedsimsiam": lambda path: "local" if path.predictor else "shared",
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
         "shared" if path.module in ("head", "linear_2") and path.parts[-3] == "params" else "local"

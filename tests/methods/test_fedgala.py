@@ -1,0 +1,77 @@
+"""FedGaLA: what it reduces to, what it sends, and that every choice matters."""
+
+import jax
+import numpy as np
+import pytest
+
+from fdgjax.engine.traffic import traffic
+from fdgjax.errors import UserError
+from fdgjax.variables import bytes_of
+from tests.toys import build, close, flat, make_case, make_plan, shared_case, toy_federation
+
+WHOLE = make_plan("map", drop_nonfinite=True)
+
+
+def test_without_both_alignments_it_is_fedsimclr() -> None:
+    bare = make_case(build("fedgala", toy_federation(), local=False, globally=False), plan=WHOLE).advance(3)
+    wanted = shared_case("fedsimclr", plan=WHOLE).advance(3)
+    jax.tree.map(np.testing.assert_array_equal, bare.server.average, wanted.server)
+    jax.tree.map(np.testing.assert_array_equal, bare.optimizers, wanted.optimizers)
+
+
+def test_nothing_is_dropped_before_the_global_model_has_moved_and_signs_are_opposite() -> None:
+    rates = {}
+    for sign in ("descent", "as_published"):
+        case = make_case(build("fedgala", toy_federation(), sign=sign), plan=WHOLE)
+        state, infos = case.start(), []
+        for _ in range(2):
+            state, info = case.round(state, case.federation)
+            infos.append(np.asarray(info.coefficients["discarded"]))
+        rates[sign] = infos
+    np.testing.assert_array_equal(rates["descent"][0], 0)
+    np.testing.assert_array_equal(rates["as_published"][0], 0)
+    assert (rates["descent"][1] > 0).any()
+    # The first step of a client meets the same gradients under both signs.
+    assert not np.allclose(rates["descent"][1], rates["as_published"][1])
+
+
+def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
+    case = shared_case("fedgala", plan=WHOLE)
+    one = case.advance(1)
+    start = case.start()
+    moved = jax.tree.map(
+        lambda a, b: a - b, one.server.average.variables["params"], start.server.average.variables["params"]
+    )
+    close(one.server.step, moved)
+    sent = traffic(case.method, case.federation).sent
+    assert bytes_of(sent.step) == bytes_of(sent.variables["params"])
+    plain = build("fedgala", toy_federation(), local=False)
+    assert not jax.tree.leaves(traffic(plain, case.federation).sent.step)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"local": False},
+        {"globally": False},
+        {"sign": "as_published"},
+        {"threshold": 0.2},
+        {"iterations": 1},
+        {"gamma": 0.5},
+        {"scope": "tree"},
+        {"l2": 0.1},
+        {"proximal": 0.5},
+        {"smallest_crop": 0.5},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_choice_matters(changed: dict[str, object]) -> None:
+    other = make_case(build("fedgala", toy_federation(), **changed), plan=WHOLE).advance(2)
+    wanted = shared_case("fedgala", plan=WHOLE).advance(2)
+    assert not np.allclose(flat(other.server.average), flat(wanted.server.average), rtol=0, atol=1e-7)
+
+
+def test_an_unknown_sign_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match="as_published") as error:
+        build("fedgala", toy_federation(), sign="published")
+    assert "\n" not in str(error.value)

@@ -1,0 +1,111 @@
+"""The parts of self-supervised learning: what is compared, what follows, what is remembered."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Batch, Context, Model
+from fdgjax.experiment import as_model
+from fdgjax.models import HEADS
+from fdgjax.objectives import info_nce, negative_cosine, nt_xent
+from fdgjax.objectives.self_supervised import directions
+from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
+from tests.toys import CLASSES, DenseNet, close
+
+IMAGE = (4, 4, 1)
+SETTINGS = Settings(temperature=0.5, decay=0.75, queue=6)
+NOWHERE = Context((), (), {}, jnp.int32(0))
+
+
+def marked(key: jax.Array, images: jax.Array) -> jax.Array:
+    """A view that its key decides, for every image alike."""
+    return images * jax.random.uniform(key, (), minval=0.5, maxval=1.5)
+
+
+@functools.cache
+def network(part: str) -> Model:
+    head = "prediction" if part in ("byol", "simsiam") else "projection"
+    return as_model(HEADS[head](DenseNet, CLASSES, 1 / 256), IMAGE)
+
+
+@functools.cache
+def setting(part: str) -> tuple[Any, Batch, Any]:
+    variables = extended(network(part), PARTS[part], SETTINGS).init(jax.random.key(0))
+    images = jax.random.uniform(jax.random.key(1), (4, *IMAGE), minval=-1.0)
+    batch = Batch(images, jnp.zeros(4, jnp.int32), jnp.asarray([1.0, 1.0, 1.0, 0.0]))
+    objective = jax.jit(PARTS[part].objective(network(part), marked, SETTINGS))
+    return variables, batch, objective
+
+
+def two(batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    first, second, _ = jax.random.split(key, 3)
+    return marked(first, batch.images), marked(second, batch.images)
+
+
+def run(part: str, which: Any, images: jax.Array) -> Any:
+    return network(part).apply(which, images, True, jax.random.key(0))[0]
+
+
+def halves(array: jax.Array) -> list[jax.Array]:
+    return jnp.split(array, 2)
+
+
+def nearer(variables: Any) -> Any:
+    return jax.tree.map(lambda t, s: 0.75 * t + 0.25 * s, variables["target"], of_model(variables))
+
+
+def expected(part: str, variables: Any, batch: Batch, key: jax.Array) -> jax.Array:
+    views, mean = two(batch, key), lambda x: jnp.mean(x[:3])
+    if part == "moco":
+        asked, answer = run(part, of_model(variables), views[0]), run(part, nearer(variables), views[1])
+        return info_nce(asked.logits, answer.logits, variables["queue"]["keys"], batch.mask, temperature=0.5)
+    own = run(part, of_model(variables), jnp.concatenate(views))
+    z = halves(own.logits)
+    if part == "simclr":
+        return nt_xent(*z, batch.mask, temperature=0.5)
+    p = halves(own.more["prediction"])
+    if part == "simsiam":
+        return 0.5 * mean(negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0]))
+    t = halves(run(part, nearer(variables), jnp.concatenate(views)).logits)
+    return mean(2 + negative_cosine(p[0], t[1]) + negative_cosine(p[1], t[0]))
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_the_loss_is_the_papers(part: str) -> None:
+    variables, batch, objective = setting(part)
+    # A target apart from the model, so that it matters which is asked.
+    if "target" in variables:
+        variables = variables | {"target": jax.tree.map(lambda leaf: 0.5 * leaf + 0.1, variables["target"])}
+    loss, _ = objective(variables, batch, jax.random.key(5), NOWHERE)
+    np.testing.assert_allclose(loss, expected(part, variables, batch, jax.random.key(5)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_what_is_kept_follows_the_model_and_every_parameter_that_should_learns(part: str) -> None:
+    variables, batch, objective = setting(part)
+    moved = variables | {"params": jax.tree.map(lambda leaf: leaf + 1, variables["params"])}
+    loss = lambda params: objective(moved | {"params": params}, batch, jax.random.key(5), NOWHERE)  # noqa: E731
+    (_, (changed, _)), gradient = jax.value_and_grad(loss, has_aux=True)(moved["params"])
+    assert set(changed) == set(variables) - {"params"}
+    if "target" in changed:
+        close(changed["target"], nearer(moved))
+    if "queue" in changed:
+        answer = run(part, nearer(moved), two(batch, jax.random.key(5))[1]).logits
+        close(changed["queue"]["keys"][:4], directions(answer))
+        close(changed["queue"]["keys"][4:], variables["queue"]["keys"][:2])
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+        name = jax.tree_util.keystr(path)
+        assert np.isfinite(leaf).all()
+        # BatchNorm takes away the biases of the layers before it, and cosines their own scale.
+        assert np.any(leaf) or "bias" in name or "linear" in name, name
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_the_views_are_drawn_anew(part: str) -> None:
+    variables, batch, objective = setting(part)
+    losses = {float(objective(variables, batch, jax.random.key(k), NOWHERE)[0]) for k in range(3)}
+    assert len(losses) == 3
