@@ -10,6 +10,9 @@ import optax
 from fdgjax.contract import Context, PyTree
 from fdgjax.errors import UserError
 
+NOISE = 1e-5
+"""Length of a layer's gradient, as a share of the whole gradient's, up to which it is rounding."""
+
 
 class Discards(NamedTuple):
     """How many gradients of a layer were dropped in a round, and how many there were (float32)."""
@@ -30,7 +33,8 @@ def align_with(
 
     r is the last step of the global model, theta_t - theta_(t-1). With sign +1 those gradients stay whose descent goes
     the same way. The official code compares g itself with r (sign -1), and so keeps those that go against it. Where
-    there is no direction, as in the first round, nothing is dropped. To be put before the optimiser: its momentum moves
+    there is no direction nothing is dropped: in the first round, and of a layer whose gradient is but rounding (a bias
+    before BatchNorm). To be put before the optimiser: its momentum moves
     a layer on whose gradient is dropped.
 
     Args:
@@ -61,7 +65,8 @@ def align_with(
         updates: PyTree, state: Discards, params: PyTree | None = None, *, context: Context, **others: Any
     ) -> tuple[PyTree, Discards]:
         del params, others
-        kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign), updates, reference(context))
+        least = NOISE**2 * optax.tree.norm(updates, squared=True)
+        kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign, least), updates, reference(context))
         aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
         stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
         # An optimiser that outlives the round begins to count anew.
@@ -72,11 +77,14 @@ def align_with(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def is_aligned(gradient: jax.Array, reference: jax.Array, threshold: float, sign: int) -> jax.Array:
-    """Whether `sign * cos(-g, r) >= threshold`; true where g or r has no direction. A scalar bool."""
-    squares = jnp.sum(gradient * gradient) * jnp.sum(reference * reference)
-    cosine = -sign * jnp.sum(gradient * reference) * jax.lax.rsqrt(jnp.where(squares > 0, squares, 1))
-    return (cosine >= threshold) | ~(squares > 0)
+def is_aligned(
+    gradient: jax.Array, reference: jax.Array, threshold: float, sign: int, least: jax.Array | float = 0.0
+) -> jax.Array:
+    """Whether `sign * cos(-g, r) >= threshold`, a scalar bool; true where r is zero, or `|g|^2` not above `least`."""
+    own, other = jnp.sum(gradient * gradient), jnp.sum(reference * reference)
+    directed = (own > least) & (other > 0)
+    cosine = -sign * jnp.sum(gradient * reference) * jax.lax.rsqrt(jnp.where(directed, own * other, 1))
+    return (cosine >= threshold) | ~directed
 
 
 def discard_rate(optimizer_state: PyTree) -> jax.Array:

@@ -59,6 +59,13 @@ def test_without_a_last_step_nothing_is_dropped() -> None:
     assert rate == 0
 
 
+def test_what_is_but_rounding_has_no_direction() -> None:
+    step = {"a": jnp.ones(3), "b": jnp.ones(3)}
+    updates, rate = aligned({"a": -jnp.ones(3), "b": 1e-7 * jnp.ones(3)}, step)
+    np.testing.assert_array_equal(updates["b"], 1e-7 * jnp.ones(3))
+    assert rate == 0
+
+
 def test_the_rate_is_over_all_steps_of_a_round() -> None:
     step = {"a": jnp.ones(2), "b": jnp.ones(2)}
     optimizer = optax.chain(align_with(lambda context: context.sent), optax.sgd(0.1))

@@ -58,6 +58,8 @@ KINDS = {
 What the engine does around a whole round, whatever its method (several seeds, several devices, evaluation), is tested
 on these; what a method may break by itself, on every one.
 """
+GENTLE = {"client_learning_rate": 0.01}
+"""For losses whose gradients are large where a batch has hardly any negatives."""
 SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
 
 
@@ -175,7 +177,7 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     """The hyperparameters of a method, tiny, with some of them `chosen`."""
     kind = METHODS[name].hyper
     fields = {field.name for field in dataclasses.fields(kind)}
-    small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {})
+    small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {}) | (GENTLE if METHODS[name].unlabelled else {})
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
