@@ -108,6 +108,7 @@ def test_each_protocol_has_its_figures(
     summary = run(config, tmp_path / "run", console, never())
     console.result(summary)
     assert summary["clients"] == clients
+    absent = absent | {name for name in Metrics._fields if name.startswith("probe_")}
     assert set(Metrics._fields) - set(summary) == absent
     record = json.loads((tmp_path / "run/metrics.jsonl").read_text())
     assert set(Metrics._fields) - set(record) == absent
@@ -216,3 +217,28 @@ def test_killed_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> N
     disturbed.finish()
     config = small(cache, method, "digits_cnn", rounds=rounds, devices=2)
     assert_same_run(tmp_path / "undisturbed", tmp_path / "disturbed", config)
+
+
+def test_a_method_without_labels_is_judged_by_a_probe(cache: Path, tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(RichConsole(file=screen, width=100))
+    probe = {"percent": "20,50", "epochs": 2}
+    config = small(cache, "fedgala", rounds=2, eval_every=2, drop_last=True, probe=probe)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, width=0.01))
+    summary = run(config, tmp_path / "run", console, never())
+    console.result(summary)
+    assert {name for name in Metrics._fields if name in summary} == {
+        "probe_accuracy",
+        "probe_deviation",
+        "probe_by_percent",
+        "probe_deviation_by_percent",
+    }
+    assert list(summary["probe_by_percent"]) == ["20", "50"]
+    assert summary["probe_accuracy"] == summary["probe_by_percent"]["20"]
+    assert set(summary["selection"]) == {"used", "last"}
+    first, second = map(json.loads, (tmp_path / "run/metrics.jsonl").read_text().splitlines())
+    assert {"random_encoder_probe", "pixel_probe"} <= set(first)
+    assert not {"random_encoder_probe", "pixel_probe"} & set(second)
+    assert first["coefficients/discarded"] == [0.0] * 5
+    assert f"probe {summary['probe_accuracy']:.3f}" in screen.getvalue()
+    assert "20 %" in screen.getvalue()
