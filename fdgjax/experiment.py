@@ -11,7 +11,7 @@ from jax.stages import Wrapped
 
 from fdgjax.config import Config, ModelConfig, seeds_of
 from fdgjax.contract import Method, Model, Output, Setup, Variables
-from fdgjax.data import Domains, label_histogram, load
+from fdgjax.data import Domains, load
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, traffic
@@ -25,7 +25,7 @@ from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.pretrained import read_weights, starting_from
 from fdgjax.protocols import PROTOCOLS, Sharing
-from fdgjax.variables import bytes_by_label, bytes_of, label_table
+from fdgjax.variables import bytes_of, label_table
 
 
 class Experiment(NamedTuple):
@@ -283,32 +283,3 @@ def model_facts(config: Config) -> dict[str, Any]:
     chosen = {**own, "width": config.model.width, "pretrained": config.model.pretrained}
     chosen |= {"unit": unit_name(config), "head": head_name(config)}
     return {"model": config.model.name} | {key: value for key, value in chosen.items() if value != own[key]}
-
-
-def label_summary(experiment: Experiment) -> str:
-    """How many variables and bytes carry each label, one line per label in use."""
-    table = label_table(experiment.shapes, experiment.method.label)
-    sizes = bytes_by_label(experiment.shapes, experiment.method.label)
-    counts = {label: sum(word == label for word in table.values()) for label in sizes}
-    return "\n".join(
-        f"{label:9s}{counts[label]:4d} variables  {sizes[label]:12,d} bytes" for label in sizes if counts[label]
-    )
-
-
-def histogram(experiment: Experiment) -> str:
-    """Training labels per client, a table for each seed."""
-    data, seeds = experiment.data, seeds_of(experiment.config)
-    tables = [
-        label_histogram(
-            data.labels,
-            parts.train,
-            data.class_names,
-            domains=data.domains,
-            domain_names=data.domain_names,
-            server_rows=parts.server,
-        )
-        for parts in experiment.parts
-    ]
-    if len(seeds) == 1:
-        return tables[0]
-    return "\n".join(f"seed {seed}\n{table}" for seed, table in zip(seeds, tables, strict=True))

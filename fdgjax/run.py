@@ -10,7 +10,8 @@ from typing import Any
 
 from fdgjax.config import Config, seeds_of
 from fdgjax.console import Console
-from fdgjax.experiment import Experiment, build, compile_ahead, histogram, label_summary, state_shapes
+from fdgjax.description import histogram, label_summary
+from fdgjax.experiment import Experiment, build, compile_ahead, state_shapes
 from fdgjax.files import write_json
 from fdgjax.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
 from fdgjax.records import (
