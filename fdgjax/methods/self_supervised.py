@@ -10,11 +10,11 @@ FedGaLA, section 5 and appendices C and D, whose baselines these are.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fdgjax.augmentations import simclr_view
+from fdgjax.augmentations import View, random_flip, random_resized_crop, simclr_view
 from fdgjax.contract import Method, Objective, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.hyper import hyper
@@ -23,6 +23,13 @@ from fdgjax.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
 
+AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
+    "simclr": lambda smallest: partial(simclr_view, smallest=smallest),
+    "crop": lambda smallest: partial(random_resized_crop, smallest=smallest),
+    "flip": lambda smallest: random_flip,
+}
+"""Random views by name, made of the least share of an image's area that they show."""
+
 
 @dataclasses.dataclass(frozen=True)
 class SelfSupervised(FedAvg):
@@ -30,7 +37,8 @@ class SelfSupervised(FedAvg):
 
     part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
     temperature: SimCLR's and MoCo's. decay: of the target, for each step. queue: MoCo's former keys.
-    smallest_crop: least share of an image's area that a view shows.
+    augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: least share of an image's area that a
+      view shows.
     """
 
     part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
@@ -44,6 +52,7 @@ class SelfSupervised(FedAvg):
     temperature: float = hyper(0.07, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
     decay: float = hyper(0.99, search=(0.99, 0.999), source="FedGaLA, official code")
     queue: int = hyper(4096, search=(1024, 4096), source="He et al., official code: 65536 for ImageNet")
+    augmentation: str = hyper("simclr", search=tuple(AUGMENTATIONS), source="FedGaLA, appendix D.2")
     smallest_crop: float = hyper(0.08, search=(0.08, 0.2), source="torchvision's default")
 
 
@@ -100,12 +109,13 @@ def self_supervised(
       parts: whatever else of `fedavg` is replaced.
 
     Raises:
-      UserError: an unknown part.
+      UserError: an unknown part or augmentation.
     """
     part = lookup("part", h.part, PARTS)
+    view = lookup("augmentation", h.augmentation, AUGMENTATIONS)(h.smallest_crop)
     settings = Settings(h.temperature, h.decay, h.queue)
     model = extended(setup.model, part, settings)
-    objective = part.objective(setup.model, partial(simclr_view, smallest=h.smallest_crop), settings)
+    objective = part.objective(setup.model, view, settings)
     base = fedavg(
         setup._replace(model=model),
         h,

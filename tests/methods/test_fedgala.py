@@ -61,7 +61,7 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
         {"scope": "tree"},
         {"l2": 0.1},
         {"proximal": 0.5},
-        {"smallest_crop": 0.5},
+        {"augmentation": "crop"},
     ],
     ids=lambda changed: next(iter(changed)),
 )
