@@ -5,19 +5,18 @@ draws its numbers, for each image its own, and calls one that is told them and i
 images with one channel have no hue and no saturation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fdgjax.views import View
+
 LUMA = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in a grey value (ITU-R 601), as in Pillow."""
 ATTEMPTS = 10
-
-View = Callable[[jax.Array, jax.Array], jax.Array]
-"""`(key, images) -> images`."""
 
 
 class Box(NamedTuple):

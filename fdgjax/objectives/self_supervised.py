@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-SHORTEST_SQUARED = 1e-12
-"""Squared length below which a vector has no direction."""
+from fdgjax.objectives.contrastive import SHORTEST_SQUARED
+from fdgjax.objectives.cross_entropy import masked_mean
 
 
 def nt_xent(
@@ -34,7 +34,7 @@ def nt_xent(
     # From the same products, so that an image without any negatives has no gradient at all.
     other_view = (jnp.arange(2 * batch) + batch) % (2 * batch)
     partner = jnp.take_along_axis(similarity, other_view[:, None], axis=1)[:, 0]
-    return _mean_over(jnp.where(counted > 0, log_sum - partner, 0), counted)
+    return masked_mean(jnp.where(counted > 0, log_sum - partner, 0), counted)
 
 
 def info_nce(
@@ -58,7 +58,8 @@ def info_nce(
     q, k, former = directions(queries), *(jax.lax.stop_gradient(directions(x)) for x in (keys, queue))
     negative = jnp.matmul(q, former.T, precision=jax.lax.Precision.HIGHEST)
     logits = jnp.concatenate([jnp.sum(q * k, axis=1, keepdims=True), negative], axis=1) / temperature
-    return _mean_over(jax.nn.logsumexp(logits, axis=1) - logits[:, 0], mask)
+    counted = jnp.ones(len(q), q.dtype) if mask is None else mask
+    return masked_mean(jax.nn.logsumexp(logits, axis=1) - logits[:, 0], counted)
 
 
 def negative_cosine(predictions: jax.Array, targets: jax.Array) -> jax.Array:
@@ -76,9 +77,3 @@ def directions(vectors: jax.Array) -> jax.Array:
     squared = jnp.sum(vectors * vectors, axis=1, keepdims=True)
     long = squared > SHORTEST_SQUARED
     return jnp.where(long, vectors * jax.lax.rsqrt(jnp.where(long, squared, 1)), 0)
-
-
-def _mean_over(values: jax.Array, mask: jax.Array | None) -> jax.Array:
-    if mask is None:
-        return jnp.mean(values)
-    return jnp.sum(values * mask) / jnp.maximum(jnp.sum(mask), 1)
