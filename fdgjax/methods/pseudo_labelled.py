@@ -86,15 +86,13 @@ def on_pseudo_labels(
             key, federation
         )
 
-    method = build(setup, h)
-    extended = extend_rows(method, begin=lambda *_: (), after=lambda context, _: context.client.more)
+    extended = extend_rows(build(setup, h), begin=lambda *_: (), after=lambda context, _: context.client.more)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         guess = context.client.more
-        if method.prepare is None:
+        if extended.prepare is None:
             return Prepared(guess)
-        inside = context._replace(client=context.client.client)
-        return Prepared(guess, method.prepare(inside, Samples(samples.mask, labelled_by(guess, samples.each))).notes)
+        return Prepared(guess, extended.prepare(context, Samples(samples.mask, labelled_by(guess, samples.each))).notes)
 
     return extended._replace(init=init, prepare=prepare)
 

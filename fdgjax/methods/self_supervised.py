@@ -63,31 +63,33 @@ class FedSimCLR(SelfSupervised):
 
 
 @dataclasses.dataclass(frozen=True)
-class FedMoCo(SelfSupervised):
-    """SGD with momentum 0.9; the target follows more slowly."""
+class BySGD(SelfSupervised):
+    """SGD 0.03 with momentum 0.9, of all methods but SimCLR."""
 
-    part: str = hyper("moco", search=("moco",), source="He et al., 2020")
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
     client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
     client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
+
+
+@dataclasses.dataclass(frozen=True)
+class FedMoCo(BySGD):
+    """The target follows more slowly."""
+
+    part: str = hyper("moco", search=("moco",), source="He et al., 2020")
     decay: float = hyper(0.999, search=(0.99, 0.999), source="FedGaLA, official code")
 
 
 @dataclasses.dataclass(frozen=True)
-class FedBYOL(SelfSupervised):
-    """SGD with momentum 0.9."""
+class FedBYOL(BySGD):
+    """With a target and a predictor."""
 
     part: str = hyper("byol", search=("byol",), source="Grill et al., 2020")
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
-    client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
-    client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
-    client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
 
 
 @dataclasses.dataclass(frozen=True)
-class FedSimSiam(FedBYOL):
-    """SGD with momentum 0.9."""
+class FedSimSiam(BySGD):
+    """With a predictor, and a learning rate of its own."""
 
     part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
     client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
