@@ -11,9 +11,9 @@ Published: PACS, target photo, linear probe after 100 rounds: 64.7 (10 %), SimCL
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import UNLABELLED_DIGITS
+from fdgjax.presets import SMALL_SIMCLR, UNLABELLED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:
     """The config of this method on a data set."""
-    return make_config("fedgala", dataset, {"rotated_digits": UNLABELLED_DIGITS})
+    return make_config("fedgala", dataset, {"rotated_digits": UNLABELLED_DIGITS, "fedgala_pacs_small": SMALL_SIMCLR})

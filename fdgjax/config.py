@@ -140,13 +140,22 @@ def make_config(
 
 
 def read_config(config: ml_collections.ConfigDict) -> Config:
-    """The typed experiment, checked.
+    """The typed experiment of a config file, checked.
 
     Raises:
       UserError: a value that no experiment can have; says which key, what was got and what was expected.
     """
-    plain = config.to_dict()
-    hyper = plain.pop("method")
+    return from_plain(config.to_dict())
+
+
+def from_plain(plain: Mapping[str, Any]) -> Config:
+    """The typed experiment of nested plain data, the inverse of `to_plain`; checked.
+
+    Raises:
+      UserError: like `read_config`.
+    """
+    plain = dict(plain)
+    hyper = dict(plain.pop("method"))
     method = hyper.pop("name")
     entry = lookup("method", method, METHODS)
     fields = {field.name for field in dataclasses.fields(entry.hyper)}

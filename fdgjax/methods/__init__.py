@@ -13,6 +13,7 @@ from fdgjax.methods.fedbn import FedBN, fedbn
 from fdgjax.methods.feddg import FedDG, feddg
 from fdgjax.methods.feddg_ga import FedDGGA, feddg_ga
 from fdgjax.methods.feddyn import FedDyn, feddyn
+from fdgjax.methods.fedema import FedEMA, fedema
 from fdgjax.methods.fedfa import FedFA, fedfa
 from fdgjax.methods.fedgala import FedGaLA, fedgala
 from fdgjax.methods.fedgma import FedGMA, fedgma
@@ -82,6 +83,13 @@ METHODS: Mapping[str, Entry] = {
     "fedbyol": Entry(FedBYOL, fedbyol, "no labels: BYOL at each client, averaged", head="prediction", unlabelled=True),
     "fedsimsiam": Entry(
         FedSimSiam, fedsimsiam, "no labels: SimSiam at each client, averaged", head="prediction", unlabelled=True
+    ),
+    "fedema": Entry(
+        FedEMA,
+        fedema,
+        "no labels: BYOL from one's own and the mean model (Zhuang et al., 2022)",
+        head="prediction",
+        unlabelled=True,
     ),
     "uap": Entry(UAP, uap, "labelled server, unlabelled clients, features aligned to Gaussians (UAP)", server=True),
     "ssfl": Entry(SSFL, ssfl, "labelled server, clients on pseudo-labels (UAP's baseline)", server=True),

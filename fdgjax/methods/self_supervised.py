@@ -40,6 +40,8 @@ class SelfSupervised(FedAvg):
     temperature: SimCLR's and MoCo's. decay: of the target, for each step. queue: MoCo's former keys.
     augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: least share of an image's area that a
       view shows.
+    pooled: whether all training data are at one place: SimCLR, MoCo, BYOL or SimSiam itself, the reference without
+      federation.
     """
 
     part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
@@ -55,6 +57,7 @@ class SelfSupervised(FedAvg):
     queue: int = hyper(4096, search=(1024, 4096), source="He et al., official code: 65536 for ImageNet")
     augmentation: str = hyper("simclr", search=tuple(AUGMENTATIONS), source="FedGaLA, appendix D.2")
     smallest_crop: float = hyper(0.08, search=(0.08, 0.2), source="torchvision's default")
+    pooled: bool = hyper(False, search=(False, True), source="FedGaLA, Table 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,17 +100,28 @@ class FedSimSiam(BySGD):
 
 def fate(path: str) -> str:
     """What follows a client's model stays with the client, and so does its predictor."""
-    own = path.startswith(("target/", "queue/")) or "/projector/predictor_" in path
+    own = path.startswith(("target/", "queue/")) or of_predictor(path)
     return "local" if own else "shared"
 
 
+def of_predictor(path: str) -> bool:
+    """Whether a variable, or a parameter, is the predictor's."""
+    return "projector/predictor_" in path
+
+
 def self_supervised(
-    setup: Setup, h: SelfSupervised, *, regularise: Callable[[Objective], Objective] | None = None, **parts: Any
+    setup: Setup,
+    h: SelfSupervised,
+    *,
+    label: Callable[[str], str] = fate,
+    regularise: Callable[[Objective], Objective] | None = None,
+    **parts: Any,
 ) -> Method:
     """FedAvg on a self-supervised loss.
 
     Args:
       setup, h: as for every method.
+      label: the fate of each variable by its path.
       regularise: what is added to the loss.
       parts: whatever else of `fedavg` is replaced.
 
@@ -123,13 +137,14 @@ def self_supervised(
         setup._replace(model=model),
         h,
         objective=regularise(objective) if regularise else objective,
-        label=fate,
+        label=label,
         **parts,
     )
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),
         unseen=lambda server, clients: of_model(base.unseen(server, clients)),
         keep_optimizer=h.keep_optimizer,
+        pooled=h.pooled,
     )
 
 

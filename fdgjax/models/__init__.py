@@ -39,6 +39,7 @@ class Backbone(NamedTuple):
         return self.module(classes=classes, width=width, **chosen)
 
 
+resnet10 = partial(ResNet, stem="strided", depths=(1, 1, 1, 1))
 resnet50 = partial(ResNet, stem="imagenet", branch="bottleneck", depths=(3, 4, 6, 3))
 
 MODELS: Mapping[str, Backbone] = {
@@ -46,6 +47,7 @@ MODELS: Mapping[str, Backbone] = {
     "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm"),
     "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm"),
     "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)"),
+    "resnet10": Backbone(resnet10, "ResNet with one block a stage and a 3x3 stem with stride 2: 32x32 on a CPU"),
     "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
     "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
     "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's"),

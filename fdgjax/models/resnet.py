@@ -31,8 +31,12 @@ class Step(NamedTuple):
     strided: bool = False
 
 
-STEMS: Mapping[str, Stem] = {"small": Stem(3, 1, False), "imagenet": Stem(7, 2, True)}
-"""`small` is the one for 32x32 images (SimCLR, appendix B.9; FedGaLA)."""
+STEMS: Mapping[str, Stem] = {
+    "small": Stem(3, 1, False),
+    "strided": Stem(3, 2, False),
+    "imagenet": Stem(7, 2, True),
+}
+"""`small` is the one for 32x32 images (SimCLR, appendix B.9; FedGaLA); `strided` does with a quarter of its work."""
 
 BRANCHES: Mapping[str, tuple[Step, ...]] = {
     "basic": (Step(3, strided=True), Step(3)),

@@ -73,6 +73,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "fedsimclr": everywhere("shared"),
     "fedmoco": lambda path: "local" if path.parts[0] in ("target", "queue") else "shared",
     "fedbyol": lambda path: "local" if path.parts[0] == "target" or path.predictor else "shared",
+    "fedema": lambda path: "local" if path.parts[0] == "target" else "shared",
     "fedsimsiam": lambda path: "local" if path.predictor else "shared",
     "ditto": lambda path: "shared" if path.parts[1] == "global" else "local",
     "lgfedavg": lambda path: (
@@ -101,8 +102,16 @@ REFUSED = {("fedfa", "vit_b8")}
 """A network without convolutional units."""
 
 
-@pytest.mark.parametrize(("name", "model"), [pair for pair in itertools.product(ALL, MODELS) if pair not in REFUSED])
-def test_the_label_table_of_every_method_on_every_model(name: str, model: str) -> None:
+def modules() -> Mapping[Any, str]:
+    """A network of each module class: those of a class are made of the same layers, however many."""
+    classes = {name: getattr(entry.module, "func", entry.module) for name, entry in MODELS.items()}
+    return {module: next(name for name in MODELS if classes[name] is module) for module in classes.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [pair for pair in itertools.product(ALL, modules().values()) if pair not in REFUSED]
+)
+def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model: str) -> None:
     entry = METHODS[name]
     network = narrow(model, entry.unit, entry.head, name not in LOOKING)
     method = entry.build(Setup(network, ROWS, 3), entry.hyper())

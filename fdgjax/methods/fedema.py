@@ -1,0 +1,86 @@
+"""FedEMA: BYOL at each client, which starts each round from a mixture of its last model and the global one.
+
+    theta_i <- mu_i theta_i + (1 - mu_i) theta,    mu_i = min(lambda_i |theta - theta_i|, 1)
+    theta_i <- local epochs of BYOL from there;    theta <- sum_i p_i theta_i
+
+with theta_i as it was sent last, |.| over encoder and projector. The further the global model is from what a client
+learned, the more the client keeps. lambda_i = tau / |theta - theta_i| is measured once, when a client takes part for
+the second time; the first time it starts from theta. The predictor is mixed by the same mu_i and averaged, too;
+BatchNorm's statistics are taken as they are sent. The target stays with the client.
+
+Zhuang, Wen and Zhang, "Divergence-aware federated self-supervised learning", ICLR 2022, section 4.2 and Algorithm 1;
+a baseline of FedGaLA (Table 1).
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
+from fdgjax.methods.fedavg import Kept, Memory, Server
+from fdgjax.methods.hyper import hyper
+from fdgjax.methods.self_supervised import BySGD, of_predictor, self_supervised
+from fdgjax.objectives.two_views import of_model
+from fdgjax.variables import flatten, subtract
+
+
+@dataclasses.dataclass(frozen=True)
+class FedEMA(BySGD):
+    """With a target and a predictor, and tau, how much of its own model a client keeps when lambda is measured."""
+
+    part: str = hyper("byol", search=("byol", "simclr", "moco", "simsiam"), source="Zhuang et al., section 4.2")
+    tau: float = hyper(0.7, search=(0.5, 0.7, 1.0), source="Zhuang et al., section 4.2")
+
+
+class Past(NamedTuple):
+    """What a client remembers.
+
+    params: as it sent them last. scale: lambda, 0 before it is measured. rounds: in which it took part, int32.
+    """
+
+    params: PyTree
+    scale: jax.Array
+    rounds: jax.Array
+
+
+def fedema(setup: Setup, h: FedEMA) -> Method:
+    """Self-supervised clients that start from a mixture."""
+
+    def after(context: Context, trained: Trained) -> Past:
+        past = context.client.memory
+        return Past(trained.variables["params"], scale_of(context.sent["params"], past, h.tau), past.rounds + 1)
+
+    begin = lambda variables: Past(variables["params"], jnp.zeros(()), jnp.int32(0))  # noqa: E731
+    base = self_supervised(setup, h, label=all_but_collections, memory=Memory(begin, after))
+
+    def start(sent: Variables, client: Kept) -> Variables:
+        own, params = client.memory.params, sent["params"]
+        share = jnp.minimum(scale_of(params, client.memory, h.tau) * distance(params, own), 1)
+        mixed = jax.tree.map(lambda ours, theirs: share * ours + (1 - share) * theirs, own, params)
+        return base.start({**sent, "params": mixed}, client)
+
+    def predict(server: Server, client: Kept) -> Variables:
+        return of_model(start(base.send(server, client), client))
+
+    return base._replace(start=start, predict=predict)
+
+
+def all_but_collections(path: str) -> str:
+    """Predictors are averaged, too; what follows a client's model stays with the client."""
+    return "local" if path.startswith(("target/", "queue/")) else "shared"
+
+
+def distance(left: PyTree, right: PyTree) -> jax.Array:
+    """The length of the difference of two models' parameters, without their predictors."""
+    apart = flatten(subtract(left, right))
+    return optax.tree.norm({path: leaf for path, leaf in apart.items() if not of_predictor(path)})
+
+
+def scale_of(params: PyTree, past: Past, tau: float) -> jax.Array:
+    """lambda: as it was measured, or measured now if the client has taken part once, or 0."""
+    apart = distance(params, past.params)
+    now = jnp.where((past.rounds > 0) & (apart > 0), tau / jnp.where(apart > 0, apart, 1), 0)
+    return jnp.where(past.scale > 0, past.scale, now)

@@ -1,0 +1,65 @@
+"""A run that was trained before, with its state, to be looked at anew."""
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fdgjax.config import Config, from_plain
+from fdgjax.engine import State
+from fdgjax.errors import UserError
+from fdgjax.experiment import Experiment, build, state_shapes
+from fdgjax.records import History, Workdir, open_checkpoints
+
+
+class Reopened(NamedTuple):
+    """A run: its experiment, the state of its newest checkpoint, and the records until then."""
+
+    experiment: Experiment
+    state: State
+    history: History
+
+
+def config_of(path: Path, data_dir: str = "") -> Config:
+    """The config of a run's folder.
+
+    Args:
+      path: the folder.
+      data_dir: where the data lie, if elsewhere than for the run.
+
+    Raises:
+      UserError: no run there, or one of a version with other keys.
+    """
+    file = Workdir(path).config
+    if not file.is_file():
+        raise UserError(f"{path} holds no config.json; expected the folder of a run, as --workdir named it")
+    try:
+        config = from_plain(json.loads(file.read_text())["config"])
+    except (TypeError, UserError) as error:
+        raise UserError(
+            f"{file} cannot be read ({error}); expected the config of a run of this version; repeat the run"
+        ) from error
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, dir=data_dir)) if data_dir else config
+
+
+def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
+    """The experiment of a run's folder, built again, and its newest state.
+
+    Args:
+      path: the folder; of a run with several seeds the one that holds them all.
+      data_dir: where the data lie, if elsewhere than for the run.
+      changes: other values of the config, of how it is evaluated.
+
+    Raises:
+      UserError: no run there, none of this version, or one without a checkpoint.
+    """
+    experiment = build(dataclasses.replace(config_of(path, data_dir), **changes))
+    folder = Workdir(path).checkpoints
+    if not folder.is_dir():
+        raise UserError(f"{path} holds no checkpoints; expected a run that has begun, or of several seeds their folder")
+    with contextlib.closing(open_checkpoints(folder)) as checkpoints:
+        restored = checkpoints.restore(state_shapes(experiment))
+    if restored is None:
+        raise UserError(f"{folder} holds no checkpoint yet; expected a run that has come to its first one")
+    return Reopened(experiment, *restored)
