@@ -109,8 +109,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         data={"name": "pacs", "protocol": "every_domain", "target": "", "image_size": 64},
     ),
     "fedgala_pacs": fedgala_on("pacs"),
-    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings that suit them. Sketch is
-    # unseen, where raw pixels tell least of what the other domains can teach, and the three others are smallest.
+    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings that suit them. Unseen
+    # is the domain with most images, which leaves least to train on.
     "fedgala_pacs_small": fedgala_on(
         "pacs",
         rounds=40,
