@@ -1,0 +1,89 @@
+"""How far domains are apart, and how their gradients agree: the two sides of FedGaLA's Theorem 1 and Figure 2."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
+
+
+class Samples(NamedTuple):
+    """Minibatches of one domain: uint8 `[batches, batch, height, width, channels]` and int32 `[batches, batch]`."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def mean_gradient(
+    objective: Objective, variables: Variables, context: Context, samples: Samples, key: jax.Array
+) -> PyTree:
+    """The mean gradient of an objective by the parameters, over minibatches.
+
+    Minibatch b draws from `fold_in(key, b)`, so that with the same key all domains get the same random augmentation
+    (Theorem 1, Assumption 1).
+    """
+
+    def add(total: PyTree, numbered: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[PyTree, None]:
+        number, images, labels = numbered
+        batch = Batch(images.astype(jnp.float32) / 127.5 - 1.0, labels, jnp.ones(labels.shape, jnp.float32))
+        gradient = jax.grad(
+            lambda params: objective({**variables, "params": params}, batch, jax.random.fold_in(key, number), context)[
+                0
+            ]
+        )(variables["params"])
+        return jax.tree.map(jnp.add, total, gradient), None
+
+    zero = jax.tree.map(jnp.zeros_like, variables["params"])
+    many = len(samples.images)
+    total, _ = jax.lax.scan(add, zero, (jnp.arange(many), jnp.asarray(samples.images), jnp.asarray(samples.labels)))
+    return jax.tree.map(lambda leaf: leaf / many, total)
+
+
+def covariance(left: PyTree, right: PyTree) -> float:
+    """`mean_p (a_p - mean a)(b_p - mean b)` over all numbers p of two trees of one structure, in float64."""
+    a, b = (
+        np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+        for tree in (left, right)
+    )
+    return float(np.mean((a - a.mean()) * (b - b.mean())))
+
+
+def mutual_information(x: np.ndarray, y: np.ndarray) -> float:
+    """`-1/2 sum_j log(1 - r_j^2)`, r_j the correlation of feature j over pairs of samples (FedGaLA, equation 7).
+
+    It is exact where each pair of features is bivariate normal and independent of the others (Assumption 1). Chance
+    alone adds about `m / (2 pairs)`.
+
+    Args:
+      x, y: `[pairs, m]`; a feature that does not vary on either side counts as independent.
+
+    Returns:
+      In nats.
+    """
+    x, y = (np.asarray(side, np.float64) - np.mean(side, axis=0, dtype=np.float64) for side in (x, y))
+    norms = np.sqrt(np.sum(x**2, axis=0) * np.sum(y**2, axis=0))
+    r = np.divide(np.sum(x * y, axis=0), norms, out=np.zeros_like(norms), where=norms > 0)
+    return float(-0.5 * np.sum(np.log1p(-np.minimum(r**2, 1 - 1e-12))))
+
+
+def pairs_of_a_class(
+    rng: np.random.Generator, left: np.ndarray, right: np.ndarray, many: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of random pairs of samples of the same class, one from each domain.
+
+    Classes come as often as in both domains together, those that one of them lacks left out.
+
+    Args:
+      rng: draws.
+      left, right: labels, int `[samples]`.
+      many: pairs.
+    """
+    classes = np.intersect1d(left, right)
+    counts = np.asarray([np.sum(left == label) + np.sum(right == label) for label in classes], np.float64)
+    each = rng.multinomial(many, counts / counts.sum())
+    of = lambda labels: np.concatenate(  # noqa: E731
+        [rng.choice(np.flatnonzero(labels == label), n) for label, n in zip(classes, each, strict=True)]
+    )
+    return of(left), of(right)

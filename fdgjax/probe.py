@@ -1,0 +1,112 @@
+"""Linear probes of runs that were trained before, with other shares of labels or another layer.
+
+    python -m fdgjax.probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
+
+Each run's newest state is probed beside a fresh encoder and the pixels themselves; what a probe is, is told by
+`config.probe` of the run, but for what is given here. The tables are printed, and kept in `RUN/probes.json` by layer.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fdgjax.config import seeds_of
+from fdgjax.errors import UserError
+from fdgjax.evaluation.probe import LAYERS
+from fdgjax.files import write_json
+from fdgjax.measuring import evaluate, references
+from fdgjax.methods import METHODS
+from fdgjax.registry import lookup
+from fdgjax.reopen import config_of, reopen
+
+
+def main(argv: Sequence[str]) -> int:
+    """Probes the runs.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    args = parse(argv)
+    changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
+    try:
+        for run in args.runs:
+            found = probes(run, args.data_dir, changes)
+            keep(run / "probes.json", found)
+            show(run, found)
+    except UserError as error:
+        print(f"fdgjax: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(prog="python -m fdgjax.probe", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    parser.add_argument("--data_dir", default="", help="where the data lie, if elsewhere than for the run")
+    parser.add_argument("--percent", default="", help="of samples with labels, with commas")
+    parser.add_argument("--layer", default="", help=f"what is probed: {', '.join(LAYERS)}")
+    parser.add_argument("--repeats", type=int, default=0, help="splits for each percentage")
+    return parser.parse_args(argv[1:])
+
+
+def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What probes find in a run's newest state: `{"layer": ..., "round": ..., "seeds": [{what: {percent: accuracy}}]}`.
+
+    Raises:
+      UserError: no run, one of a method that classifies, or a probe that cannot be.
+    """
+    config = config_of(run, data_dir)
+    if not METHODS[config.method].unlabelled:
+        raise UserError(
+            f"{run} is a run of '{config.method}', which classifies; expected one that learns without labels"
+        )
+    probing = dataclasses.replace(config.probe, **changes)
+    lookup("layer", probing.layer, LAYERS)
+    experiment, state, history = reopen(run, data_dir, probe=probing)
+    trained, before = evaluate(experiment, state), references(experiment, experiment.init())
+    seeds = [
+        {
+            "seed": seed,
+            "trained": after.probe_by_percent,
+            "deviation": after.probe_deviation_by_percent,
+            "random_encoder": first["random_encoder_probe"],
+            "pixels": first["pixel_probe"],
+        }
+        for seed, after, first in zip(seeds_of(config), trained, before, strict=True)
+    ]
+    return {"layer": probing.layer, "round": len(history.records[0]), "seeds": seeds}
+
+
+def keep(file: Path, found: Mapping[str, Any]) -> None:
+    """Puts what was found with one layer beside what was found with others."""
+    before = json.loads(file.read_text()) if file.exists() else {}
+    write_json(file, before | {found["layer"]: found})
+
+
+def show(run: Path, found: Mapping[str, Any]) -> None:
+    """A table of a run's probes, a line for each percentage; means over seeds."""
+    table = Table(
+        "labels", "trained", "random encoder", "pixels", title=f"{run}, round {found['round']}, {found['layer']}"
+    )
+    seeds = found["seeds"]
+    for percent in seeds[0]["trained"]:
+        mean = lambda what, percent=percent: sum(seed[what][percent] for seed in seeds) / len(seeds)  # noqa: E731
+        table.add_row(
+            f"{percent} %",
+            f"{mean('trained'):.3f} ± {mean('deviation'):.3f}",
+            f"{mean('random_encoder'):.3f}",
+            f"{mean('pixels'):.3f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
