@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from benchmarks import views
 from benchmarks.ceiling import forward_flops
 from benchmarks.engine_round import network, with_plan
 from benchmarks.jobs import Job, alternate
@@ -27,6 +28,7 @@ from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
 from fdgjax.models import AlexNet, DSEUnit, InceptionCNN
 from fdgjax.nn import Conv, Dense
+from tests.toys import compiling_quickly
 
 SHAPE = (8, 8, 3)
 POSITIVE = st.floats(1e-3, 1e3)
@@ -52,6 +54,17 @@ def test_a_run_prints_a_table_and_keeps_its_record(
     assert guarded(main, argv) == 2
     assert "exists" in capsys.readouterr().err
     assert record.read_bytes() == before
+
+
+def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
+    small = "--models digits_cnn --width 0.1 --batch_size 2 --image_size 8 --steps 1 --repeats 1"
+    with compiling_quickly():
+        assert guarded(views.main, small.split()) == 0
+    *_, line = capsys.readouterr().out.strip().splitlines()
+    name, alone, step, share = (word.strip() for word in line.strip("|").split("|"))
+    assert name == "digits_cnn"
+    assert float(alone) > 0
+    assert float(share.rstrip(" %")) == pytest.approx(100 * float(alone) / float(step), rel=0.02, abs=0.1)
 
 
 class Networks(NamedTuple):
