@@ -23,6 +23,7 @@ from fdgjax.records import History, open_checkpoints
 from tests.engine.plain import PlainRound
 from tests.toys import (
     CLIENTS,
+    KINDS,
     Case,
     check_recordable,
     close,
@@ -86,13 +87,13 @@ def test_one_client_at_a_time_equals_the_plain_loop(name: str) -> None:
 
 
 def test_two_clients_at_a_time_equal_the_plain_loop() -> None:
-    # Every method's drawn clients are run so below, in a single chunk.
     case = shared_case("fedavg", plan=make_plan("chunk"))
     check_against_plain("fedavg", case, case.federation)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", KINDS)
 def test_all_clients_at_once_behind_more_padding_equal_the_plain_loop(name: str) -> None:
+    # Every method's drawn clients are run at once below.
     case = shared_case(name, plan=make_plan("vmap"))
     check_against_plain(name, case, more_padding(case.federation))
 
