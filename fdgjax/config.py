@@ -32,8 +32,8 @@ class DataConfig:
     clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
     streaming: the images stay on disk and a round asks the host for each batch, for data larger than the device's
-      memory; same numbers, to the bit. A streaming round talks to the host by nature, at every step; without streaming
-      all images are on the device and no round waits for the host.
+      memory; same samples and views, other speed and memory. A streaming round talks to the host by nature, at every
+      step; without streaming all images are on the device and no round waits for the host.
     """
 
     name: str = "rotated_digits"

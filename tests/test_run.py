@@ -62,16 +62,6 @@ def finished(perceptron: None, cache: Path, tmp_path_factory: pytest.TempPathFac
     return Finished(path, config, screen.getvalue(), summary)
 
 
-def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(finished: Finished, tmp_path: Path) -> None:
-    config = dataclasses.replace(finished.config, data=dataclasses.replace(finished.config.data, streaming=True))
-    with pytest.raises(Interrupted):
-        run(config, tmp_path / "run", Console(), StopAfter(4))
-    run(config, tmp_path / "run", Console(), never())
-    assert (tmp_path / "run/metrics.jsonl").read_text() == (finished.path / "metrics.jsonl").read_text()
-    like = state_shapes(build(config))
-    chex.assert_trees_all_equal(*(final_state(path, 4, like) for path in (tmp_path / "run", finished.path)))
-
-
 def times_written(path: Path) -> dict[Path, int]:
     return {p: p.stat().st_mtime_ns for p in path.rglob("*") if p.is_file()}
 
@@ -91,6 +81,16 @@ def test_a_run_leaves_its_records(finished: Finished) -> None:
     assert set(summary["selection"]) == {"used", "last", "validation"}
     assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
+
+
+def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(finished: Finished, tmp_path: Path) -> None:
+    config = dataclasses.replace(finished.config, data=dataclasses.replace(finished.config.data, streaming=True))
+    with pytest.raises(Interrupted):
+        run(config, tmp_path / "run", Console(), StopAfter(4))
+    run(config, tmp_path / "run", Console(), never())
+    assert (tmp_path / "run/metrics.jsonl").read_text() == (finished.path / "metrics.jsonl").read_text()
+    like = state_shapes(build(config))
+    chex.assert_trees_all_equal(*(final_state(path, 4, like) for path in (tmp_path / "run", finished.path)))
 
 
 @pytest.mark.parametrize(

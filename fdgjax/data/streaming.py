@@ -1,7 +1,8 @@
 """Images that stay on disk: a compiled program asks the host for the rows of each batch.
 
 What is asked for, and when, is what would have been taken of an array in the device's memory; only where the bytes come
-from differs. So samples, their order, random views and all numbers are the same, bit for bit.
+from differs. So samples, their order and random views are the same, and on a CPU every number is, bit for bit. (On
+other devices nobody has looked whether XLA rounds the two programs alike.)
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Streamed:
 
     To JAX it is a pytree without arrays: nothing of it lies on a device, it is no argument of a compiled program, and
     it is the same to a trace as long as it is the same object. A program that takes rows talks to the host for each
-    batch, waits for them, and is not kept in JAX's persistent compilation cache.
+    batch, waits for them, and is not kept in JAX's persistent compilation cache; beside an accelerator JAX needs its
+    CPU backend, which is there unless `JAX_PLATFORMS` leaves it out.
 
     source: Grain's `RandomAccessDataSource` of uint8 `[height, width, channels]`, safe to be read by several threads: a
       memory-mapped array is one, and so is a `grain.MapDataset`. It is read record by record without a Grain pipeline,
