@@ -31,6 +31,9 @@ class DataConfig:
       labelled data the server holds ('' for the first that is not the target, or for none).
     clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
+    streaming: the images stay on disk and a round asks the host for each batch, for data larger than the device's
+      memory; same samples and views, other speed and memory. A streaming round talks to the host by nature, at every
+      step; without streaming all images are on the device and no round waits for the host.
     """
 
     name: str = "rotated_digits"
@@ -45,6 +48,7 @@ class DataConfig:
     validation: float = 0.1
     test: float = 0.1
     shots: int = 0
+    streaming: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,9 @@ def build(config: Config) -> Experiment:
     target, server = unseen_and_server(config, data.domain_names)
     seeds = seeds_of(config)
     parts = [split(config, data, target, server, seed) for seed in seeds]
-    federations = federate_seeds(data, parts, batch_size=config.batch_size, drop_last=config.drop_last)
+    federations = federate_seeds(
+        data, parts, batch_size=config.batch_size, drop_last=config.drop_last, streaming=config.data.streaming
+    )
     module, image_shape = make_module(config, len(data.class_names)), data.images.shape[1:]
     model, price = as_model(module, image_shape), cost(module, image_shape)
     model = starting_from(weights, model) if weights else model

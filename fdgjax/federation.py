@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.data.domains import Domains
+from fdgjax.data.streaming import Streamed
 from fdgjax.errors import UserError
 
 
@@ -32,7 +33,8 @@ class Federation(NamedTuple):
     Several seeds share the data and differ in who holds what: the tables named in `TABLES` then have a leading
     axis, `[seeds, ...]` (see `stack_seeds`).
 
-    images: uint8 `[samples, height, width, channels]`.
+    images: uint8 `[samples, height, width, channels]`: an array, or on the host and read batch by batch (`Streamed`).
+      Whoever uses them asks for rows, `images[places]`, and for their shape, no more.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's name in the random streams; it travels with the client when clients are
@@ -41,7 +43,7 @@ class Federation(NamedTuple):
       labelled samples of a server that trains. What a protocol lacks is a table of rows without samples.
     """
 
-    images: jax.Array
+    images: jax.Array | Streamed
     labels: jax.Array
     domains: jax.Array
     ids: jax.Array
@@ -77,23 +79,25 @@ def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
     return Rows(jnp.asarray(places, jnp.int32), jnp.asarray([len(r) for r in rows], jnp.int32))
 
 
-def federate(data: Domains, parts: Partition, *, batch_size: int, drop_last: bool) -> Federation:
-    """The federation on the device.
+def federate(
+    data: Domains, parts: Partition, *, batch_size: int, drop_last: bool, streaming: bool = False
+) -> Federation:
+    """The federation on the device; with `streaming`, its images stay on the host.
 
     Raises:
       UserError: with `drop_last`, a client with fewer samples than a batch would never train.
     """
-    return federate_seeds(data, [parts], batch_size=batch_size, drop_last=drop_last)[0]
+    return federate_seeds(data, [parts], batch_size=batch_size, drop_last=drop_last, streaming=streaming)[0]
 
 
 def federate_seeds(
-    data: Domains, partitions: Sequence[Partition], *, batch_size: int, drop_last: bool
+    data: Domains, partitions: Sequence[Partition], *, batch_size: int, drop_last: bool, streaming: bool = False
 ) -> list[Federation]:
-    """One federation per partition; the data are on the device once. Raises like `federate`."""
+    """One federation per partition; the data are on the device (or on the host) once. Raises like `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
-    images, labels = jnp.asarray(data.images), jnp.asarray(data.labels, jnp.int32)
-    domains = jnp.asarray(data.domains, jnp.int32)
+    images = Streamed(np.asarray(data.images)) if streaming else jnp.asarray(data.images)
+    labels, domains = jnp.asarray(data.labels, jnp.int32), jnp.asarray(data.domains, jnp.int32)
     return [
         Federation(
             images=images,

@@ -15,8 +15,8 @@ MEBIBYTE = 2**20
 class Memory(NamedTuple):
     """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
 
-    data: the federation. state: of the run, which a round renews in place. work: what a program needs besides while it
-    runs, clients' updates included.
+    data: the federation, without images that stay on the host. state: of the run, which a round renews in place. work:
+    what a program needs besides while it runs, clients' updates included.
     """
 
     data: int

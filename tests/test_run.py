@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fdgjax.config import Config
 from fdgjax.console import Console
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
+from fdgjax.experiment import build, state_shapes
 from fdgjax.records import open_workdir
 from fdgjax.run import Interrupted, run
 from tests.runs import (
@@ -23,6 +25,7 @@ from tests.runs import (
     StopAfter,
     assert_same_run,
     checkpoint_half_written,
+    final_state,
     lines_written,
     never,
     perceptron,
@@ -78,6 +81,16 @@ def test_a_run_leaves_its_records(finished: Finished) -> None:
     assert set(summary["selection"]) == {"used", "last", "validation"}
     assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
+
+
+def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(finished: Finished, tmp_path: Path) -> None:
+    config = dataclasses.replace(finished.config, data=dataclasses.replace(finished.config.data, streaming=True))
+    with pytest.raises(Interrupted):
+        run(config, tmp_path / "run", Console(), StopAfter(4))
+    run(config, tmp_path / "run", Console(), never())
+    assert (tmp_path / "run/metrics.jsonl").read_text() == (finished.path / "metrics.jsonl").read_text()
+    like = state_shapes(build(config))
+    chex.assert_trees_all_equal(*(final_state(path, 4, like) for path in (tmp_path / "run", finished.path)))
 
 
 @pytest.mark.parametrize(
