@@ -64,8 +64,8 @@ def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def reduce_figures(
     seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
 ) -> dict[str, Any]:
-    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; what is named or listed in a field
-    each by itself."""
+    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; what a field names or lists, each
+    by itself."""
 
     def reduced(values: Sequence[Any]) -> Any:
         if isinstance(values[0], list):
