@@ -19,7 +19,7 @@ COLOURS = 8
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = "os^Dv<>P"
 
-STYLE = {
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
     "xtick.labelsize": 9,
@@ -54,8 +54,8 @@ class Panel(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A line of a legend: a name, the number of its colour, dashes and marker, and its kind of swatch: `line`, `fill` or
-    `marker`."""
+    """A line of a legend: a name, the number of its colour, dashes and marker, and its kind of swatch: `line`, `fill`,
+    `marker`, or `shape`, a marker without a colour."""
 
     name: str
     number: int
@@ -91,8 +91,10 @@ def marker(number: int) -> str:
 
 def round_axis(axes: "Axes") -> None:
     """Rounds, which are whole."""
+    from matplotlib.ticker import MaxNLocator
+
     axes.set_xlabel("round")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 @contextmanager
@@ -119,7 +121,7 @@ def as_svg(drawing: "Drawing", name: str) -> str:
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
         drawing.savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r"<(metadata|style).*?</\1>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", text, count=1, flags=re.DOTALL)
     text = text.replace("xlink:href", "href")
     text = re.sub(r'\bid="', f'id="{name}-', text)
@@ -171,6 +173,6 @@ def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numb
         shown = np.isfinite(std)
         axes.errorbar(x[shown], mean[shown], std[shown], fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5)
     longest = max((len(name) for name in names), default=0)
-    tilt = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if longest * len(names) > 48 else {}
-    axes.set_xticks(range(len(names)), names, **tilt)
+    tilted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(names)), names, **(tilted if longest * len(names) > 48 else {}))
     axes.grid(visible=False, axis="x")

@@ -55,7 +55,7 @@ def figure_of(
       curves: what is drawn of a run, None for nothing.
       draw: `(axes, what is drawn of each run, their colours)`.
     """
-    numbers, panels, drawn = series_of(runs), [], []
+    numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
     for title, mine in by_panel(runs).items():
         there = [(run, found) for run in mine if (found := curves(run)) is not None]
         if there:
@@ -143,7 +143,7 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
 
 def fairness(runs: Sequence[Run]) -> Figure | None:
     """The worst against the deviation, over domains and over clients."""
-    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), [], []
+    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[Panel](), list[Run]()
     for over in ("domain", "client"):
         there = [(run, evenness(run)) for run in runs if evenness(run)[f"{over}_min"]]
         if len(there) < 2:
@@ -164,7 +164,7 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
 
 def radar(runs: Sequence[Run]) -> Figure | None:
     """Accuracy of each domain and of each client, every axis in parts of the best one on it (FDSE, figure 3)."""
-    numbers, panels, drawn = series_of(runs), [], []
+    numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]

@@ -61,9 +61,9 @@ FIGURES: Mapping[str, Entry] = {
     ),
     "reliability": Entry(
         "Reliability",
-        "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there is "
-        "none. Above the diagonal a model is more often right than it says. Bins with less than half a percent of the "
-        "samples are left out.",
+        "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there "
+        "is none. Above the diagonal a model is more often right than it says. Bins with less than half a percent of "
+        "the samples are left out.",
         methods.reliability,
     ),
     "confidence": Entry(
@@ -78,14 +78,14 @@ FIGURES: Mapping[str, Entry] = {
     ),
     "divergence": Entry(
         "Divergence of the clients' models",
-        "Mean distance of two clients' parameters, in parts of their mean size, layer by layer from the input (as hFedF, "
-        "figure 5b). Methods with one model for all are left out. First seed.",
+        "Mean distance of two clients' parameters, in parts of their mean size, layer by layer (as hFedF, figure 5b). "
+        "Methods with one model for all are left out. First seed.",
         looks.divergence,
     ),
     "features": Entry(
         "Features",
-        "The last layer's input for held-out samples, each by the model that is judged on it, in two dimensions by t-SNE "
-        "(as FDSE, figure 4). First seed.",
+        "The last layer's input for held-out samples, each by the model that is judged on it, in two dimensions by "
+        "t-SNE (as FDSE, figure 4). First seed.",
         looks.features,
     ),
 }

@@ -16,7 +16,7 @@ NAMED = 24
 def embeddings(runs: Sequence[Run]) -> Figure | None:
     """Each client's embedding: one or two numbers as they are, more by their first two principal components (hFedF v2,
     figure 6a)."""
-    panels = []
+    panels: list[Panel] = []
     for run in runs:
         nu = None if run.look is None else run.look.embeddings
         if nu is None:
@@ -73,7 +73,8 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
 
 def features(runs: Sequence[Run]) -> Figure | None:
     """Features of held-out samples in two dimensions by t-SNE, coloured by class and by domain (FDSE, figure 4)."""
-    panels, legend = [], []
+    panels: list[Panel] = []
+    legend: list[Key] = []
     for run in runs:
         said = None if run.look is None else run.look.features
         if said is None or len(said.values) < 10:

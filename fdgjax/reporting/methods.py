@@ -28,8 +28,8 @@ PREFIX = "coefficients/"
 
 
 def weights_of(seed: Seed) -> dict[str, np.ndarray]:
-    """Aggregation weights `[rounds, clients]` by what they weigh, the mean over layers where each has its own; NaN for a
-    client that did not take part."""
+    """Aggregation weights `[rounds, clients]` by what they weigh, the mean over layers where each has its own; NaN for
+    a client that did not take part."""
     clients = 1 + max((who for record in seed.records for who in record["participants"]), default=-1)
     found: dict[str, np.ndarray] = {}
     for row, record in enumerate(seed.records):
@@ -53,14 +53,16 @@ def grouped(record: Record) -> dict[str, list[list[float]]]:
 
 def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
     """Each client's weight against rounds, of runs whose weights change (hFedF v2, figure 5a)."""
-    panels, most = [], 0
+    panels: list[Panel] = []
+    most = 0
     for run in runs:
         each = [weights_of(seed) for seed in run.seeds if seed.records]
         for name in dict.fromkeys(name for one in each for name in one):
             shortest = min(len(one[name]) for one in each if name in one)
             mean, _ = over_seeds(np.stack([one[name][:shortest].ravel() for one in each if name in one]))
             table = mean.reshape(shortest, -1)
-            if shortest < 2 or np.nanmax(np.nanmax(table, axis=0) - np.nanmin(table, axis=0), initial=0) < 1e-4:
+            taken = [weights[np.isfinite(weights)] for weights in table.T]
+            if all(len(weights) < 2 or np.ptp(weights) < 1e-4 for weights in taken):
                 continue
             most = max(most, table.shape[1])
             with sheet() as (drawing, axes):
