@@ -91,12 +91,20 @@ def accuracies(words: str) -> list[float]:
 
 def with_look(run: Run, data_dir: str, console: Console) -> Run:
     """The run with a look at the trained state of its first folder that has one, or why there is none."""
-    console.say(f"opening {run.folders[0].path}")
-    try:
-        look = look_at(run.folders[0].path, data_dir)
-    except UserError as error:
-        return run._replace(missed=str(error))
-    return run._replace(look=look, facts={**look.facts, **run.facts})
+    import jax
+
+    for folder in run.folders:
+        console.say(f"opening {folder.path}")
+        try:
+            look = look_at(folder.path, data_dir)
+        except UserError as error:
+            run = run._replace(missed=str(error))
+        else:
+            return run._replace(look=look, facts={**look.facts, **run.facts}, missed="")
+        finally:
+            # The next run is another program.
+            jax.clear_caches()
+    return run
 
 
 def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True) -> Mapping[str, str]:

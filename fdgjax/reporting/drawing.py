@@ -18,6 +18,8 @@ INK = "#0a0b0c"
 COLOURS = 8
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = "os^Dv<>P"
+REFERENCE: Any = {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.5, 3))}
+"""A line to compare with: dotted, in the colour of the text."""
 
 STYLE: Any = {
     "font.family": "sans-serif",

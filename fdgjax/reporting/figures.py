@@ -7,7 +7,7 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES
 from fdgjax.reporting.drawing import (
-    INK,
+    REFERENCE,
     Figure,
     Key,
     Panel,
@@ -134,7 +134,7 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
         worst = [np.asarray([[min(one.values())] for one in each]) for each in found]
         heights = [np.concatenate([table_of(each, names), low], axis=1) for each, low in zip(found, worst, strict=True)]
         bars(axes, [*names, "worst"], heights, numbers)
-        axes.axvline(len(names) - 0.5, color=INK, linewidth=0.6, linestyle=":")
+        axes.axvline(len(names) - 0.5, **REFERENCE)
         percent_axis(axes, "accuracy (%)")
 
     figure = figure_of(runs, "domains", curves, draw)
@@ -163,14 +163,14 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
 
 
 def radar(runs: Sequence[Run]) -> Figure | None:
-    """Accuracy of each domain and of each client, every axis in parts of the best one on it (FDSE, figure 3)."""
+    """Accuracy of each domain and of each client, every axis in parts of the best run's on it (FDSE, figure 3)."""
     numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
             names = list(dict.fromkeys(name for run in there for one in run.values(figure) for name in one))
-            # Of one or two axes there is no area, and of very many no picture.
-            if not 3 <= len(names) <= 24:
+            # Of one or two axes there is no area, of very many no picture, and one run alone is the best everywhere.
+            if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue
             means = np.asarray([over_seeds(table_of(run.values(figure), names))[0] for run in there])
             scaled = means / np.maximum(np.nanmax(means, axis=0), 1e-9)

@@ -79,7 +79,7 @@ FIGURES: Mapping[str, Entry] = {
     "divergence": Entry(
         "Divergence of the clients' models",
         "Mean distance of two clients' parameters, in parts of their mean size, layer by layer (as hFedF, figure 5b). "
-        "Methods with one model for all are left out. First seed.",
+        "Methods whose clients have the same model, to a part in 10,000, are left out. First seed.",
         looks.divergence,
     ),
     "features": Entry(

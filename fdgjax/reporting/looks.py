@@ -12,6 +12,9 @@ from fdgjax.reporting.reading import Run
 NAMED = 24
 """More classes than these are not named in a legend."""
 
+ROUNDING = 1e-4
+"""Models that are no further apart, in parts of their size, are the same."""
+
 
 def embeddings(runs: Sequence[Run]) -> Figure | None:
     """Each client's embedding: one or two numbers as they are, more by their first two principal components (hFedF v2,
@@ -53,8 +56,8 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
 
     def curves(run: Run) -> Any:
         found = {} if run.look is None else run.look.divergence
-        # Of one model for all there is nothing to see.
-        return found if any(found.values()) else None
+        # Of one model for all there is nothing to see, nor of rounding.
+        return found if max(found.values(), default=0) > ROUNDING else None
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         names = list(dict.fromkeys(name for layers in found for name in layers))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.reporting.drawing import (
-    INK,
+    REFERENCE,
     Figure,
     Key,
     Panel,
@@ -68,7 +68,7 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
             with sheet() as (drawing, axes):
                 for client, weights in enumerate(table.T):
                     axes.plot(np.arange(1, shortest + 1), weights, color=colour(client), linestyle=dashes(client))
-                axes.axhline(1 / table.shape[1], color=INK, linewidth=0.8, linestyle=":")
+                axes.axhline(1 / table.shape[1], **REFERENCE)
                 round_axis(axes)
                 axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
                 panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
@@ -110,17 +110,17 @@ def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         for (percents, values, _), number in zip(found, numbers, strict=True):
             line(axes, np.asarray(percents), values, number)
-        for name, pattern in REFERENCES.items():
+        for name, dotted in REFERENCES.items():
             below = {tuple(percents): known[name] for percents, _, known in found if known[name] is not None}
             for percents, values in list(below.items())[:1]:
-                axes.plot(percents, over_seeds(values)[0], color=INK, linestyle=pattern, linewidth=0.9)
+                axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
         axes.set_xlabel("samples with labels (%)")
         percent_axis(axes, "probe accuracy (%)")
 
     return figure_of(runs, "probes", curves, draw)
 
 
-REFERENCES: Mapping[str, Any] = {"pixel_probe": ":", "random_encoder_probe": (0, (5, 2))}
+REFERENCES: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
 """What the first record says a probe finds without any training, and how it is drawn."""
 
 
@@ -147,7 +147,7 @@ def reliability(runs: Sequence[Run]) -> Figure | None:
     """Accuracy against confidence (Guo et al., 2017, figure 1)."""
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+        axes.plot([0, 1], [0, 1], **REFERENCE)
         for bins, number in zip(found, numbers, strict=True):
             # A bin of a handful of samples says nothing.
             some = bins["count"] >= max(5, 0.005 * bins["count"].sum())

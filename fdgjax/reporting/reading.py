@@ -226,7 +226,12 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
     """
     settings = {key: words(own[key]) for key in differing if key in own}
     method, target = own["method.name"], own["data.target"]
-    of_data = [f"{key.removeprefix('data.')} {settings[key]}" for key in settings if key.startswith("data.")]
+    # A protocol says what it is by its name, and that every domain is tested is said already.
+    of_data = [
+        value if key == "data.protocol" else f"{key.removeprefix('data.')} {value}"
+        for key, value in settings.items()
+        if key.startswith("data.") and value != "every_domain"
+    ]
     others = [
         f"{key.removeprefix('method.')} {words(own[key])}"
         for key in within

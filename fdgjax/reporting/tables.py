@@ -64,16 +64,18 @@ def rounds_done(run: Run) -> int:
     return max((len(seed.records) for seed in run.seeds), default=0)
 
 
-def who(runs: Sequence[Run]) -> tuple[list[Column], Callable[[Run], list[Cell]]]:
-    """The columns that say which run a row is of, and their cells: method, unseen domain, settings that differ."""
-    keys = list(dict.fromkeys(key for run in runs for key in run.settings))
-    columns = [Column("method", "method"), Column("target", "unseen domain"), *(Column(key, key) for key in keys)]
-    return columns, lambda run: [run.method, run.target or None, *(run.settings.get(key) for key in keys)]
+WHO = [Column("method", "method"), Column("panel", "tested on")]
+"""The columns that say which run a row is of."""
+
+
+def who(run: Run) -> list[Cell]:
+    """The cells of `WHO`."""
+    return [run.series, run.panel]
 
 
 def results(runs: Sequence[Run]) -> Table:
-    """The figures of the reported round, and what they took."""
-    columns, cells = who(runs)
+    """The figures of the reported round, what they took, and the settings that differ between the runs."""
+    settings = list(dict.fromkeys(key for run in runs for key in run.settings))
     named = {**HEADLINES, "worst_domain_accuracy": "worst domain", "ece": "calibration error", "id_ece": "id ECE"}
     shown = {name: title for name, title in named.items() if any(run.values(name) for run in runs)}
     rows = []
@@ -83,20 +85,22 @@ def results(runs: Sequence[Run]) -> Table:
         seconds = {folder.path: folder.seeds[0].summary.get("wall_seconds") for folder in run.folders}
         known = [value for value in seconds.values() if value is not None]
         figures = [spread(run.values(name)) for name in shown]
-        rows.append([*cells(run), *figures, len(run.seeds), done, up, down, sum(known) if known else None])
+        took = [len(run.seeds), done, up, down, sum(known) if known else None]
+        rows.append([*who(run), *figures, *took, *(run.settings.get(key) for key in settings)])
     return Table(
         "results",
         "Results",
         "Percent, mean ± sample standard deviation over seeds, at the reported round. Bytes are those of all clients "
         "and rounds of one seed, seconds those of all seeds.",
         [
-            *columns,
+            *WHO,
             *(Column(name, f"{title} (%)", "percent") for name, title in shown.items()),
             Column("seeds", "seeds", "count"),
             Column("rounds", "rounds", "count"),
             Column("bytes_up", "sent (MB)", "megabytes"),
             Column("bytes_down", "received (MB)", "megabytes"),
             Column("seconds", "seconds", "seconds"),
+            *(Column(key, key) for key in settings),
         ],
         rows,
     )
@@ -127,10 +131,9 @@ def targets(runs: Sequence[Run]) -> Table:
 
 def domains(runs: Sequence[Run]) -> Table:
     """Accuracy on each domain."""
-    columns, cells = who(runs)
     names = list(dict.fromkeys(name for run in runs for each in run.values("per_domain_accuracy") for name in each))
     rows = [
-        [*cells(run), *(spread([each.get(name) for each in run.values("per_domain_accuracy")]) for name in names)]
+        [*who(run), *(spread([each.get(name) for each in run.values("per_domain_accuracy")]) for name in names)]
         for run in runs
         if run.values("per_domain_accuracy")
     ]
@@ -138,18 +141,17 @@ def domains(runs: Sequence[Run]) -> Table:
         "domains",
         "Accuracy on each domain",
         "Percent. Source domains are judged by the models of the clients that hold them, the unseen one by all models.",
-        [*columns, *(Column(name, name, "percent") for name in names)],
+        [*WHO, *(Column(name, name, "percent") for name in names)],
         rows,
     )
 
 
 def fairness(runs: Sequence[Run]) -> Table:
     """How evenly accuracy is shared by domains and by clients."""
-    columns, cells = who(runs)
     rows = []
     for run in runs:
         row = [spread(values) for values in evenness(run).values()]
-        rows += [[*cells(run), *row]] if any(row) else []
+        rows += [[*who(run), *row]] if any(row) else []
     titles = {
         "domain_std": "deviation over domains",
         "domain_min": "worst domain",
@@ -160,7 +162,7 @@ def fairness(runs: Sequence[Run]) -> Table:
         "fairness",
         "Fairness",
         "Percent; the standard deviation (ddof = 0) and the minimum over domains and over clients, mean over seeds.",
-        [*columns, *(Column(key, title, "percent") for key, title in titles.items())],
+        [*WHO, *(Column(key, title, "percent") for key, title in titles.items())],
         rows,
     )
 
@@ -177,10 +179,9 @@ def evenness(run: Run) -> dict[str, list[float]]:
 
 def probes(runs: Sequence[Run]) -> Table:
     """Linear probes by their percentage of labels."""
-    columns, cells = who(runs)
     percents = list(dict.fromkeys(p for run in runs for each in run.values("probe_by_percent") for p in each))
     rows = [
-        [*cells(run), *(spread([each.get(p) for each in run.values("probe_by_percent")]) for p in percents)]
+        [*who(run), *(spread([each.get(p) for each in run.values("probe_by_percent")]) for p in percents)]
         for run in runs
         if run.values("probe_by_percent")
     ]
@@ -188,7 +189,7 @@ def probes(runs: Sequence[Run]) -> Table:
         "probes",
         "Linear probes by the share of labels",
         "Percent, on the unseen domain.",
-        [*columns, *(Column(f"labels_{p}", f"{p} % of labels", "percent") for p in percents)],
+        [*WHO, *(Column(f"labels_{p}", f"{p} % of labels", "percent") for p in percents)],
         rows,
     )
 
@@ -219,17 +220,16 @@ def first_round(run: Run, accuracy: float) -> list[int | None]:
 
 def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     """Rounds and bytes until the main figure first comes to some accuracies."""
-    columns, cells = who(runs)
     wanted, rows = list(reach) or thresholds(runs), []
     for run in (run for run in runs if main_figure(run)):
-        row: list[Cell] = [*cells(run), HEADLINES[main_figure(run)]]
+        row: list[Cell] = [*who(run), HEADLINES[main_figure(run)]]
         per_round = bytes_per_round(run)
         for accuracy in wanted:
             rounds = first_round(run, accuracy)
             reached = None if None in rounds else spread(rounds)
             row += [reached, reached and per_round and scaled(reached, sum(per_round))]
         rows.append(row)
-    columns = [*columns, Column("figure", "figure")]
+    columns = [*WHO, Column("figure", "figure")]
     for accuracy in wanted:
         percent = f"{100 * accuracy:g}"
         columns += [

@@ -172,7 +172,7 @@ def test_long_names_are_tilted() -> None:
     for names in (["a", "b"], [f"a domain with a long name {i}" for i in range(4)]):
         with sheet() as (drawing, axes):
             bars(axes, names, [np.ones((2, len(names)))], [0])
-            turned.append("rotate(-35)" in as_svg(drawing, "bars"))
+            turned.append("rotate(-35 " in as_svg(drawing, "bars"))
     assert turned == [False, True]
 
 

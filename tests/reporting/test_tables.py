@@ -55,7 +55,7 @@ def test_results_in_every_format(tmp_path: Path) -> None:
     }
     keys = ("id_accuracy", "ood_accuracy", "worst_domain_accuracy", "ece")
     for i, (method, row) in enumerate(zip(("fedavg", "hfedf"), rows_of(results), strict=True)):
-        assert (row["method"], row["target"], row["seeds"], row["rounds"]) == (method, "r45", "2", "6")
+        assert (row["method"], row["panel"], row["seeds"], row["rounds"]) == (method, "r45 unseen", "2", "6")
         for key in keys:
             values = over_seeds(tmp_path / method, key)
             mean, std = np.mean(values), np.std(values, ddof=1)
@@ -67,6 +67,13 @@ def test_results_in_every_format(tmp_path: Path) -> None:
         assert float(row["seconds"]) == 12.5
         for kind, text in readers.items():
             assert cells_of(text, kind)[i][-3:] == ["18.0", "6.0", "12"], kind
+
+
+def test_settings_that_differ_are_in_the_results(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "hfedf", local_epochs=3)
+    rows = rows_of(make_tables(read_runs([tmp_path]))[0])
+    assert [(row["method"], row["local_epochs"]) for row in rows] == [("fedavg", "2"), ("hfedf", "3")]
 
 
 def test_domains_and_fairness(tmp_path: Path) -> None:
