@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.evaluation.tally import Tallies, Tally, expected_calibration_error
+from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
 HEADLINES: Mapping[str, str] = {
     "id_accuracy": "id",
@@ -30,8 +30,10 @@ class Metrics(NamedTuple):
     per_domain_accuracy: source domains on test samples where there are any, else on validation data, pooled over the
       clients that hold them; the target as `ood_accuracy`.
     worst_domain_accuracy: the least of these.
+    client_accuracy: each client's own model, by the client's number, on the samples that source domains are judged by.
     ece: expected calibration error, 15 bins, on the unseen domain, or on test samples where there is none.
     id_ece: the same on validation data.
+    calibration: the bins that `ece` is made of, see `calibration_bins`.
     id_loss, ood_loss: mean cross-entropy per sample.
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
       models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
@@ -45,8 +47,10 @@ class Metrics(NamedTuple):
     avg_accuracy: float | None = None
     per_domain_accuracy: dict[str, float] | None = None
     worst_domain_accuracy: float | None = None
+    client_accuracy: dict[str, float] | None = None
     ece: float | None = None
     id_ece: float | None = None
+    calibration: dict[str, list[float]] | None = None
     id_loss: float | None = None
     ood_loss: float | None = None
     probe_accuracy: float | None = None
@@ -66,6 +70,7 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         for i, name in enumerate(domain_names)
         if unseen[i] or seen[i]
     }
+    uncalibrated = test if ood is None else target
     return Metrics(
         id_accuracy=mean_accuracy(source),
         ood_accuracy=ood,
@@ -74,8 +79,10 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         avg_accuracy=avg,
         per_domain_accuracy=per_domain,
         worst_domain_accuracy=min(per_domain.values(), default=None),
-        ece=calibration_error(test if ood is None else target),
+        client_accuracy=accuracy_by_client(shown),
+        ece=calibration_error(uncalibrated),
         id_ece=calibration_error(source),
+        calibration=calibration_bins(uncalibrated) if np.sum(uncalibrated.total) else None,
         id_loss=per_sample(source.loss, source),
         ood_loss=per_sample(target.loss, target),
     )
@@ -112,6 +119,12 @@ def mean_accuracy(counts: Tally) -> float | None:
     total = np.sum(counts.total, axis=1)
     some = total > 0
     return float(np.mean(np.sum(counts.correct, axis=1)[some] / total[some])) if some.any() else None
+
+
+def accuracy_by_client(counts: Tally) -> dict[str, float]:
+    """Each model's accuracy by its number, a model without samples left out."""
+    pairs = zip(np.sum(counts.correct, axis=1), np.sum(counts.total, axis=1), strict=True)
+    return {str(client): float(correct / total) for client, (correct, total) in enumerate(pairs) if total}
 
 
 def calibration_error(counts: Tally) -> float | None:

@@ -145,11 +145,18 @@ def compile_representation(
     return jit(over_seeds(evaluate, execution.seed_axis), execution)
 
 
+def calibration_bins(counts: Tally) -> dict[str, list[float]]:
+    """Samples by the confidence of their prediction, summed over all models, a value for each of 15 bins of equal width
+    in [0, 1]: how many (`count`), how many of them right (`correct`), and the sum of their confidences
+    (`confidence`)."""
+    return {
+        name: np.asarray(getattr(counts, f"bin_{name}"), np.float64).reshape(-1, BINS).sum(axis=0).tolist()
+        for name in ("count", "correct", "confidence")
+    }
+
+
 def expected_calibration_error(counts: Tally) -> float:
     """`sum_b |correct_b - confidence_b| / n` over all models and 15 equal-width bins (Guo et al., 2017, equation 3);
     0 where there are no samples."""
-    count, right, confidence = (
-        np.asarray(leaf, np.float64).reshape(-1, BINS).sum(axis=0)
-        for leaf in (counts.bin_count, counts.bin_correct, counts.bin_confidence)
-    )
-    return float(np.abs(right - confidence).sum() / max(count.sum(), 1))
+    bins = {name: np.asarray(values) for name, values in calibration_bins(counts).items()}
+    return float(np.abs(bins["correct"] - bins["confidence"]).sum() / max(bins["count"].sum(), 1))

@@ -64,9 +64,12 @@ def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def reduce_figures(
     seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
 ) -> dict[str, Any]:
-    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; accuracies per domain each."""
+    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; what a field names or lists, each
+    by itself."""
 
     def reduced(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], list):
+            return [reduced(each) for each in zip(*values, strict=True)]
         if not isinstance(values[0], Mapping):
             return reduce(values)
         names = list(dict.fromkeys(name for value in values for name in value))

@@ -3,6 +3,7 @@
 import functools
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,6 +68,16 @@ def calibration(seen: list[Seen]) -> float:
     return error
 
 
+def by_confidence(seen: Seen) -> dict[str, list[float]]:
+    """Samples, right ones and confidence in each of 15 bins of equal width."""
+    edges = np.arange(16) / 15
+    weights = {"count": np.ones(len(seen.right)), "correct": seen.right, "confidence": seen.confidence}
+    return {
+        name: np.histogram(seen.confidence, edges, weights=np.asarray(each, np.float64))[0].tolist()
+        for name, each in weights.items()
+    }
+
+
 def pooled(models: list[Seen]) -> Seen:
     return Seen(*(np.concatenate(column) for column in zip(*models, strict=True)))
 
@@ -85,8 +96,10 @@ def expected(source: list[Seen], test: list[Seen], target: list[Seen]) -> Metric
         avg_accuracy=float(np.mean([s.right.mean() for s in test])) if test else None,
         per_domain_accuracy=domains,
         worst_domain_accuracy=min(domains.values()),
+        client_accuracy={str(i): float(s.right.mean()) for i, s in enumerate(test or source)},
         ece=calibration(target or test),
         id_ece=calibration(source),
+        calibration=by_confidence(pooled(target or test)),
         id_loss=float(np.mean(held_out.nll)),
         ood_loss=float(np.mean(np.concatenate([s.nll for s in target]))) if target else None,
     )
@@ -122,11 +135,7 @@ def tallies_of(name: str, federation: Federation, batch_size: int = 4, execution
 def same(left: Metrics, right: Metrics) -> None:
     assert left.per_domain_accuracy.keys() == right.per_domain_accuracy.keys()
     assert figures(left).keys() == figures(right).keys()
-    for name, wanted in figures(right).items():
-        if name != "per_domain_accuracy":
-            np.testing.assert_allclose(getattr(left, name), wanted, rtol=1e-4, atol=1e-6, err_msg=name)
-    for domain, wanted in right.per_domain_accuracy.items():
-        np.testing.assert_allclose(left.per_domain_accuracy[domain], wanted, rtol=1e-5, err_msg=domain)
+    chex.assert_trees_all_close(figures(left), figures(right), rtol=1e-4, atol=1e-6)
 
 
 NOTHING = pad_rows([np.zeros(0, np.int64)])
@@ -195,7 +204,7 @@ def test_test_samples_are_counted_on_every_client_axis(execution: Execution) -> 
 def test_nothing_is_divided_by_nothing() -> None:
     nothing = jax.tree.map(lambda leaf: leaf * 0, jax.device_get(tallies_of("local", federations()["every_domain"])))
     with np.errstate(all="raise"):
-        assert figures(measure(nothing, NAMES)) == {"per_domain_accuracy": {}}
+        assert figures(measure(nothing, NAMES)) == {"per_domain_accuracy": {}, "client_accuracy": {}}
         assert expected_calibration_error(nothing.source) == 0
 
 

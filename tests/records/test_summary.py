@@ -10,11 +10,12 @@ from fdgjax.evaluation import Metrics
 from fdgjax.records import TIMINGS, mean_figures, summarise, summarise_seeds
 
 FRACTION = st.floats(0, 1)
-NUMBERS = [name for name in Metrics._fields if name != "per_domain_accuracy"]
+NUMBERS = [name for name in Metrics._fields if name not in ("per_domain_accuracy", "client_accuracy", "calibration")]
 
 
 def summary(seed: int, value: float, domains: dict[str, float]) -> dict[str, Any]:
-    figures = dict.fromkeys(NUMBERS, value) | {"per_domain_accuracy": domains}
+    figures: dict[str, Any] = dict.fromkeys(NUMBERS, value) | {"per_domain_accuracy": domains}
+    figures |= {"client_accuracy": {"0": value}, "calibration": {"count": [2 * value, value]}}
     about = {"method": "fedavg", "seed": seed, "selection": {"used": "last", "last": {"round": seed}}}
     return about | figures | dict.fromkeys(TIMINGS, 1.0)
 
@@ -29,6 +30,9 @@ def test_means_and_sample_deviations(values: list[tuple[float, float]]) -> None:
     std = np.sqrt(np.sum((column - mean) ** 2, axis=0) / (len(values) - 1))
     for name in NUMBERS:
         np.testing.assert_allclose((whole[name], whole["std"][name]), (mean[0], std[0]), atol=1e-12)
+    assert whole["client_accuracy"] == {"0": whole["id_accuracy"]}
+    np.testing.assert_allclose(whole["calibration"]["count"], (2 * mean[0], mean[0]), atol=1e-12)
+    np.testing.assert_allclose(whole["std"]["calibration"]["count"], (2 * std[0], std[0]), atol=1e-12)
     by_domain = (whole["per_domain_accuracy"], whole["std"]["per_domain_accuracy"])
     np.testing.assert_allclose([figures["r0"] for figures in by_domain], (mean[1], std[1]), atol=1e-12)
     assert whole["seeds"] == list(range(len(values)))

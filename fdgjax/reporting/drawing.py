@@ -1,0 +1,180 @@
+"""How figures look: panels of one size as SVG whose colours the page's style sheet decides, light or dark."""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+INK = "#0a0b0c"
+"""Text and axes; `currentColor` in the page."""
+
+COLOURS = 8
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
+MARKERS = "os^Dv<>P"
+REFERENCE: Any = {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.5, 3))}
+"""A line to compare with: dotted, in the colour of the text."""
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.5,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "figure.constrained_layout.use": True,
+}
+
+
+class Panel(NamedTuple):
+    """A part of a figure: what it shows, and the drawing as SVG."""
+
+    title: str
+    svg: str
+
+
+class Key(NamedTuple):
+    """A line of a legend: a name, the number of its colour, dashes and marker, and its kind of swatch: `line`, `fill`,
+    `marker`, or `shape`, a marker without a colour."""
+
+    name: str
+    number: int
+    kind: str = "line"
+
+
+class Figure(NamedTuple):
+    """Panels side by side, as many in a row as there is room for, under one legend."""
+
+    panels: list[Panel]
+    legend: list[Key]
+
+
+def colour(number: int) -> str:
+    """A colour of its own until they begin again; a word for `as_svg`, which makes it the page's `--c0`, `--c1`, ..."""
+    return f"#c0de{number % COLOURS:02x}"
+
+
+def pattern(number: int) -> tuple[float, ...]:
+    """Lengths of a line's dashes and gaps: with the colours, 32 lines are told apart, some without seeing colours."""
+    return DASHES[(number + number // COLOURS) % len(DASHES)]
+
+
+def dashes(number: int) -> Any:
+    """The dashes of a line, as matplotlib wants them."""
+    return (0, pattern(number)) if pattern(number) else "solid"
+
+
+def marker(number: int) -> str:
+    """A marker: with the colours, 64 are told apart."""
+    return MARKERS[(number + number // COLOURS) % len(MARKERS)]
+
+
+def round_axis(axes: "Axes") -> None:
+    """Rounds, which are whole."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+@contextmanager
+def sheet(width: float = 4.6, height: float = 3.0, polar: bool = False) -> Iterator[tuple["Drawing", "Axes"]]:
+    """An empty drawing, in inches, with its axes."""
+    import matplotlib
+    from matplotlib.figure import Figure as Drawing
+
+    with matplotlib.rc_context(STYLE):
+        drawing = Drawing(figsize=(width, height))
+        yield drawing, drawing.add_subplot(projection="polar" if polar else None)
+
+
+def as_svg(drawing: "Drawing", name: str) -> str:
+    """A drawing as SVG to be put into a page: no size of its own, no ids but its own, colours by style sheet.
+
+    Args:
+      drawing: what is drawn, with `INK` and `colour`.
+      name: unique in the page.
+    """
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+        drawing.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    text = re.sub(r"<(metadata|style).*?</\1>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", text, count=1, flags=re.DOTALL)
+    text = text.replace("xlink:href", "href")
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'(href="|url\()#', rf"\1#{name}-", text)
+    text = text.replace(INK, "currentColor")
+    text = re.sub(r"#c0de([0-9a-f]{2})", lambda found: f"var(--c{int(found[1], 16)})", text)
+    return re.sub(r"font(-family)?: ([^;\"]*?)'[^;\"]*", r"font\1: \2sans-serif", text)
+
+
+def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
+    """The mean over seeds as a line, and a band of one sample standard deviation.
+
+    Args:
+      axes: where.
+      x: `[points]`.
+      values: `[seeds, points]`, NaN where a seed has none.
+      number: of colour and dashes.
+    """
+    mean, std = over_seeds(values)
+    markers = "o" if len(x) <= 12 else None
+    axes.plot(x, mean, color=colour(number), linestyle=dashes(number), marker=markers)
+    if np.isfinite(std).any():
+        axes.fill_between(x, mean - std, mean + std, color=colour(number), alpha=0.18, linewidth=0)
+
+
+def over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sample standard deviation of `[seeds, points]` where there are values; NaN for a deviation of one."""
+    there = np.isfinite(values)
+    count = there.sum(axis=0)
+    mean = np.where(there, values, 0).sum(axis=0) / np.maximum(count, 1)
+    square = np.where(there, (values - mean) ** 2, 0).sum(axis=0)
+    return np.where(count > 0, mean, np.nan), np.where(count > 1, np.sqrt(square / np.maximum(count - 1, 1)), np.nan)
+
+
+def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numbers: Sequence[int]) -> None:
+    """Groups of bars: for each name one bar of each series, the mean over seeds with a whisker of one deviation.
+
+    Args:
+      axes: where.
+      names: of the groups.
+      heights: of each series `[seeds, names]`, NaN for none.
+      numbers: the series' colours.
+    """
+    width = 0.8 / max(len(heights), 1)
+    for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
+        mean, std = over_seeds(values)
+        x = np.arange(len(names)) + (i - (len(heights) - 1) / 2) * width
+        axes.bar(x, np.nan_to_num(mean), width * 0.9, color=colour(number), linewidth=0)
+        shown = np.isfinite(std)
+        axes.errorbar(x[shown], mean[shown], std[shown], fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5)
+    longest = max((len(name) for name in names), default=0)
+    tilted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(names)), names, **(tilted if longest * len(names) > 48 else {}))
+    axes.grid(visible=False, axis="x")
