@@ -19,8 +19,8 @@ def notes(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def claim(out: Path, name: str) -> Iterator[bool]:
-    """Yields whether the cell is this process's alone until the end of the block.
+def claim(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
+    """Yields whether `name` is this process's alone until the end of the block; with `wait`, once it is.
 
     A lock of the operating system on an open file: it ends with its process, however that ends, so that nobody has to
     guess whether the holder of an old claim is still alive.
@@ -30,13 +30,13 @@ def claim(out: Path, name: str) -> Iterator[bool]:
     """
     with (notes(out) / f"{name}.lock").open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         except OSError as error:
             raise UserError(
-                f"--out {out} got a file system without locks ({error}); expected one that has them"
+                f"--out {out} is on a file system without locks ({error}); expected one that has them"
             ) from error
         yield True
 
@@ -46,6 +46,11 @@ def summary_of(out: Path, name: str) -> dict[str, Any]:
     path = out / name / "summary.json"
     summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return summary
+
+
+def is_open(out: Path, name: str) -> bool:
+    """Whether the cell is neither finished nor failed."""
+    return not (out / name / "summary.json").exists() and not failure_of(out, name)
 
 
 def note_failure(out: Path, name: str, reason: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fdgjax.files import write_text
 from launch.cells import Cell, Figures, Published
-from launch.claims import failure_of, summary_of
+from launch.claims import claim, failure_of, summary_of
 
 
 class Row(NamedTuple):
@@ -29,13 +29,14 @@ class Row(NamedTuple):
 
 
 def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
-    """Writes both tables of what is finished so far."""
-    rows = compare(cells, out, published)
-    write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([Row._fields, *([f"{x:.2f}" if isinstance(x, float) else x for x in row] for row in rows)])
-    write_text(out / "table.csv", stream.getvalue())
+    """Writes both tables of what is finished so far, by any process."""
+    with claim(out, ".tables", wait=True):
+        rows = compare(cells, out, published)
+        write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerows([Row._fields, *([f"{x:.2f}" if isinstance(x, float) else x for x in row] for row in rows)])
+        write_text(out / "table.csv", stream.getvalue())
 
 
 def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[Row]:

@@ -17,16 +17,21 @@ from fdgjax.errors import UserError
 from fdgjax.main import remember_compilations, split_cpu
 from fdgjax.run import Interrupted, run
 from launch.cells import Cell, Figures
-from launch.claims import claim, failure_of, note_failure, notes, summary_of
+from launch.claims import claim, failure_of, is_open, note_failure, notes, summary_of
 from launch.comparison import figure_of, percent, write_tables
 
 POLL_SECONDS = 0.5
 
 
 class Sweep(NamedTuple):
-    """What is to be done: cells, the folder of their runs, published figures, and processes that share the work."""
+    """What is to be done.
+
+    cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
+    papers' figures. jobs: processes that share the cells.
+    """
 
     cells: list[Cell]
+    shown: list[Cell]
     out: Path
     published: Figures
     jobs: int = 1
@@ -48,7 +53,12 @@ def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
 
 def unfinished(sweep: Sweep) -> list[Cell]:
     """The cells that are neither finished nor failed, by what the folder holds now."""
-    return [c for c in sweep.cells if not summary_of(sweep.out, c.name) and not failure_of(sweep.out, c.name)]
+    return [cell for cell in sweep.cells if is_open(sweep.out, cell.name)]
+
+
+def left_over(sweep: Sweep) -> str:
+    """What is said of a sweep that was stopped."""
+    return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
 
 
 def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> bool:
@@ -58,11 +68,10 @@ def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -
       Interrupted: `stop` was set.
     """
     if stop.is_set():
-        raise Interrupted(
-            f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
-        )
+        raise Interrupted(left_over(sweep))
     with claim(sweep.out, cell.name) as mine:
-        if mine and cell in unfinished(sweep):
+        # Another process may have finished it since we looked.
+        if mine and is_open(sweep.out, cell.name):
             begin = time.perf_counter()
             try:
                 run_cell(sweep, cell, console, stop)
@@ -70,12 +79,12 @@ def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -
                 raise
             except UserError as error:
                 note_failure(sweep.out, cell.name, str(error))
-            except Exception as error:  # One cell's bug or lack of memory is no reason to lose the others.
+            except Exception as error:  # One cell's bug or want of memory is no reason to lose the others.
                 note_failure(sweep.out, cell.name, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
             console.say(outcome(sweep, cell, time.perf_counter() - begin))
             # The next cell is another program.
             jax.clear_caches()
-            write_tables(sweep.cells, sweep.out, sweep.published)
+            write_tables(sweep.shown, sweep.out, sweep.published)
     return mine
 
 

@@ -16,8 +16,8 @@ SCALES = {
     "cpu": Scale(
         "fedgala_pacs_small",
         {},
-        "ResNet-10 with a quarter of the channels instead of ResNet-18, 40 rounds of 2 epochs instead of 100 of 7, batches "
-        "of 64 instead of 128, the probe on features instead of the projection, larger crops, one seed",
+        "ResNet-10 with a quarter of the channels instead of ResNet-18, 40 rounds of 2 epochs instead of 100 of 7, "
+        "batches of 64 instead of 128, the probe on features instead of the projection, larger crops, one seed",
     ),
 }
 FIGURES = ("probe_by_percent.10", "probe_by_percent.30")

@@ -23,8 +23,8 @@ SCALES = {
             "data": {"image_size": 32},
             "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
         },
-        "ResNet-10 with a quarter of the channels from nothing instead of ImageNet's ResNet-18, 32 pixels instead of 224, "
-        "10 rounds instead of 40, Adam 1e-3 instead of SGD 0.002",
+        "ResNet-10 with a quarter of the channels from nothing instead of ImageNet's ResNet-18, 32 pixels instead of "
+        "224, 10 rounds instead of 40, Adam 1e-3 instead of SGD 0.002",
     ),
 }
 PRETRAINED = "the paper's network starts from ImageNet's weights: --set model.pretrained=FILE"

@@ -1,4 +1,4 @@
-"""SSFL and UAP on rotated digits, which need no data: all 30 pairs of a server's and a test domain, the configs' defaults.
+"""SSFL and UAP on rotated digits, which need no data: all 30 pairs of a server's and a test domain, by their configs.
 
 python -m launch.sweep launch/specs/uap_rotated_digits.py --out runs/uap-digits
 """
