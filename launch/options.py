@@ -10,8 +10,10 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 from launch.cells import Cell
 
-NOT_REDUCING = ("model.pretrained",)
-"""Keys that can be set and leave a paper's protocol whole: they name files that nobody else has."""
+NOT_REDUCING = frozenset(
+    {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_every", "eval_batch_size", "checkpoint_every"}
+)
+"""Keys that can be set and leave a paper's protocol whole: where weights lie, speed, memory, and what is kept."""
 
 
 class Selected(NamedTuple):

@@ -1,6 +1,7 @@
 """Every experiment of a paper is complete, and its table says what it must, and no more."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,12 @@ def test_published_figures_are_those_of_cells(path: Path) -> None:
         members = [published.get((cell.name, figure)) for cell in cells if cell.group == name]
         if members and all(members):
             assert entry.mean == pytest.approx(sum(one.mean for one in members if one) / len(members), abs=0.1)
+
+
+def test_readme_lists_the_experiments() -> None:
+    section = (SPECS.parents[1] / "README.md").read_text().partition("### Many runs")[2].partition("##")[0]
+    listed = re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", section, re.MULTILINE)
+    assert listed == [(name, str(CELLS[path.stem])) for name, path in EXPERIMENTS.items()]
 
 
 def test_figures_that_were_copied_are_the_papers() -> None:

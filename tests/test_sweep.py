@@ -216,11 +216,11 @@ def test_another_scale_in_the_same_folder_is_refused(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sweep", str(spec_file(tmp_path, cache)), "--out", str(tmp_path / "out"), "--only", "seed1"]
-    assert main([*command, "--set", "rounds=1", "eval_every=1"]) == 0
+    assert main([*command, "--set", "rounds=1", "batch_size=32", "chunk=4"]) == 0
     assert "| all |" not in tables(tmp_path / "out")[0], "a mean over some of its cells"
-    assert "Reduced: rounds=1, eval_every=1." in tables(tmp_path / "out")[0]
+    assert "Reduced: rounds=1, batch_size=32." in tables(tmp_path / "out")[0]
     assert main(command) == 2
-    assert "holds another experiment: config.eval_every is 1 there and 7 here" in capsys.readouterr().err
+    assert "holds another experiment: config.batch_size is 32 there and 64 here" in capsys.readouterr().err
 
 
 def test_mistakes_are_one_line(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
