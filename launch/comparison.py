@@ -42,7 +42,7 @@ def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
 def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[Row]:
     """A row for each figure of each cell, then of each group (the mean over its cells, once all are finished)."""
     summaries = {cell.name: summary_of(out, cell.name) for cell in cells}
-    rows = []
+    rows: list[Row] = []
     for cell in cells:
         failure = failure_of(out, cell.name).partition("\n")[0]
         for name in cell.figures:
@@ -52,9 +52,7 @@ def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[Row]:
     for group in dict.fromkeys(cell.group for cell in cells if cell.group):
         members = [cell for cell in cells if cell.group == group]
         for name in members[0].figures:
-            found = [figure_of(summaries[cell.name], name) for cell in members]
-            means = [figure[0] for figure in found if figure]
-            ours = (float(np.mean(means)), None) if len(means) == len(members) else None
+            ours = mean_of([summaries[cell.name] for cell in members], name)
             rows.append(as_row(group, name, ours, published.get((group, name)), members[0].reduced, ""))
     return rows
 
@@ -79,6 +77,7 @@ def as_row(
 def verdict(difference: float | None, paper: float | None, ours: float | None, reduced: str) -> str:
     """How ours relates to the paper's: `within` its deviation (or ours, where it has none), `better` or `worse`.
 
+    Where neither has one, any difference counts.
     A run of less than the paper's protocol is `reduced`, whatever came out.
     """
     if reduced or difference is None:
@@ -94,6 +93,17 @@ def figure_of(summary: Mapping[str, Any], name: str) -> tuple[float, float | Non
     mean = nested(summary, name)
     deviation = nested(summary.get("std", {}), name)
     return None if mean is None else (100 * mean, None if deviation is None else 100 * deviation)
+
+
+def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float | None] | None:
+    """A figure's mean over runs in percent, None where one has none, and over the seeds the deviation of that mean."""
+    figures = [figure for summary in summaries if (figure := nested(summary, name)) is not None]
+    if len(figures) < len(summaries):
+        return None
+    # Seed by seed, over the runs; nothing where a run has but one seed.
+    seeds = zip(*(summary.get("per_seed", {}).values() for summary in summaries), strict=False)
+    means = [float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds]
+    return 100 * float(np.mean(figures)), 100 * float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
 def nested(content: Mapping[str, Any], name: str) -> float | None:
@@ -114,7 +124,7 @@ def markdown(rows: Sequence[Row], reduced: Sequence[str]) -> str:
         difference = "" if row.difference is None else f"{row.difference:+.1f}"
         shown = percent(row.ours, row.deviation), percent(row.paper, row.paper_deviation), difference
         cells = (row.name, row.figure, *shown, row.verdict, row.table, row.note)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join([*lines, *(f"\nReduced: {words}." for words in reduced)]) + "\n"
 
 

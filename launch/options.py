@@ -11,7 +11,7 @@ from fdgjax.registry import lookup
 from launch.cells import Cell
 
 NOT_REDUCING = frozenset(
-    {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_every", "eval_batch_size", "checkpoint_every"}
+    {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_batch_size", "checkpoint_every"}
 )
 """Keys that can be set and leave a paper's protocol whole: where weights lie, speed, memory, and what is kept."""
 

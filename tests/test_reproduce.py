@@ -149,6 +149,17 @@ def test_a_verdict_is_by_the_papers_deviation_or_ours(tmp_path: Path) -> None:
     )
 
 
+def test_a_mean_over_cells_has_the_deviation_of_the_seeds_means(tmp_path: Path) -> None:
+    cells = [Cell(name, ConfigDict(), group="mean") for name in ("one", "two")]
+    for name, values in {"one": (0.5, 0.7), "two": (0.1, 0.3)}.items():
+        per_seed = {str(seed): {"ood_accuracy": value} for seed, value in enumerate(values)}
+        finished(tmp_path, name, ood_accuracy=sum(values) / 2, per_seed=per_seed)
+    row = rows_of(cells, tmp_path, {("mean", "ood_accuracy"): Published(50.0, None, "Table 1")})["mean"]
+    # Means 30 % and 50 % of the two seeds.
+    assert (row.ours, row.deviation) == (pytest.approx(40), pytest.approx(200**0.5))
+    assert row.verdict == "within"
+
+
 def test_less_than_the_papers_protocol_is_never_a_verdict(tmp_path: Path) -> None:
     cells = [Cell("one", ConfigDict(), ("probe_by_percent.10",), reduced="two rounds", note="another network")]
     finished(tmp_path, "one", probe_by_percent={"10": 0.7})
