@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # Not the process's number: containers on other machines that write here have the same ones.
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     beside.write_text(text)
     os.replace(beside, path)

@@ -1,170 +1,109 @@
-"""Every cell of a table, one run after another, resumable.
+"""Every cell of a table, resumable, by one process, by several, or by a share of a job array.
 
-    python -m launch.sweep launch/specs/uap_rotated_mnist.py --out DIR [--data_dir DATA] [--preset NAME] [--only WORDS]
+    python -m launch.sweep launch/specs/hfedf_pacs.py --out DIR --data_dir DATA --scale cpu --jobs 2
+    python -m launch.sweep launch/specs/hfedf_pacs.py --out DIR --data_dir DATA --shard 3/8
 
-SPEC is a Python file with `cells(preset: str) -> Sequence[Cell]`. Each cell is a run in a folder of its own. A finished
+SPEC is a Python file with `cells(scale: str) -> Sequence[Cell]`. Each cell is a run in a folder of its own. A finished
 cell is skipped, a stopped one goes on from its checkpoint, and one that failed is listed, and tried again next time.
-After each cell `table.md` in DIR is written anew: our figure, the published one where there is one, their difference.
+After each cell `table.md` and `table.csv` in DIR are written anew: our figures beside those of SPEC.csv.
 """
 
 import argparse
-import importlib.util
-import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
-from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.console import Console
 from fdgjax.errors import UserError
-from fdgjax.files import write_text
-from fdgjax.main import remember_compilations, save_on_signals, split_cpu
-from fdgjax.run import Interrupted, run
-
-
-class Cell(NamedTuple):
-    """One run of a sweep.
-
-    name: its folder, unique. config: as a config file returns it. published: the paper's accuracy in [0, 1] for
-    `figure`, a key of `summary.json`; None where there is none.
-    """
-
-    name: str
-    config: ConfigDict
-    published: float | None = None
-    figure: str = "ood_accuracy"
+from fdgjax.main import save_on_signals
+from fdgjax.records import open_workdir
+from fdgjax.run import Interrupted
+from launch.cells import Cell, read_published, read_spec
+from launch.claims import failure_of, forget_failure
+from launch.comparison import write_tables
+from launch.options import add_options, select
+from launch.processes import run_workers, stop_with_parent
+from launch.work import Sweep, left_over, unfinished, work
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the sweep.
+    """Runs the sweep; see `start`."""
+    parser = argparse.ArgumentParser(prog="python -m launch.sweep", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("spec", type=Path, help="Python file with cells(scale)")
+    add_options(parser)
+    args = parser.parse_args(argv[1:])
+    return start(args.spec, args, ["-m", "launch.sweep", *argv[1:]])
+
+
+def start(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
+    """Runs what the arguments ask for.
+
+    Args:
+      spec: the file of the cells.
+      args: those of `add_options`.
+      command: the same command for the Python interpreter, which workers are started with.
 
     Returns:
-      The exit status: 0 when all cells are done, 1 when some failed, 2 for a mistake in the input, 128 + signal number
+      The exit status: 0 when all cells are done, 1 when some are not, 2 for a mistake in the input, 128 + signal number
       when stopped by one, and 3 when time ran out.
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    args, console, stop = parse(argv), Console(), threading.Event()
+    console, stop = Console(), threading.Event()
     received = save_on_signals(stop)
     if args.time_budget:
         timer = threading.Timer(args.time_budget, stop.set)
         timer.daemon = True
         timer.start()
     try:
-        cells = select(read_spec(args.spec)(args.preset), args)
-        failed = run_cells(cells, args.out, console, stop)
+        selected = select(read_spec(spec)(args.scale), args)
+        sweep = Sweep(selected.share, selected.all, args.out, read_published(spec), args.jobs)
+        if args.worker:
+            stop_with_parent(stop)
+            work(sweep, console, stop)
+            return 0
+        return lead(sweep, command, console, stop)
     except UserError as error:
         print(f"fdgjax: {error}", file=sys.stderr)
         return 2
     except Interrupted as news:
-        console.say(str(news))
+        if not args.worker:
+            console.say(str(news))
         return 128 + received[0] if received else 3
-    return 1 if failed else 0
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="python -m launch.sweep", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("spec", type=Path, help="Python file with cells(preset)")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
-    parser.add_argument("--data_dir", default="", help="where the data lie")
-    parser.add_argument("--preset", default="", help="the spec's own by default")
-    parser.add_argument("--only", nargs="*", default=[], help="cells whose name has one of these words")
-    parser.add_argument("--devices", type=int, default=1, help="config.devices of every cell")
-    parser.add_argument("--time_budget", type=float, default=0.0, help="seconds after which it saves and stops")
-    return parser.parse_args(argv[1:])
-
-
-def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
-    """The spec's `cells`.
+def lead(sweep: Sweep, command: Sequence[str], console: Console, stop: threading.Event) -> int:
+    """The whole sweep, alone or by workers; says what came of it. Returns the exit status.
 
     Raises:
-      UserError: no such file, or no such function in it.
+      Interrupted: `stop` was set before all was done.
     """
-    found = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
-    if found is None or found.loader is None:
-        raise UserError(f"SPEC got '{path}'; expected a Python file, such as launch/specs/uap_rotated_mnist.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    if not hasattr(module, "cells"):
-        raise UserError(f"SPEC '{path}' has no function cells; expected cells(preset) -> list of launch.sweep.Cell")
-    cells: Callable[[str], Sequence[Cell]] = module.cells
-    return cells
+    for cell in sweep.shown:
+        refuse_another(sweep.out / cell.name, cell)
+    for cell in sweep.cells:
+        forget_failure(sweep.out, cell.name)
+    if sweep.jobs == 1:
+        work(sweep, console, stop)
+    else:
+        statuses = run_workers([sys.executable, *command, "--worker"], sweep.jobs, stop)
+        if any(statuses) and not stop.is_set():
+            console.say(f"processes ended with status {', '.join(map(str, statuses))}")
+    write_tables(sweep.shown, sweep.out, sweep.published)
+    if unfinished(sweep) and stop.is_set():
+        raise Interrupted(left_over(sweep))
+    console.say((sweep.out / "table.md").read_text())
+    failed = [cell.name for cell in sweep.cells if failure_of(sweep.out, cell.name)]
+    if failed:
+        console.say(f"failed: {', '.join(failed)}; the same command tries them again")
+    return 1 if failed or unfinished(sweep) else 0
 
 
-def select(cells: Sequence[Cell], args: argparse.Namespace) -> list[Cell]:
-    """The cells that were asked for, told where the data are and on how many devices to run.
-
-    Raises:
-      UserError: none is left, or two have one name.
-    """
-    chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
-    names = [cell.name for cell in chosen]
-    if not chosen or len(set(names)) < len(names):
-        raise UserError(
-            f"SPEC has {len(names)} cells, {len(set(names))} names; expected one or more, each its own name"
-        )
-    for cell in chosen:
-        cell.config.devices = args.devices
-        cell.config.data.dir = args.data_dir or cell.config.data.dir
-    return chosen
-
-
-def run_cells(cells: Sequence[Cell], out: Path, console: Console, stop: threading.Event) -> list[str]:
-    """Runs what is not finished, writes the table after each; the names of those that failed.
-
-    Raises:
-      Interrupted: `stop` was set.
-    """
-    failed: dict[str, str] = {}
-    out.mkdir(parents=True, exist_ok=True)
-    for number, cell in enumerate(cells, start=1):
-        if not summary_of(out, cell):
-            console.say(f"[{number}/{len(cells)}] {cell.name}")
-            try:
-                run_cell(cell, out, console, stop)
-            except UserError as error:
-                failed[cell.name] = str(error)
-                console.say(f"{cell.name} failed: {error}")
-            # The next cell is another program.
-            jax.clear_caches()
-        write_text(out / "table.md", table(cells, out, failed))
-    console.say(table(cells, out, failed))
-    return list(failed)
-
-
-def run_cell(cell: Cell, out: Path, console: Console, stop: threading.Event) -> None:
-    """One run."""
-    config = read_config(cell.config)
-    remember_compilations(config)
-    split_cpu(config)
-    run(config, out / cell.name, console, stop)
-
-
-def summary_of(out: Path, cell: Cell) -> dict[str, Any]:
-    """What a finished run left; empty for another."""
-    path = out / cell.name / "summary.json"
-    summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return summary
-
-
-def table(cells: Sequence[Cell], out: Path, failed: dict[str, str]) -> str:
-    """Our figures beside the published ones, in percent, as Markdown."""
-    lines = ["| run | ours | published | difference |", "|---|--:|--:|--:|"]
-    for cell in cells:
-        ours = summary_of(out, cell).get(cell.figure)
-        figures = [ours, cell.published]
-        shown = ["" if figure is None else f"{100 * figure:.1f}" for figure in figures]
-        if cell.name in failed:
-            shown[0] = "failed"
-        difference = "" if ours is None or cell.published is None else f"{100 * (ours - cell.published):+.1f}"
-        lines.append(f"| {cell.name} | {shown[0]} | {shown[1]} | {difference} |")
-    return "\n".join(lines) + "\n"
+def refuse_another(path: Path, cell: Cell) -> None:
+    """Raises a `UserError` where the folder holds another experiment, such as the same cell at another scale."""
+    if (path / "config.json").exists():
+        open_workdir(path, read_config(cell.config))
 
 
 if __name__ == "__main__":

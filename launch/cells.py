@@ -1,0 +1,98 @@
+"""What a sweep is made of: cells, scales, and the figures that papers published for them.
+
+A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv beside it holds the published figures.
+"""
+
+import csv
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from fdgjax.errors import UserError
+
+
+class Cell(NamedTuple):
+    """One run of a sweep.
+
+    name: its folder, unique. config: as a config file returns it. figures: keys of `summary.json` to be shown, with
+    dots into nested ones. group: the average over cells it belongs to, '' for none. reduced: what its scale leaves out
+    of the paper's protocol, '' for nothing. note: what is known to make it differ from the paper.
+    """
+
+    name: str
+    config: ConfigDict
+    figures: Sequence[str] = ("ood_accuracy",)
+    group: str = ""
+    reduced: str = ""
+    note: str = ""
+
+
+class Scale(NamedTuple):
+    """How much of a paper's protocol is run.
+
+    preset: argument of the config files. changes: laid over what they return. reduced: see `Cell`.
+    """
+
+    preset: str
+    changes: Mapping[str, Any] = MappingProxyType({})
+    reduced: str = ""
+
+
+class Published(NamedTuple):
+    """A paper's figure in percent, its deviation where one is printed, and the table it stands in."""
+
+    mean: float
+    deviation: float | None
+    table: str
+
+
+Figures = Mapping[tuple[str, str], Published]
+"""Published figures by cell or group, and figure."""
+
+
+def configured(method: str, scale: Scale, /, **changes: Any) -> ConfigDict:
+    """The config of `configs/METHOD.py` at a scale, with a cell's own changes."""
+    config: ConfigDict = importlib.import_module(f"configs.{method}").get_config(scale.preset)
+    config.update(dict(scale.changes))
+    config.update(changes)
+    return config
+
+
+def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
+    """The spec's `cells`.
+
+    Raises:
+      UserError: no such file, or no such function in it.
+    """
+    found = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
+    if found is None or found.loader is None:
+        raise UserError(f"SPEC got '{path}'; expected a Python file, such as launch/specs/hfedf_pacs.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    if not hasattr(module, "cells"):
+        raise UserError(f"SPEC '{path}' has no function cells; expected cells(scale) -> list of launch.cells.Cell")
+    cells: Callable[[str], Sequence[Cell]] = module.cells
+    return cells
+
+
+def read_published(spec: Path) -> Figures:
+    """The published figures beside a spec, none where there is no such file.
+
+    The file has the columns name (of a cell or a group), figure, mean, deviation and table; lines that begin with # are
+    remarks.
+    """
+    path = spec.with_suffix(".csv")
+    if not path.exists():
+        return {}
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return {
+        (row["name"], row["figure"]): Published(
+            float(row["mean"]), float(row["deviation"]) if row["deviation"] else None, row["table"]
+        )
+        for row in csv.DictReader(lines)
+    }

@@ -1,0 +1,97 @@
+"""What a sweep can be told on the command line, and the cells that are left of a spec by it."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fdgjax.commandline import TYPES, check_type, leaves
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+from launch.cells import Cell
+
+NOT_REDUCING = frozenset(
+    {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_batch_size", "checkpoint_every"}
+)
+"""Keys that can be set and leave a paper's protocol whole: where weights lie, speed, memory, and what is kept."""
+
+
+class Selected(NamedTuple):
+    """The cells that were asked for, and those of them in this share."""
+
+    all: list[Cell]
+    share: list[Cell]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What every sweep can be told."""
+    add = parser.add_argument
+    add("--out", type=Path, required=True, help="folder of the runs")
+    add("--data_dir", default="", help="where the data lie")
+    add("--scale", default="paper", help="how much of the paper's protocol: paper or cpu")
+    add("--only", nargs="*", default=[], metavar="WORD", help="cells whose name has one of these words")
+    add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every cell's config, such as rounds=2")
+    add("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N shares, from 1")
+    add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
+    add("--devices", type=positive, default=1, metavar="N", help="config.devices of every cell")
+    add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
+
+
+def positive(word: str) -> int:
+    """A number from 1."""
+    if not word.isdigit() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
+    return int(word)
+
+
+def shard(word: str) -> tuple[int, int]:
+    """`3/8` as two numbers."""
+    share, _, shares = word.partition("/")
+    if not (share.isdigit() and shares.isdigit() and 1 <= int(share) <= int(shares)):
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected I/N with 1 <= I <= N, such as 3/8")
+    return int(share), int(shares)
+
+
+def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
+    """The cells that were asked for, told where the data are, on how many devices to run, and what else is set.
+
+    Share I of N is every N-th of them from the I-th on: whatever is finished already, no cell is in two shares.
+
+    Raises:
+      UserError: none was asked for, two have one name, or a key or a value that does not exist.
+    """
+    chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
+    names = [cell.name for cell in chosen]
+    if not chosen or len(set(names)) < len(names):
+        raise UserError(
+            f"SPEC has {len(names)} cells, {len(set(names))} names; expected one or more, each its own name"
+        )
+    chosen = [assign(cell, args.set) for cell in without_partial_groups(cells, chosen)]
+    for cell in chosen:
+        cell.config.devices = args.devices
+        cell.config.data.dir = args.data_dir or cell.config.data.dir
+    share, shares = args.shard
+    return Selected(chosen, chosen[share - 1 :: shares])
+
+
+def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
+    """The chosen cells, out of groups of which others were not chosen: a mean is published over all of them."""
+    partial = {cell.group for cell in cells if all(cell is not one for one in chosen)}
+    return [cell._replace(group="") if cell.group in partial else cell for cell in chosen]
+
+
+def assign(cell: Cell, words: Sequence[str]) -> Cell:
+    """The cell with `KEY=VALUE` in its config; what makes it another protocol is said in `reduced`.
+
+    Raises:
+      UserError: no such key, or a value of another type.
+    """
+    for word in words:
+        key, _, value = word.partition("=")
+        default = lookup("config key", key, dict(leaves(cell.config)))
+        check_type(key, value, default)
+        _, read = TYPES[type(default)]
+        cell.config.update_from_flattened_dict({key: read(value)})
+    changes = [word for word in words if word.partition("=")[0] not in NOT_REDUCING]
+    return cell._replace(reduced=", ".join([cell.reduced] * bool(cell.reduced) + changes))

@@ -1,0 +1,45 @@
+"""A paper's table, run by its protocol and set beside its figures.
+
+    python -m launch.reproduce NAME --out DIR --data_dir DATA --scale cpu
+    python -m launch.reproduce hfedf-pacs --out runs/hfedf-pacs --data_dir DATA --jobs 2
+
+A sweep of a spec by name, with all of a sweep's options: stopped at any moment, the same command goes on.
+`DIR/table.md` and `DIR/table.csv` compare every figure: within the paper's deviation, better or worse, and `reduced` at
+a scale below the paper's, where a verdict would pretend.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch.options import add_options
+from launch.sweep import start
+
+SPECS = Path(__file__).parent / "specs"
+
+EXPERIMENTS: Mapping[str, Path] = {
+    "hfedf-pacs": SPECS / "hfedf_pacs.py",
+    "hfedf-pacs-ablation": SPECS / "hfedf_pacs_ablation.py",
+    "hfedf-clients": SPECS / "hfedf_clients.py",
+    "hfedf-fewshot": SPECS / "hfedf_fewshot.py",
+    "fdse-pacs": SPECS / "fdse_pacs.py",
+    "fdse-ablation": SPECS / "fdse_ablation.py",
+    "uap-rotated-mnist": SPECS / "uap_rotated_mnist.py",
+    "uap-pacs": SPECS / "uap_pacs.py",
+    "fedgala-pacs": SPECS / "fedgala_pacs.py",
+    "fedgala-ablation": SPECS / "fedgala_ablation.py",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the experiment; returns the exit status of `launch.sweep.start`."""
+    parser = argparse.ArgumentParser(prog="python -m launch.reproduce", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help=", ".join(EXPERIMENTS))
+    add_options(parser)
+    args = parser.parse_args(argv[1:])
+    return start(EXPERIMENTS[args.name], args, ["-m", "launch.reproduce", *argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

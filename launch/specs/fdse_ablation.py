@@ -1,0 +1,33 @@
+"""FDSE, Table 3: PACS without consensus (A), attention over personal parameters (B), or the consistency loss (C).
+
+    python -m launch.reproduce fdse-ablation --out runs/fdse-ablation --data_dir DATA
+
+Names: the parts that are there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fdgjax.registry import lookup
+from launch.cells import Cell, configured
+from launch.specs.fdse_pacs import FIGURES, SCALES
+
+WITHOUT: Mapping[str, Mapping[str, Any]] = {
+    "A": {"consensus": "mean"},
+    "B": {"personalisation": "own"},
+    "C": {"consistency": "none"},
+}
+"""What replaces each part."""
+
+ROWS = ("ABC", "BC", "AC", "AB", "none")
+
+
+def cells(scale: str) -> Sequence[Cell]:
+    """One run for each row of the table."""
+    chosen = lookup("scale", scale, SCALES)
+    return [Cell(row, configured("fdse", chosen, method=without(row)), FIGURES, reduced=chosen.reduced) for row in ROWS]
+
+
+def without(row: str) -> Mapping[str, Any]:
+    """The hyperparameters of FDSE with the parts of a row alone."""
+    return {key: value for part, changes in WITHOUT.items() if part not in row for key, value in changes.items()}

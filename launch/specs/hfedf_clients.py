@@ -1,0 +1,37 @@
+"""hFedF v2, Figure 4: PACS with more and more clients, d = 1 and 3.
+
+    python -m launch.reproduce hfedf-clients --out runs/hfedf-clients --data_dir DATA
+
+The paper shows curves: no figures are published, and the numbers of clients are ours. At the scale of a CPU the unseen
+domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET.
+"""
+
+from collections.abc import Sequence
+
+from fdgjax.registry import lookup
+from launch.cells import Cell, configured
+from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+
+METHODS = ("hfedf", "fedavg", "fedsr")
+CLIENTS = (3, 6, 9, 12)
+SETTINGS = {"paper": ((1, 3), TARGETS), "cpu": ((1,), ("photo",))}
+"""d and unseen domains, by scale."""
+
+
+def cells(scale: str) -> Sequence[Cell]:
+    """All methods with one number of clients, then with the next."""
+    chosen = lookup("scale", scale, SCALES)
+    many, targets = SETTINGS[scale]
+    return [
+        Cell(
+            f"{method}-d{d}-{clients}-{target}",
+            configured(method, chosen, data={"target": target, "domains_per_client": d, "clients": clients}),
+            FIGURES,
+            f"{method}-d{d}-{clients}",
+            chosen.reduced,
+        )
+        for d in many
+        for target in targets
+        for clients in CLIENTS
+        for method in METHODS
+    ]

@@ -1,0 +1,34 @@
+"""hFedF v2, Figure 3: PACS, d = 1, with a few samples of the unseen domain for each client.
+
+    python -m launch.reproduce hfedf-fewshot --out runs/hfedf-fewshot --data_dir DATA
+
+The paper shows curves: no figures are published, and the numbers of shots are ours. At the scale of a CPU the unseen
+domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
+"""
+
+from collections.abc import Sequence
+
+from fdgjax.registry import lookup
+from launch.cells import Cell, configured
+from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+
+METHODS = ("hfedf", "fedavg", "fedsr")
+SHOTS = (0, 5, 10, 20)
+UNSEEN = {"paper": TARGETS, "cpu": ("photo",)}
+
+
+def cells(scale: str) -> Sequence[Cell]:
+    """All methods with one number of shots, then with the next."""
+    chosen = lookup("scale", scale, SCALES)
+    return [
+        Cell(
+            f"{method}-{shots}-{target}",
+            configured(method, chosen, data={"target": target, "shots": shots}),
+            FIGURES,
+            f"{method}-{shots}",
+            chosen.reduced,
+        )
+        for target in UNSEEN[scale]
+        for shots in SHOTS
+        for method in METHODS
+    ]

@@ -1,0 +1,42 @@
+"""hFedF on PACS without its parts (v1, Table 5) and with other embeddings (v1, Table 6; v2, Table 7), d = 1, 2, 3.
+
+    python -m launch.reproduce hfedf-pacs-ablation --out runs/hfedf-pacs-ablation --data_dir DATA
+
+At the scale of a CPU d is 1. Names: VARIANT-dD-TARGET.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fdgjax.registry import lookup
+from launch.cells import Cell, configured
+from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "hfedf": {},
+    "without_gradalign": {"alignment": "none"},
+    "without_ema": {"ema": 1.0},
+    "without_both": {"alignment": "none", "ema": 1.0},
+    "random_embeddings": {"embeddings": "random"},
+    "fixed_embeddings": {"embeddings": "fixed"},
+}
+"""Rows of the tables, and the hyperparameters that make them; fixed embeddings are in a figure alone."""
+
+DOMAINS_PER_CLIENT = {"paper": (1, 2, 3), "cpu": (1,)}
+
+
+def cells(scale: str) -> Sequence[Cell]:
+    """All variants with one d and target, then with the next."""
+    chosen = lookup("scale", scale, SCALES)
+    return [
+        Cell(
+            f"{variant}-d{d}-{target}",
+            configured("hfedf", chosen, data={"target": target, "domains_per_client": d}, method=changes),
+            FIGURES,
+            f"{variant}-d{d}",
+            chosen.reduced,
+        )
+        for d in DOMAINS_PER_CLIENT[scale]
+        for target in TARGETS
+        for variant, changes in VARIANTS.items()
+    ]

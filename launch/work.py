@@ -1,0 +1,129 @@
+"""One process's part of a sweep: the next cell that nobody has, until none is left."""
+
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+from rich.console import Console as RichConsole
+
+from fdgjax.config import read_config
+from fdgjax.console import Console
+from fdgjax.errors import UserError
+from fdgjax.main import remember_compilations, split_cpu
+from fdgjax.run import Interrupted, run
+from launch.cells import Cell, Figures
+from launch.claims import claim, failure_of, is_open, note_failure, notes, summary_of
+from launch.comparison import figure_of, percent, write_tables
+
+POLL_SECONDS = 0.5
+
+
+class Sweep(NamedTuple):
+    """What is to be done.
+
+    cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
+    papers' figures. jobs: processes that share the cells.
+    """
+
+    cells: list[Cell]
+    shown: list[Cell]
+    out: Path
+    published: Figures
+    jobs: int = 1
+
+
+def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
+    """Runs cells until each is finished or has failed, by this process or by others.
+
+    A cell that another process holds is waited for, and taken over where that process dies.
+
+    Raises:
+      Interrupted: `stop` was set.
+    """
+    while left := unfinished(sweep):
+        tried = [attempt(sweep, cell, console, stop) for cell in left]
+        if not any(tried):
+            stop.wait(POLL_SECONDS)
+
+
+def unfinished(sweep: Sweep) -> list[Cell]:
+    """The cells that are neither finished nor failed, by what the folder holds now."""
+    return [cell for cell in sweep.cells if is_open(sweep.out, cell.name)]
+
+
+def left_over(sweep: Sweep) -> str:
+    """What is said of a sweep that was stopped."""
+    return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
+
+
+def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> bool:
+    """Runs a cell where nobody else does; False where another process has it.
+
+    Raises:
+      Interrupted: `stop` was set.
+    """
+    if stop.is_set():
+        raise Interrupted(left_over(sweep))
+    with claim(sweep.out, cell.name) as mine:
+        # Another process may have finished it since we looked.
+        if mine and is_open(sweep.out, cell.name):
+            begin = time.perf_counter()
+            try:
+                run_cell(sweep, cell, console, stop)
+            except Interrupted:
+                raise
+            except UserError as error:
+                note_failure(sweep.out, cell.name, str(error))
+            except Exception as error:  # One cell's bug or want of memory is no reason to lose the others.
+                note_failure(sweep.out, cell.name, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+            console.say(outcome(sweep, cell, time.perf_counter() - begin))
+            # The next cell is another program.
+            jax.clear_caches()
+            write_tables(sweep.shown, sweep.out, sweep.published)
+    return mine
+
+
+def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> None:
+    """One run."""
+    config = read_config(cell.config)
+    remember_compilations(config)
+    split_cpu(config)
+    with screen(sweep, cell, console) as shown:
+        run(config, sweep.out / cell.name, shown, stop)
+
+
+@contextmanager
+def screen(sweep: Sweep, cell: Cell, console: Console) -> Iterator[Console]:
+    """Where the run itself speaks: on the console, or in a file where several would at once."""
+    if sweep.jobs == 1:
+        console.say(f"{cell.name}:")
+        yield console
+        return
+    with (notes(sweep.out) / f"{cell.name}.log").open("a") as file:
+        yield Console(RichConsole(file=file, width=120))
+
+
+def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
+    """One line: how far the sweep is, what the cell gave, how long it took, and how long the rest will."""
+    done = [summary for c in sweep.cells if (summary := summary_of(sweep.out, c.name))]
+    left = len(unfinished(sweep))
+    summary = summary_of(sweep.out, cell.name)
+    figures = "  ".join(
+        f"{name} {percent(*figure)}" for name in cell.figures if (figure := figure_of(summary, name)) is not None
+    )
+    said = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
+    rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs
+    eta = f"; {left} left, about {duration(rest)}" if left and done else f"; {left} left"
+    return f"[{len(sweep.cells) - left}/{len(sweep.cells)}] {cell.name}: {said}, {seconds:.0f} s{eta}"
+
+
+def duration(seconds: float) -> str:
+    """`50 s`, `12 min` or `3.4 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
