@@ -133,11 +133,11 @@ def test_killed_twice_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) 
         finally:
             kill(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-        assert len(list((tmp_path / "cut").glob("*/summary.json"))) < 3, "the sweep was over before the signal"
+        wait_for(lambda: all_free(tmp_path / "cut", ["seed0", "seed1", "seed2"]))
+        assert len(list((tmp_path / "cut").glob("*/summary.json"))) < 3, "the sweep went on to its end"
 
     kill_when(2, "1", os.killpg)
     kill_when(lines(tmp_path / "cut") + 2, "2", os.kill)
-    # In this process: it waits for cells that dying workers still hold.
     assert main(["sweep", str(spec), "--out", str(tmp_path / "cut")]) == 0
     assert main(["sweep", str(spec), "--out", str(tmp_path / "whole")]) == 0
     assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
@@ -149,10 +149,16 @@ def lines(out: Path) -> int:
     return sum(path.read_text().count("\n") for path in out.glob("*/metrics.jsonl"))
 
 
-def wait_for(moment: Callable[[], bool], process: subprocess.Popen) -> None:
+def all_free(out: Path, names: list[str]) -> bool:
+    """Whether no process holds one of the cells."""
+    with contextlib.ExitStack() as held:
+        return all(held.enter_context(claim(out, name)) for name in names)
+
+
+def wait_for(moment: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
     deadline = time.monotonic() + 120
     while not moment():
-        assert process.poll() is None, "the sweep ended before the moment came"
+        assert process is None or process.poll() is None, "the sweep ended before the moment came"
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(0.002)
 
