@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fdgjax.reporting import figures, looks, methods
+from fdgjax.reporting import afterwards, figures, looks, methods
 from fdgjax.reporting.drawing import Figure
 from fdgjax.reporting.reading import Run
 
@@ -58,6 +58,19 @@ FIGURES: Mapping[str, Entry] = {
         "Probe accuracy by the share of labels",
         "Without any training a linear probe finds: dotted, in the pixels; dashed, in the fresh encoder.",
         methods.probe_by_labels,
+    ),
+    "probes_again": Entry(
+        "Probes after training",
+        "By `python -m fdgjax.probe`, with other shares of labels or another layer (as FedGaLA, figure 3a). Before "
+        "any training: dotted, in the pixels; dashed, in the fresh encoder.",
+        afterwards.probes_again,
+    ),
+    "domain_shift": Entry(
+        "Domain shift and gradients",
+        "Each point is a pair of domains: how their gradients correlate, against the mutual information of their "
+        "features; empty where one of them is unseen (FedGaLA, figure 2; by `python -m fdgjax.domain_shift`). "
+        "Whiskers: one deviation over gradients.",
+        afterwards.domain_shift,
     ),
     "reliability": Entry(
         "Reliability",

@@ -1,5 +1,6 @@
 """Run folders as runs leave them, with numbers drawn at random, and what is in them read again by plain code."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,19 @@ def write_run(
             summary = {"method": method, "target": "r45", "seed": seed, "rounds": 6, **FACTS, **records[-1]}
             (place / "summary.json").write_text(json.dumps(summary))
     return path
+
+
+def write_afterwards(path: Path) -> None:
+    """What probing again and comparing domains leave in a run's folder."""
+    rng = np.random.default_rng(3)
+    probe = lambda: {"10": float(rng.random()), "60": float(rng.random())}  # noqa: E731
+    seeds = [{"seed": s, **{what: probe() for what in ("trained", "random_encoder", "pixels")}} for s in (0, 1)]
+    (path / "probes.json").write_text(json.dumps({"features": {"layer": "features", "round": 6, "seeds": seeds}}))
+    pairs = [
+        {"domains": [one, other], "covariance": [0.1, 0.2], "correlation": [0.3, 0.5], "mutual_information": 1.5}
+        for one, other in itertools.combinations(DOMAINS, 2)
+    ]
+    (path / "domain_shift.json").write_text(json.dumps({"round": 6, "target": "r45", "pairs": pairs}))
 
 
 def record(method: str, seed: int, round_: int) -> dict[str, Any]:
@@ -80,6 +94,8 @@ def look() -> Look:
 def two_methods(folder: Path) -> list[Run]:
     """Two methods, two seeds each, and their trained states."""
     paths = [write_run(folder / method, method) for method in ("fedavg", "hfedf")]
+    for path in paths:
+        write_afterwards(path)
     return [run._replace(look=look()) for run in read_runs(paths)]
 
 

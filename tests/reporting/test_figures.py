@@ -49,6 +49,11 @@ def unseen(**parts: object) -> Change:
     return lambda run: run._replace(look=run.look and run.look._replace(**parts))
 
 
+def left_nothing(run: Run) -> Run:
+    """The run whose folders hold no files."""
+    return run._replace(folders=[folder._replace(path=folder.path / "nowhere") for folder in run.folders])
+
+
 ACCURACIES = ("id_accuracy", "ood_accuracy", "probe_accuracy")
 
 WITHOUT: Mapping[str, Change] = {
@@ -60,6 +65,8 @@ WITHOUT: Mapping[str, Change] = {
     "aggregation_weights": lacking("coefficients/weights/a", "coefficients/weights/b"),
     "discard_rate": lacking("coefficients/discarded"),
     "probe_by_labels": lacking("probe_by_percent"),
+    "probes_again": left_nothing,
+    "domain_shift": left_nothing,
     "reliability": lacking("calibration"),
     "confidence": lacking("calibration"),
     "embeddings": unseen(embeddings=None),
@@ -90,7 +97,10 @@ def test_runs_that_have_just_begun_have_no_figure(name: str, runs: list[Run]) ->
             look=None,
             facts={"rounds": 6},
             folders=[
-                folder._replace(seeds=[seed._replace(figures={}, records=[], summary={}) for seed in folder.seeds])
+                folder._replace(
+                    path=folder.path / "begun",
+                    seeds=[seed._replace(figures={}, records=[], summary={}) for seed in folder.seeds],
+                )
                 for folder in run.folders
             ],
         )
