@@ -85,14 +85,22 @@ def read_published(spec: Path) -> Figures:
 
     The file has the columns name (of a cell or a group), figure, mean, deviation and table; lines that begin with # are
     remarks.
+
+    Raises:
+      UserError: a row without these, or with a word in the place of a number.
     """
     path = spec.with_suffix(".csv")
     if not path.exists():
         return {}
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    return {
-        (row["name"], row["figure"]): Published(
-            float(row["mean"]), float(row["deviation"]) if row["deviation"] else None, row["table"]
-        )
-        for row in csv.DictReader(lines)
-    }
+    figures = {}
+    for row in csv.DictReader(lines):
+        try:
+            deviation = float(row["deviation"]) if row["deviation"] else None
+            figures[row["name"], row["figure"]] = Published(float(row["mean"]), deviation, row["table"])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{path} has the row {','.join(map(str, row.values()))}; expected name,figure,mean,deviation,table, "
+                "mean and deviation (or nothing) as numbers"
+            ) from None
+    return figures

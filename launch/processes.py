@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 
 POLL_SECONDS = 0.2
+STDIN = 0
 
 
 def run_workers(command: Sequence[str], jobs: int, stop: threading.Event) -> list[int]:
@@ -35,7 +35,9 @@ def stop_with_parent(stop: threading.Event) -> None:
     """
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not sys.stdin, whose lock Python would want at its own end.
+        while os.read(STDIN, 1024):
+            pass
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()

@@ -15,7 +15,7 @@ from fdgjax.methods import METHODS
 from fdgjax.protocols import PROTOCOLS
 from launch.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
 from launch.comparison import Row, compare, markdown, write_tables
-from launch.reproduce import EXPERIMENTS, SPECS
+from launch.reproduce import EXPERIMENTS, SPECS, main
 
 DOMAINS_OF = {
     "pacs": {"photo", "art_painting", "cartoon", "sketch"},
@@ -84,6 +84,20 @@ def test_published_figures_are_those_of_cells(path: Path) -> None:
         members = [published.get((cell.name, figure)) for cell in cells if cell.group == name]
         if members and all(members):
             assert entry.mean == pytest.approx(sum(one.mean for one in members if one) / len(members), abs=0.1)
+
+
+def test_a_published_figure_that_is_no_number_is_named(tmp_path: Path) -> None:
+    for row in ("one,ood_accuracy,high,,Table 1", "one,ood_accuracy"):
+        (tmp_path / "spec.csv").write_text(f"# remark\nname,figure,mean,deviation,table\n{row}\n")
+        with pytest.raises(UserError, match=r"has the row one,ood_accuracy.*expected name,figure,mean"):
+            read_published(tmp_path / "spec.py")
+
+
+def test_an_experiment_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "hfedf-pac", "--out", "nowhere"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "unknown experiment 'hfedf-pac'" in line
+    assert "did you mean 'hfedf-pacs'?" in line
 
 
 def test_readme_lists_the_experiments() -> None:

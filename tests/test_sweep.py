@@ -23,6 +23,9 @@ from fdgjax.run import Interrupted, run
 from launch.cells import Cell, read_spec
 from launch.claims import claim, failure_of, forget_failure, note_failure
 from launch.options import shard
+from launch.processes import run_workers
+from launch.reproduce import EXPERIMENTS
+from launch.reproduce import main as reproduce
 from launch.sweep import main
 from launch.work import Sweep, work
 from tests.runs import ROOT, StopAfter, never, perceptron, small
@@ -163,6 +166,23 @@ def wait_for(moment: Callable[[], bool], process: subprocess.Popen | None = None
         time.sleep(0.002)
 
 
+WORKER = """
+import sys, threading
+from launch.processes import stop_with_parent
+stop = threading.Event()
+stop_with_parent(stop)
+sys.exit(7 if stop.wait(float(sys.argv[1])) else 0)
+"""
+
+
+def test_workers_end_by_themselves_or_when_they_are_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run_workers([sys.executable, "-c", WORKER, "0.1"], 2, never()) == [0, 0]
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    assert run_workers([sys.executable, "-c", WORKER, "100"], 2, stop) == [7, 7]
+
+
 def test_a_claim_is_one_processs_and_free_once_that_is_killed(tmp_path: Path) -> None:
     code = "import sys, time, pathlib, launch.claims as c\nwith c.claim(pathlib.Path(sys.argv[1]), 'a') as mine:\n"
     code += "    print(mine, flush=True)\n    time.sleep(100)"
@@ -211,11 +231,15 @@ def test_shares_are_disjoint_complete_and_stable(cache: Path, tmp_path: Path) ->
             shard(word)
 
 
-def test_a_time_budget_ends_a_sweep_that_can_go_on(cache: Path, tmp_path: Path) -> None:
-    command = ["sweep", str(spec_file(tmp_path, cache)), "--out", str(tmp_path / "out"), "--only", "seed1"]
-    assert main([*command, "--time_budget", "0.01"]) == 3
+def test_a_time_budget_ends_a_sweep_that_can_go_on(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "tiny", spec_file(tmp_path, cache))
+    command = ["reproduce", "tiny", "--out", str(tmp_path / "out"), "--only", "seed1"]
+    assert reproduce([*command, "--time_budget", "0.01"]) == 3
     assert not list((tmp_path / "out").glob("*/summary.json"))
-    assert main(command) == 0
+    assert reproduce(command) == 0
+    assert "| seed1 | ood_accuracy | " in tables(tmp_path / "out")[0]
 
 
 def test_another_scale_in_the_same_folder_is_refused(
