@@ -91,8 +91,9 @@ FIGURES: Mapping[str, Entry] = {
     ),
     "divergence": Entry(
         "Divergence of the clients' models",
-        "Mean distance of two clients' parameters, in parts of their mean size, layer by layer (as hFedF, figure 5b). "
-        "Methods whose clients have the same model, to a part in 10,000, are left out. First seed.",
+        "Mean distance of the parameters of two clients, in parts of their mean size, layer by layer (as hFedF, figure "
+        "5b); of the first 20 clients and the first seed. Methods whose clients have the same model, to a part in "
+        "10,000, are left out.",
         looks.divergence,
     ),
     "features": Entry(

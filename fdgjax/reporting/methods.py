@@ -27,10 +27,14 @@ MANY = 8
 PREFIX = "coefficients/"
 
 
-def weights_of(seed: Seed) -> dict[str, np.ndarray]:
+def clients_seen(run: Run) -> int:
+    """One more than the highest number of a client that took part in a round."""
+    return 1 + max((who for seed in run.seeds for record in seed.records for who in record["participants"]), default=-1)
+
+
+def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
     """Aggregation weights `[rounds, clients]` by what they weigh, the mean over layers where each has its own; NaN for
     a client that did not take part."""
-    clients = 1 + max((who for record in seed.records for who in record["participants"]), default=-1)
     found: dict[str, np.ndarray] = {}
     for row, record in enumerate(seed.records):
         for name, vectors in grouped(record).items():
@@ -51,24 +55,33 @@ def grouped(record: Record) -> dict[str, list[list[float]]]:
     return found
 
 
+def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
+    """`weights_of`, the mean over seeds until the round that all have come to; of what changes at all."""
+    each = [weights_of(seed, clients_seen(run)) for seed in run.seeds if seed.records]
+    found = {}
+    for name in dict.fromkeys(name for one in each for name in one):
+        tables = [one[name] for one in each if name in one]
+        shortest = min(map(len, tables))
+        mean, _ = over_seeds(np.stack([table[:shortest].ravel() for table in tables]))
+        columns = mean.reshape(shortest, -1).T
+        spans = [np.ptp(column[np.isfinite(column)]) for column in columns if np.isfinite(column).any()]
+        if max(spans, default=0) > 1e-4:
+            found[name] = columns.T
+    return found
+
+
 def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
     """Each client's weight against rounds, of runs whose weights change (hFedF v2, figure 5a)."""
     panels: list[Panel] = []
     most = 0
     for run in runs:
-        each = [weights_of(seed) for seed in run.seeds if seed.records]
-        for name in dict.fromkeys(name for one in each for name in one):
-            shortest = min(len(one[name]) for one in each if name in one)
-            mean, _ = over_seeds(np.stack([one[name][:shortest].ravel() for one in each if name in one]))
-            table = mean.reshape(shortest, -1)
-            taken = [weights[np.isfinite(weights)] for weights in table.T]
-            if all(len(weights) < 2 or np.ptp(weights) < 1e-4 for weights in taken):
-                continue
+        for name, table in weights_over_seeds(run).items():
             most = max(most, table.shape[1])
+            took_part = next(len(seed.records[0]["participants"]) for seed in run.seeds if seed.records)
             with sheet() as (drawing, axes):
                 for client, weights in enumerate(table.T):
-                    axes.plot(np.arange(1, shortest + 1), weights, color=colour(client), linestyle=dashes(client))
-                axes.axhline(1 / table.shape[1], **REFERENCE)
+                    axes.plot(np.arange(1, len(table) + 1), weights, color=colour(client), linestyle=dashes(client))
+                axes.axhline(1 / took_part, **REFERENCE)
                 round_axis(axes)
                 axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
                 panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))

@@ -19,6 +19,9 @@ from fdgjax.variables import flatten, module_of
 MOST_SAMPLES = 900
 """Of all domains together, whose features are kept: t-SNE takes seconds for these, minutes for ten times as many."""
 
+MOST_CLIENTS = 20
+"""Whose models are looked at, the first of all; each is held in memory."""
+
 
 class Features(NamedTuple):
     """Features `[samples, m]` of held-out samples, each said by the model that is judged on it, with their class and
@@ -62,12 +65,14 @@ def look_at(path: Path, data_dir: str = "") -> Look:
     many = len(seeds_of(experiment.config))
     state: State = each_seed(stacked, many)[0]
     federation = experiment.federation if many == 1 else of_first_seed(experiment.federation)
-    clients, number = state.clients, experiment.train.train.length.shape[-1]
+    number = min(experiment.train.train.length.shape[-1], MOST_CLIENTS)
+    clients = jax.tree.map(lambda leaf: leaf[:number], state.clients)
     own = jax.jit(jax.vmap(experiment.method.predict, in_axes=(None, 0), axis_size=number))(state.server, clients)
     apart = divergence(own) if number > 1 else {}
     if experiment.method.pooled:
-        own = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(federation.validation.length), axis=0), own)
-    unseen = jax.jit(experiment.method.unseen)(state.server, clients)
+        number = min(len(federation.validation.length), MOST_CLIENTS)
+        own = jax.tree.map(lambda leaf: jnp.repeat(leaf, number, axis=0), own)
+    unseen = jax.jit(experiment.method.unseen)(state.server, state.clients)
     return Look(
         facts=experiment.facts,
         round=int(state.round),
@@ -91,18 +96,18 @@ def embeddings_of(state: State) -> np.ndarray | None:
 
 def divergence(variables: Variables) -> dict[str, float]:
     """How far models are apart, layer by layer: the mean over all pairs of `||w_i - w_j||`, divided by the mean of
-    `||w_i||`, w being all parameters of a layer (hFedF v2, figure 5b; relative as in Zhao et al., 2018, equation 5).
+    `||w_i||`, w being all parameters of a layer (hFedF v2, figure 5b, where it is not divided).
 
     Args:
       variables: of all models, `[models, ...]`.
     """
-    layers: dict[str, list[np.ndarray]] = {}
+    layers: dict[str, list[jax.Array]] = {}
     for path, leaf in flatten(variables).items():
         if path.startswith("params/"):
-            layers.setdefault(module_of(path), []).append(np.asarray(leaf, np.float64).reshape(len(leaf), -1))
+            layers.setdefault(module_of(path), []).append(leaf)
     found = {}
     for layer, leaves in layers.items():
-        weights = np.concatenate(leaves, axis=1)
+        weights = np.concatenate([np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves], axis=1)
         left, right = np.triu_indices(len(weights), 1)
         apart = np.mean([np.linalg.norm(weights[i] - weights[j]) for i, j in zip(left, right, strict=True)])
         size = np.mean(np.linalg.norm(weights, axis=1))
@@ -120,7 +125,7 @@ def features_of(experiment: Experiment, federation: Federation, own: Variables, 
     def pick(tree: Variables, i: int) -> Variables:
         return jax.tree.map(lambda leaf: leaf[i], tree)
 
-    judged = [(pick(own, i), taken(table, i)) for i in range(len(table.length))]
+    judged = [(pick(own, i), taken(table, i)) for i in range(min(len(table.length), MOST_CLIENTS))]
     judged += [(pick(unseen, 0), taken(federation.target, 0))]
     judged = [(variables, rows) for variables, rows in judged if len(rows)]
     share = MOST_SAMPLES // max(len(judged), 1)

@@ -15,7 +15,7 @@ from fdgjax.reporting.drawing import COLOURS, INK, as_svg, bars, colour, dashes,
 from fdgjax.reporting.figures import series_of
 from fdgjax.reporting.gallery import FIGURES
 from fdgjax.reporting.looks import flat
-from fdgjax.reporting.methods import bins_of, weights_of
+from fdgjax.reporting.methods import aggregation_weights, bins_of, clients_seen, weights_of
 from fdgjax.reporting.reading import Run, Seed
 from fdgjax.reporting.states import divergence, spread
 from tests.reporting.folders import record, two_methods
@@ -127,13 +127,24 @@ def test_mean_and_deviation_of_what_is_there(values: np.ndarray) -> None:
 
 
 def test_aggregation_weights_are_those_of_the_records(runs: list[Run]) -> None:
-    found = weights_of(runs[0].seeds[1])
+    assert clients_seen(runs[0]) == 4
+    found = weights_of(runs[0].seeds[1], 4)
     assert set(found) == {"weights"}
     for round_, row in enumerate(found["weights"], start=1):
         line = record("fedavg", 1, round_)
         wanted = np.mean([line["coefficients/weights/a"], line["coefficients/weights/b"]], axis=0)
         np.testing.assert_allclose(row[[0, 2, 3]], wanted)
         assert np.isnan(row[1])
+
+
+def test_seeds_need_not_have_drawn_the_same_clients(runs: list[Run]) -> None:
+    folder = runs[0].folders[0]
+    first, second = folder.seeds
+    drawn = [line | {"participants": [0, 1, 2]} for line in second.records]
+    run = runs[0]._replace(folders=[folder._replace(seeds=[first, second._replace(records=drawn)])])
+    figure = aggregation_weights([run])
+    assert figure is not None
+    assert [key.name for key in figure.legend] == [f"client {i}" for i in range(4)]
 
 
 def test_calibration_is_summed_over_seeds(runs: list[Run]) -> None:
