@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: install demo test quick lint format bench
+.PHONY: install demo test slow lint format bench
 
 install: .venv/installed
 
@@ -17,10 +17,10 @@ demo: install
 	$(BIN)/python -m fdgjax.main --config=configs/hfedf.py
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile
-
-quick: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+
+slow: install
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 lint: install
 	$(BIN)/ruff check .

@@ -124,6 +124,7 @@ def out_of_memory(config: Config, path: Path, console: Console, stop: threading.
     return run(config, path, console, stop)
 
 
+@pytest.mark.slow
 def test_killed_twice_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) -> None:
     """Once all processes of a sweep are killed, once the leading one alone, whose workers then stop by themselves."""
     spec = spec_file(tmp_path, cache, rounds=30)
