@@ -182,6 +182,11 @@ def radar(runs: Sequence[Run]) -> Figure | None:
                     axes.plot(*closed, color=colour(number), linestyle=dashes(number))
                     axes.fill(*closed, color=colour(number), alpha=0.07)
                 axes.set_xticks(angles, names)
+                # Long names stand beside the circle, not in it.
+                for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
+                    label.set_horizontalalignment(
+                        ("right", "center", "left")[int(np.sign(np.round(np.cos(angle), 1))) + 1]
+                    )
                 axes.set_ylim(0, 1.02)
                 axes.set_yticks([0.25, 0.5, 0.75, 1], [])
                 axes.spines["polar"].set_alpha(0.3)
