@@ -127,6 +127,7 @@ def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
     assert done.stdout == "3\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_program_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fdgjax.main", CONFIG, "--config.data.target=r50", f"--workdir={tmp_path / 'run'}"]
     done = subprocess.run(

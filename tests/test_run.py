@@ -163,6 +163,7 @@ def test_a_config_half_written_by_a_killed_run_is_no_obstacle(cache: Path, tmp_p
     assert open_workdir(tmp_path / "run", small(cache)).config.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["hfedf", "local"])
 def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tmp_path: Path) -> None:
     # Two methods for all: that every method's state is restored whole is a law of tests/engine/test_round.py.
@@ -232,6 +233,7 @@ def test_killed_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> N
     assert_same_run(tmp_path / "undisturbed", tmp_path / "disturbed", config)
 
 
+@pytest.mark.slow
 def test_a_method_without_labels_is_judged_by_a_probe(cache: Path, tmp_path: Path) -> None:
     screen = io.StringIO()
     console = Console(RichConsole(file=screen, width=100))

@@ -43,6 +43,7 @@ def check_seed(path: Path, alone: Path) -> None:
 UNEVEN = {"data": {"clients": 4, "domains_per_client": 2, "shots": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "changes"), [("fedavg", UNEVEN), ("central", {})])
 def test_several_seeds_leave_what_as_many_runs_leave(
     method: str, changes: dict[str, Any], cache: Path, tmp_path: Path

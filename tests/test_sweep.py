@@ -82,6 +82,7 @@ def tables(out: Path) -> tuple[str, str]:
     return (out / "table.md").read_text(), (out / "table.csv").read_text()
 
 
+@pytest.mark.slow
 def test_stopped_and_continued_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) -> None:
     cells = [cell(cache, "one"), cell(cache, "two", seed=1)]
     work(sweep(cells, tmp_path / "whole"), Console(), never())

@@ -34,6 +34,7 @@ SHAPE = (8, 8, 3)
 POSITIVE = st.floats(1e-3, 1e3)
 
 
+@pytest.mark.slow
 def test_a_run_prints_a_table_and_keeps_its_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_run_prints_a_table_and_keeps_its_record(
     assert record.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
     small = "--models digits_cnn --width 0.1 --batch_size 2 --image_size 8 --steps 1 --repeats 1"
     with compiling_quickly():

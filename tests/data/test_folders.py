@@ -22,6 +22,7 @@ def encoded(image: Image.Image, tmp_path: Path, form: str) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 def test_real_pacs_is_whole(pacs: tuple[Domains, Path]) -> None:
     data, _ = pacs
     assert data.domain_names == tuple(PACS)

@@ -134,6 +134,7 @@ def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, st
         close(got, one(state, federation), **tolerance(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "axis"), [("fixed", "vmap"), ("random", "map")])
 def test_embeddings_are_each_seeds_own(kind: str, axis: str) -> None:
     federations = splits(alike=True)

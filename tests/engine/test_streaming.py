@@ -25,6 +25,7 @@ def federation(streaming: bool) -> Federation:
     return one._replace(images=Streamed(np.asarray(one.images))) if streaming else one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "axis", "devices", "seeds"),
     [

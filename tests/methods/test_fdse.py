@@ -59,6 +59,7 @@ def row_of(stacked: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], stacked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", ["consensus", "personalisation", "consistency"])
 def test_every_switch_matters(switch: str) -> None:
     whole, without = shared_case("fdse", plan=WHOLE), build("fdse", toy_federation(), **{switch: OFF[switch]})

@@ -73,6 +73,7 @@ def test_the_servers_h_is_the_mean_of_the_clients(weighting: str) -> None:
     assert np.abs(rows).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_it_reaches_the_optimum_that_fedavg_misses() -> None:
     assert gradient_at_rest("feddyn", alpha=0.1) < 1e-4
     assert gradient_at_rest("feddyn", alpha=0.1, weighting="samples") < 1e-4

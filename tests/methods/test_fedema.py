@@ -61,6 +61,7 @@ def test_with_tau_zero_clients_start_from_the_mean() -> None:
         jax.tree.map(np.testing.assert_array_equal, sent["params"], state.server.variables["params"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedsimclr", "fedmoco", "fedbyol"])
 def test_pooled_it_is_one_client_that_has_everything(name: str) -> None:
     method = build(name, toy_federation(), pooled=True)

@@ -49,6 +49,7 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     assert not jax.tree.leaves(traffic(plain, case.federation).sent.step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

@@ -157,6 +157,7 @@ def embeddings_after(kind: str, rounds: int) -> np.ndarray:
     return np.asarray(embedding_case(kind).advance(rounds).server.weights.nu)
 
 
+@pytest.mark.slow
 def test_fixed_embeddings_never_change_and_random_ones_always_do() -> None:
     for rounds in (1, 2):
         np.testing.assert_array_equal(embeddings_after("fixed", rounds), embeddings_after("fixed", 0))

@@ -101,6 +101,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients(weighting: str) 
     assert (np.abs(rows[2]) == 0).all(), "a client without a full batch learned something"
 
 
+@pytest.mark.slow
 def test_it_reaches_the_optimum_that_fedavg_misses() -> None:
     assert gradient_at_rest("fedavg") > 3e-3
     assert gradient_at_rest("scaffold") < 1e-4

@@ -83,6 +83,7 @@ def test_uap_without_its_terms_is_ssfl() -> None:
     close(bare.advance(3), shared_case("ssfl", plan=WHOLE).advance(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

@@ -91,6 +91,7 @@ def test_the_page_lists_what_it_lacks(tmp_path: Path) -> None:
     assert "--no-states" in text
 
 
+@pytest.mark.slow
 def test_files_and_states_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = {"name": "folder", "dir": str(tmp_path / "far away")}
     runs = [str(write_run(tmp_path / "runs" / name, name, data=data)) for name in ("fedavg", "hfedf")]
@@ -161,6 +162,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("perceptron")
 def test_a_real_run_from_end_to_end(cache: Path, tmp_path: Path) -> None:
     config = small(cache, "hfedf", rounds=2, seeds=2)
