@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from fdgjax.contract import Context, PyTree
 from fdgjax.engine import State, each_seed
+from fdgjax.engine.local import as_floats
 from fdgjax.errors import UserError
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
 from fdgjax.experiment import Experiment, as_model, make_module
@@ -132,7 +132,7 @@ def features_of(experiment: Experiment, state: State, rows: np.ndarray) -> np.nd
 
     @jax.jit
     def features(images: jax.Array) -> jax.Array:
-        output, _ = model.apply(variables, images.astype(jnp.float32) / 127.5 - 1.0, False, jax.random.key(0))
+        output, _ = model.apply(variables, as_floats(images), False, jax.random.key(0))
         return output.features
 
     size = experiment.config.eval_batch_size

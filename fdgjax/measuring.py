@@ -9,6 +9,7 @@ import numpy as np
 
 from fdgjax.config import seeds_of
 from fdgjax.engine import State, each_seed
+from fdgjax.engine.local import as_floats
 from fdgjax.evaluation import Metrics, measure, measure_probe
 from fdgjax.evaluation.probe import probe, stratified_split
 from fdgjax.experiment import Experiment
@@ -34,8 +35,8 @@ def references(experiment: Experiment, state: State) -> list[dict[str, Any]]:
         return [{} for _ in seeds]
     found = []
     for seed, parts, fresh in zip(seeds, experiment.parts, evaluate(experiment, state), strict=True):
-        pixels = jnp.asarray(experiment.data.images[parts.target], jnp.float32).reshape(1, len(parts.target), -1)
-        of_pixels = measure_probe(probe_target(experiment, seed, parts.target, pixels / 127.5 - 1))
+        pixels = as_floats(jnp.asarray(experiment.data.images[parts.target])).reshape(1, len(parts.target), -1)
+        of_pixels = measure_probe(probe_target(experiment, seed, parts.target, pixels))
         found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels.probe_by_percent})
     return found
 

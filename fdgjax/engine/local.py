@@ -21,11 +21,14 @@ class Batching(NamedTuple):
     drop_last: bool
 
 
+def as_floats(images: jax.Array) -> jax.Array:
+    """Images of bytes as float32 in [-1, 1]: where they are used, so that they travel and rest as bytes."""
+    return images.astype(jnp.float32) / 127.5 - 1.0
+
+
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
-    """The samples at `rows` `[batch]`: images scaled from uint8 to [-1, 1] where they are used, so that they travel
-    and rest as bytes."""
-    images = federation.images[rows].astype(jnp.float32) / 127.5 - 1.0
-    return Batch(images, federation.labels[rows], mask.astype(jnp.float32))
+    """The samples at `rows` `[batch]`."""
+    return Batch(as_floats(federation.images[rows]), federation.labels[rows], mask.astype(jnp.float32))
 
 
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
+from fdgjax.engine.local import as_floats
 
 
 class Samples(NamedTuple):
@@ -27,7 +28,7 @@ def mean_gradient(
 
     def add(total: PyTree, numbered: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[PyTree, None]:
         number, images, labels = numbered
-        batch = Batch(images.astype(jnp.float32) / 127.5 - 1.0, labels, jnp.ones(labels.shape, jnp.float32))
+        batch = Batch(as_floats(images), labels, jnp.ones(labels.shape, jnp.float32))
         gradient = jax.grad(
             lambda params: objective({**variables, "params": params}, batch, jax.random.fold_in(key, number), context)[
                 0
