@@ -22,8 +22,8 @@ from rich.table import Table
 
 from fdgjax.contract import Context, PyTree
 from fdgjax.engine import State, each_seed
-from fdgjax.engine.local import as_floats
 from fdgjax.errors import UserError
+from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
 from fdgjax.experiment import Experiment, as_model, make_module
 from fdgjax.files import write_json
@@ -76,7 +76,10 @@ def measure_pairs(experiment: Experiment, state: State, batches: int, repeats: i
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)
     rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names)}
     gradients = gradients_of(experiment, state, rows, (repeats, batches), rng)
-    features = {name: features_of(experiment, state, own) for name, own in rows.items()}
+    model = as_model(make_module(experiment.config, len(data.class_names)), data.images.shape[1:])
+    first = experiment.method.predict(state.server, jax.tree.map(lambda leaf: leaf[0], state.clients))
+    judged, size = [(first, own) for own in rows.values()], experiment.config.eval_batch_size
+    features = dict(zip(rows, features_of_rows(model, experiment.federation, judged, size), strict=True))
     pairs = []
     for one, other in itertools.combinations(rows, 2):
         left, right = pairs_of_a_class(rng, data.labels[rows[one]], data.labels[rows[other]], PAIRS)
@@ -122,26 +125,6 @@ def gradients_of(
         samples = Samples(data.images[taken], data.labels[taken].astype(np.int32))
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found
-
-
-def features_of(experiment: Experiment, state: State, rows: np.ndarray) -> np.ndarray:
-    """The features of samples, `[samples, m]`, by the first client's model."""
-    module, data = make_module(experiment.config, len(experiment.data.class_names)), experiment.data
-    model = as_model(module, data.images.shape[1:])
-    variables = experiment.method.predict(state.server, jax.tree.map(lambda leaf: leaf[0], state.clients))
-
-    @jax.jit
-    def features(images: jax.Array) -> jax.Array:
-        output, _ = model.apply(variables, as_floats(images), False, jax.random.key(0))
-        return output.features
-
-    size = experiment.config.eval_batch_size
-    # The last batch begins earlier instead of being shorter, so that there is one program.
-    starts = [*range(0, max(len(rows) - size, 0), size), max(len(rows) - size, 0)]
-    told = np.zeros((len(rows), features.eval_shape(data.images[rows[:1]]).shape[1]), np.float32)
-    for start in starts:
-        told[start : start + size] = features(data.images[rows[start : start + size]])
-    return told
 
 
 def show(found: Mapping[str, Any]) -> None:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import seeds_of
-from fdgjax.contract import Model, Variables
+from fdgjax.contract import Variables
 from fdgjax.engine import State, each_seed
-from fdgjax.engine.local import samples_of
+from fdgjax.evaluation.features import features_of_rows
 from fdgjax.experiment import Experiment, as_model, make_module
 from fdgjax.federation import TABLES, Federation, Rows
 from fdgjax.reopen import reopen
@@ -130,7 +130,7 @@ def features_of(experiment: Experiment, federation: Federation, own: Variables, 
     judged = [(variables, rows) for variables, rows in judged if len(rows)]
     share = MOST_SAMPLES // max(len(judged), 1)
     judged = [(variables, spread(rows, share)) for variables, rows in judged]
-    said = speak(model, federation, judged, config.eval_batch_size)
+    said = features_of_rows(model, federation, judged, config.eval_batch_size)
     if not said or not said[0].shape[1]:
         return None
     places = np.concatenate([rows for _, rows in judged])
@@ -151,31 +151,3 @@ def taken(rows: Rows, i: int) -> np.ndarray:
 def spread(rows: np.ndarray, most: int) -> np.ndarray:
     """At most so many of the rows, at equal distances, so that all classes of a sorted row are among them."""
     return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(int)]
-
-
-def speak(
-    model: Model, federation: Federation, judged: list[tuple[Variables, np.ndarray]], batch_size: int
-) -> list[np.ndarray]:
-    """What each model says of its samples, `[samples, m]`; rows are padded to the longest, so that one program serves
-    all."""
-    longest = max((len(rows) for _, rows in judged), default=0)
-
-    @jax.jit
-    def said(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> jax.Array:
-        samples = samples_of(federation, rows, count, min(batch_size, longest))
-        features: jax.Array = samples.each(
-            lambda batch: model.apply(variables, batch.images, False, jax.random.key(0))[0].features
-        )
-        return features
-
-    return [
-        np.asarray(
-            said(
-                variables,
-                federation,
-                jnp.asarray(np.pad(rows, (0, longest - len(rows))), jnp.int32),
-                jnp.asarray(len(rows), jnp.int32),
-            )
-        )[: len(rows)]
-        for variables, rows in judged
-    ]
