@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.reporting.drawing import INK, REFERENCE, Figure, Panel, colour, line, marker, over_seeds
+from fdgjax.reporting.drawing import INK, REFERENCE, Figure, Panel, as_svg, colour, line, over_seeds, sheet
 from fdgjax.reporting.figures import figure_of, percent_axis
 from fdgjax.reporting.reading import Record, Run
 
@@ -59,39 +59,29 @@ def by_percent(probes: Record, what: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def domain_shift(runs: Sequence[Run]) -> Figure | None:
-    """How gradients of two domains correlate against the mutual information of their features (FedGaLA, figure 2)."""
-
-    def curves(run: Run) -> Any:
-        return left_by(run, "domain_shift.json") or None
-
-    def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        for shift, number in zip(found, numbers, strict=True):
-            x = np.asarray([pair["mutual_information"] for pair in shift["pairs"]])
-            each = np.asarray([pair["correlation"] for pair in shift["pairs"]])
-            seen = np.asarray([shift["target"] not in pair["domains"] for pair in shift["pairs"]])
-            for those, face in ((seen, colour(number)), (~seen, "none")):
+    """The covariance of two domains' gradients against the mutual information of their features, a panel for each run
+    (FedGaLA, figure 2)."""
+    panels: list[Panel] = []
+    for run in runs:
+        if not (shift := left_by(run, "domain_shift.json")):
+            continue
+        with sheet() as (drawing, axes):
+            for pair in shift["pairs"]:
+                x, each = pair["mutual_information"], np.asarray(pair["covariance"])
+                seen = shift["target"] not in pair["domains"]
                 axes.errorbar(
-                    x[those],
-                    each[those].mean(axis=1),
-                    each[those].std(axis=1),
-                    fmt=marker(number),
-                    color=colour(number),
-                    markerfacecolor=face,
+                    x,
+                    each.mean(),
+                    each.std(),
+                    fmt="o",
                     markersize=6,
-                    elinewidth=0.8,
+                    color=colour(0),
+                    markerfacecolor=colour(0) if seen else "none",
                 )
-            for pair, place, height in zip(shift["pairs"], x, each.mean(axis=1), strict=True):
-                name = "-".join(domain[:5] for domain in pair["domains"])
-                axes.annotate(
-                    name,
-                    (place, height),
-                    (5, 4),
-                    textcoords="offset points",
-                    fontsize=7,
-                    color=INK,
-                    annotation_clip=False,
-                )
-        axes.set_xlabel("mutual information of features (nats)")
-        axes.set_ylabel("correlation of gradients")
-
-    return figure_of(runs, "shift", curves, draw)
+                name = " ".join(domain.partition("_")[0] for domain in pair["domains"])
+                axes.annotate(name, (x, each.mean()), (4, 3), textcoords="offset points", fontsize=7, color=INK)
+            axes.margins(x=0.2)
+            axes.set_xlabel("mutual information of features (nats)")
+            axes.set_ylabel("covariance of gradients")
+            panels.append(Panel(run.name, as_svg(drawing, f"shift-{len(panels)}")))
+    return Figure(panels, []) if panels else None

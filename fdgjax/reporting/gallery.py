@@ -61,15 +61,15 @@ FIGURES: Mapping[str, Entry] = {
     ),
     "probes_again": Entry(
         "Probes after training",
-        "By `python -m fdgjax.probe`, with other shares of labels or another layer (as FedGaLA, figure 3a). Before "
+        "By fdgjax.probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Before "
         "any training: dotted, in the pixels; dashed, in the fresh encoder.",
         afterwards.probes_again,
     ),
     "domain_shift": Entry(
         "Domain shift and gradients",
-        "Each point is a pair of domains: how their gradients correlate, against the mutual information of their "
-        "features; empty where one of them is unseen (FedGaLA, figure 2; by `python -m fdgjax.domain_shift`). "
-        "Whiskers: one deviation over gradients.",
+        "Each point is a pair of domains: the covariance of their gradients against the mutual information of their "
+        "features, by fdgjax.domain_shift (as FedGaLA, figure 2); empty where one of them is unseen. Whiskers: one "
+        "deviation over gradients.",
         afterwards.domain_shift,
     ),
     "reliability": Entry(
