@@ -22,7 +22,7 @@ import optax
 from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
 from fdgjax.methods.fedavg import Kept, Memory, Server
 from fdgjax.methods.hyper import hyper
-from fdgjax.methods.self_supervised import BySGD, of_predictor, self_supervised
+from fdgjax.methods.self_supervised import BySGD, all_but_collections, of_predictor, self_supervised
 from fdgjax.objectives.two_views import of_model
 from fdgjax.variables import flatten, subtract
 
@@ -66,11 +66,6 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
         return of_model(start(base.send(server, client), client))
 
     return base._replace(start=start, predict=predict)
-
-
-def all_but_collections(path: str) -> str:
-    """Predictors are averaged, too; what follows a client's model stays with the client."""
-    return "local" if path.startswith(("target/", "queue/")) else "shared"
 
 
 def distance(left: PyTree, right: PyTree) -> jax.Array:

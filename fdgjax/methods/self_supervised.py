@@ -100,8 +100,12 @@ class FedSimSiam(BySGD):
 
 def fate(path: str) -> str:
     """What follows a client's model stays with the client, and so does its predictor."""
-    own = path.startswith(("target/", "queue/")) or of_predictor(path)
-    return "local" if own else "shared"
+    return "local" if of_predictor(path) else all_but_collections(path)
+
+
+def all_but_collections(path: str) -> str:
+    """Only what follows a client's model stays with the client."""
+    return "local" if path.startswith(("target/", "queue/")) else "shared"
 
 
 def of_predictor(path: str) -> bool:
