@@ -17,17 +17,17 @@ from benchmarks.jobs import Job, Result
 from benchmarks.models import CLASSES, MODELS, twin
 from benchmarks.samples import random_samples
 from fdgjax.contract import Model, Output, PyTree, Setup, Variables
-from fdgjax.data import Domains
+from fdgjax.data.domains import Domains
+from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
-from fdgjax.federation import Federation, Partition, federate
-from fdgjax.memory import free_bytes, peak_bytes, predict
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS as NETWORKS
 from fdgjax.models import UNITS
 from fdgjax.nn import Conv, conv2d
 from fdgjax.registry import lookup
+from fdgjax.run.memory import free_bytes, peak_bytes, predict
 
 
 def measure(job: Job) -> Result:

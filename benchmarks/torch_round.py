@@ -17,7 +17,7 @@ from benchmarks.samples import random_samples
 from fdgjax.process_memory import peak_resident_bytes
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
-"""As `fdgjax.methods.hyper.ClientHyper`."""
+"""As `fdgjax.methods.parts.hyper.ClientHyper`."""
 
 EXACT: Mapping[str, bool] = {"float32": True, "highest": True}
 """Precisions under which TF32 is forbidden; JAX allows it on a GPU under all others, its default among them."""

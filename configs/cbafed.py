@@ -12,7 +12,7 @@ Measured: Rotated digits (server r0, target r45, seed 0): id 0.433, ood 0.294; a
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import SERVED_DIGITS
+from fdgjax.config.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

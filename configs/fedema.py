@@ -11,7 +11,7 @@ Published: PACS, target photo, linear probe after 100 rounds: 50.0 (10 %), 33.9 
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import UNLABELLED_DIGITS
+from fdgjax.config.presets import UNLABELLED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

@@ -13,7 +13,7 @@ sign=as_published 0.542, 0.593; fifteen minutes on one core (docs/results.md).
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import SMALL_SIMCLR, UNLABELLED_DIGITS
+from fdgjax.config.presets import SMALL_SIMCLR, UNLABELLED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

@@ -12,7 +12,7 @@ Measured: Rotated digits (target r45, seed 0): probe 0.632 (10 %), 0.821 (30 %).
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import UNLABELLED_DIGITS
+from fdgjax.config.presets import UNLABELLED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

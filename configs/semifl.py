@@ -12,7 +12,7 @@ Measured: Rotated digits (server r0, target r45, seed 0): id 0.142, ood 0.110; a
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import SERVED_DIGITS
+from fdgjax.config.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

@@ -14,7 +14,7 @@ docs/results.md.
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.presets import SERVED_DIGITS
+from fdgjax.config.presets import SERVED_DIGITS
 
 
 def get_config(dataset: str = "rotated_digits") -> ConfigDict:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import optax
 
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 
 PyTree = Any
 Variables = dict[str, Any]

@@ -27,7 +27,7 @@ from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
 from fdgjax.experiment import Experiment, as_model, make_module
 from fdgjax.files import write_json
-from fdgjax.reopen import reopen
+from fdgjax.run.reopen import reopen
 
 PAIRS = 5000
 

@@ -11,20 +11,21 @@ from jax.stages import Wrapped
 
 from fdgjax.config import Config, ModelConfig, seeds_of
 from fdgjax.contract import Method, Model, Output, Setup, Variables
-from fdgjax.data import Domains, load
+from fdgjax.data.domains import Domains
+from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
+from fdgjax.data.loading import load
+from fdgjax.data.protocols import PROTOCOLS, Sharing
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Tallies, compile_evaluation, compile_representation
-from fdgjax.evaluation.probe import LAYERS
-from fdgjax.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
-from fdgjax.memory import Memory, predict
+from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.pretrained import read_weights, starting_from
-from fdgjax.protocols import PROTOCOLS, Sharing
+from fdgjax.run.memory import Memory, predict
 from fdgjax.variables import bytes_of, label_table
 
 

@@ -12,12 +12,12 @@ from types import FrameType
 
 import jax
 
-from fdgjax.commandline import parse, usage
 from fdgjax.config import Config
-from fdgjax.console import Console
+from fdgjax.config.command_line import parse, usage
 from fdgjax.data.cache import cache_root
 from fdgjax.errors import UserError
-from fdgjax.run import Interrupted, run
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted, run
 
 
 def main(argv: Sequence[str]) -> int:

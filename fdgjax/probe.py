@@ -19,12 +19,12 @@ from rich.table import Table
 
 from fdgjax.config import seeds_of
 from fdgjax.errors import UserError
-from fdgjax.evaluation.probe import LAYERS
+from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.files import write_json
-from fdgjax.measuring import evaluate, references
 from fdgjax.methods import METHODS
 from fdgjax.registry import lookup
-from fdgjax.reopen import config_of, reopen
+from fdgjax.run.measuring import evaluate, references
+from fdgjax.run.reopen import config_of, reopen
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.commandline import TYPES, check_type, leaves
+from fdgjax.config.command_line import TYPES, check_type, leaves
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 from launch.cells import Cell

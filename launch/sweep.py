@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config import read_config
-from fdgjax.console import Console
 from fdgjax.errors import UserError
 from fdgjax.main import save_on_signals
 from fdgjax.records import open_workdir
-from fdgjax.run import Interrupted
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted
 from launch.cells import Cell, read_published, read_spec
 from launch.claims import failure_of, forget_failure
 from launch.comparison import write_tables

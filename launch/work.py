@@ -12,10 +12,10 @@ import jax
 from rich.console import Console as RichConsole
 
 from fdgjax.config import read_config
-from fdgjax.console import Console
 from fdgjax.errors import UserError
 from fdgjax.main import remember_compilations, split_cpu
-from fdgjax.run import Interrupted, run
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted, run
 from launch.cells import Cell, Figures
 from launch.claims import claim, failure_of, is_open, note_failure, notes, summary_of
 from launch.comparison import figure_of, percent, write_tables

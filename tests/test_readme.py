@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import Config, DataConfig, ModelConfig
-from fdgjax.data import DATASETS
+from fdgjax.data.loading import DATASETS
 from fdgjax.experiment import build
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import cost
-from fdgjax.training import train
+from fdgjax.run.training import train
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
-from fdgjax.data import Domains
+from fdgjax.data.domains import Domains
+from fdgjax.data.federation import Federation, Rows, pool
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.experiment import as_model
-from fdgjax.federation import Federation, Rows, pool
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.units import identity
-from fdgjax.training import round_record
+from fdgjax.run.training import round_record
 
 CLASSES = 3
 DOMAINS = 3

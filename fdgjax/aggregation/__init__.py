@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.combine import chain, partition
-from fdgjax.aggregation.consensus import distance_reweighted, sub_consensus
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.global_alignment import global_alignment
 from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
+from fdgjax.aggregation.subsets import distance_reweighted, sub_consensus
 from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
 from fdgjax.contract import Rule
 

@@ -148,10 +148,10 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
 
 
 def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:
-    from fdgjax.data import records  # here, so that cached data needs neither TFDS nor Grain
+    from fdgjax.data import array_records  # here, so that cached data needs neither TFDS nor Grain
 
-    builder = records.builder(name, VERSION, source, holder)
-    records.prepare(builder)
+    builder = array_records.builder(name, VERSION, source, holder)
+    array_records.prepare(builder)
     shape = (source.samples, size, size, source.channels)
-    write_arrays(unfinished, shape, records.decoded(builder, size))
+    write_arrays(unfinished, shape, array_records.decoded(builder, size))
     write_names(unfinished, source.domain_names, source.class_names, source.description)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.randomness import shuffle
 
 

@@ -10,10 +10,10 @@ from jax.stages import Wrapped
 
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
+from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.engine.seeds import over_seeds
-from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, choose, stream
 
 

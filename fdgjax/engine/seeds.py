@@ -6,8 +6,8 @@ from typing import Any
 import jax
 
 from fdgjax.contract import PyTree
+from fdgjax.data.federation import TABLES, Federation, has_seed_axis
 from fdgjax.engine.clients import CLIENT_AXES, Over
-from fdgjax.federation import TABLES, Federation, has_seed_axis
 from fdgjax.registry import lookup
 
 SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name] for name in ("auto", "map", "vmap")}

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
+from fdgjax.data.federation import Federation
 from fdgjax.engine.local import samples_of
-from fdgjax.federation import Federation
 
 
 class Traffic(NamedTuple):

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Adaptation, Context, Variables
+from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.local import Batching, train_locally
-from fdgjax.federation import Federation, Rows
 
 
 def adapt(

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Model, Variables
+from fdgjax.data.federation import Federation
 from fdgjax.engine.local import samples_of
-from fdgjax.federation import Federation
 
 
 def features_of_rows(

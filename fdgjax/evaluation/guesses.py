@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.federation import Rows
 from fdgjax.engine import RoundInfo
-from fdgjax.federation import Rows
 
 
 def guess_figures(info: RoundInfo, rows: Rows, labels: np.ndarray) -> dict[str, Any]:

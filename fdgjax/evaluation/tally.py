@@ -10,12 +10,12 @@ import numpy as np
 from jax.stages import Wrapped
 
 from fdgjax.contract import Execution, Method, Model, Output, PyTree, Variables
+from fdgjax.data.federation import Federation, Rows, stack_rows
 from fdgjax.engine.clients import jit, over_clients
 from fdgjax.engine.local import samples_of, slice_rows, take_batch
 from fdgjax.engine.round import State
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.evaluation.adaptation import adapt
-from fdgjax.federation import Federation, Rows, stack_rows
 from fdgjax.randomness import Purpose, stream
 
 BINS = 15

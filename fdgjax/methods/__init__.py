@@ -24,10 +24,10 @@ from fdgjax.methods.hfedf import HFedF, hfedf
 from fdgjax.methods.lgfedavg import LGFedAvg, lgfedavg
 from fdgjax.methods.local import Local, local
 from fdgjax.methods.moon import Moon, moon
-from fdgjax.methods.own_models import CLIENT_MODELS
 from fdgjax.methods.partialfed import PartialFed, partialfed
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from fdgjax.methods.pfedhn import PFedHN, pfedhn
-from fdgjax.methods.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from fdgjax.methods.rscfed import RSCFed, rscfed
 from fdgjax.methods.scaffold import Scaffold, scaffold
 from fdgjax.methods.self_supervised import (

@@ -37,15 +37,15 @@ from fdgjax.contract import (
     Trained,
     Variables,
 )
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.fedavg import Message as Update
 from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.hyper import hyper
-from fdgjax.methods.requirements import output_shapes
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.pseudo_labels import argmax_labels
+from fdgjax.methods.parts.requirements import output_shapes
 from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server, look
 from fdgjax.objectives import cross_entropy
-from fdgjax.pseudo_labels import argmax_labels
 from fdgjax.registry import lookup
 
 OFFICIAL = "Li et al., official code"

@@ -20,7 +20,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Method, Objective, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Kept, Server, fedavg
-from fdgjax.methods.hyper import client_optimizer, hyper
+from fdgjax.methods.parts.hyper import client_optimizer, hyper
 from fdgjax.objectives import cross_entropy, proximal
 from fdgjax.registry import lookup
 

@@ -25,7 +25,7 @@ from fdgjax.aggregation import attention, mean, min_norm, partition
 from fdgjax.contract import Adaptation, Batch, Context, Method, PyTree, Rule, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, Personalise, fedavg, keep_personal
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.registry import lookup

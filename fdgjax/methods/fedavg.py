@@ -39,9 +39,9 @@ from fdgjax.contract import (
     Trained,
     Variables,
 )
+from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation
-from fdgjax.methods.hyper import ClientHyper, client_optimizer, hyper, optimizer
+from fdgjax.methods.parts.hyper import ClientHyper, client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, merge, select, subtract

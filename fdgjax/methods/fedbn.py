@@ -16,7 +16,7 @@ import optax
 
 from fdgjax.contract import Adaptation, Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import statistics_only
 from fdgjax.variables import module_of, norm_paths
 

@@ -25,12 +25,12 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
+from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, fedavg
 from fdgjax.methods.fedavg import Message as Update
 from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import also_transformed, low_amplitudes, mix_amplitudes
 from fdgjax.registry import lookup
 

@@ -26,10 +26,10 @@ import optax
 
 from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Server, fedavg
 from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.registry import lookup
 

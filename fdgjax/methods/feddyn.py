@@ -24,11 +24,11 @@ import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
 from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained, Variables
+from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, fedavg
 from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.hyper import FDSE_LEARNING_RATES, hyper
+from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper
 from fdgjax.objectives import cross_entropy, proximal, shifted
 from fdgjax.variables import subtract
 

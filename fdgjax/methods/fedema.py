@@ -21,7 +21,7 @@ import optax
 
 from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
 from fdgjax.methods.fedavg import Kept, Memory, Server
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.self_supervised import BySGD, all_but_collections, of_predictor, self_supervised
 from fdgjax.objectives.two_views import of_model
 from fdgjax.variables import flatten, subtract

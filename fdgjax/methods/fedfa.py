@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, Kept, Message, Server, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, unflatten
 

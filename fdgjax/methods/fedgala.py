@@ -20,12 +20,12 @@ import optax
 
 from fdgjax.aggregation import global_alignment, mean
 from fdgjax.contract import Batch, Context, Method, Moment, Objective, PyTree, Setup, Trained, Variables
-from fdgjax.federation import Federation
-from fdgjax.local_alignment import align_with, discard_rate
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.fedavg import Message as Update
 from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.hyper import client_optimizer, hyper
+from fdgjax.methods.parts.gradient_alignment import align_with, discard_rate
+from fdgjax.methods.parts.hyper import client_optimizer, hyper
 from fdgjax.methods.self_supervised import SelfSupervised, self_supervised
 from fdgjax.registry import lookup
 from fdgjax.variables import subtract

@@ -17,7 +17,7 @@ from functools import partial
 from fdgjax.aggregation import gradient_mask, mean
 from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hyper import TABLE_10, hyper
 
 
 @dataclasses.dataclass(frozen=True)

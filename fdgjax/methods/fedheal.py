@@ -29,9 +29,9 @@ from fdgjax.aggregation import masked_mean
 from fdgjax.aggregation.updates import rows, sum_over_leaves
 from fdgjax.aggregation.weighting import keep_rows, normalise, per_row
 from fdgjax.contract import Method, Moment, PyTree, Setup, Variables
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.objectives import cross_entropy, proximal
 
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg
-from fdgjax.methods.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.registry import lookup

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from fdgjax.aggregation import align, joined
 from fdgjax.aggregation.scopes import UpdatesRule
 from fdgjax.contract import Method, Moment, PyTree, Setup
-from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
-from fdgjax.methods.hyper import TABLE_10, hyper
-from fdgjax.methods.hypernet import (
+from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hypernetwork import (
     Gradients,
     HyperNetHyper,
     Server,

@@ -15,7 +15,7 @@ import dataclasses
 from fdgjax.contract import Method, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.models.depth import layers
 from fdgjax.variables import module_of
 

@@ -7,7 +7,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 
 
 @dataclasses.dataclass(frozen=True)

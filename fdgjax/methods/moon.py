@@ -16,8 +16,8 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, Memory, fedavg
-from fdgjax.methods.hyper import hyper
-from fdgjax.methods.requirements import with_features
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import model_contrastive
 
 

@@ -24,7 +24,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Method, PyTree, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
-from fdgjax.methods.hyper import client_optimizer, hyper, optimizer
+from fdgjax.methods.parts.hyper import client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, merge, module_of, norm_paths, unflatten

@@ -9,8 +9,8 @@ Defaults and search ranges: hFedF v2, Table 10.
 import dataclasses
 
 from fdgjax.contract import Method, Moment, Setup
-from fdgjax.methods.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
-from fdgjax.methods.hypernet import (
+from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
+from fdgjax.methods.parts.hypernetwork import (
     HyperNetHyper,
     Server,
     Weights,

@@ -7,7 +7,7 @@
 
 a and a' are two weak views, n counts the client's steps over all rounds: its teacher stays with it. DMA, distance-
 reweighted model aggregation, weighs u_i by `n_i exp(-beta |u_i - u| / n_i)`, u being the weighted mean of S
-(`fdgjax.aggregation.consensus`). A client trains once a round, for all sub-sets it is in; it draws its lots itself,
+(`fdgjax.aggregation.subsets`). A client trains once a round, for all sub-sets it is in; it draws its lots itself,
 from a key in its row, so that nobody's draw depends on who else there is. No label is guessed. BatchNorm layers are as
 in SSFL.
 
@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation import distance_reweighted, sub_consensus
-from fdgjax.aggregation.consensus import DISTANCES
+from fdgjax.aggregation.subsets import DISTANCES
 from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup, Trained, Variables
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import Kept, Memory, Message, Server
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.ssfl import LabelledServer, labelled_server
 from fdgjax.objectives import cross_entropy, mean_teacher, new_teacher, student_of
 from fdgjax.registry import lookup
-from fdgjax.views import VIEWS, seen
+from fdgjax.views.weak_strong import VIEWS, seen
 
 OFFICIAL = "Liang et al., official code"
 
@@ -43,7 +43,7 @@ class RSCFed(LabelledServer):
 
     subsets: M; share: how many of the round's clients are in each, rounded up. beta, distance: of DMA.
     consistency: r; temperature: T; decay: of the teacher.
-    augmentation: whose weak view is taken, an entry of `fdgjax.views.VIEWS`.
+    augmentation: whose weak view is taken, an entry of `fdgjax.views.weak_strong.VIEWS`.
     """
 
     class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)

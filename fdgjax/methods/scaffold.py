@@ -24,11 +24,11 @@ import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
 from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained, Variables
-from fdgjax.federation import Federation
+from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, fedavg
 from fdgjax.methods.fedavg import Message as Update
 from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.hyper import FDSE_LEARNING_RATES, client_optimizer, hyper, learning_rate_factor, sum_gradients
+from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, client_optimizer, hyper, learning_rate_factor, sum_gradients
 from fdgjax.objectives import cross_entropy, shifted
 from fdgjax.registry import lookup
 from fdgjax.variables import subtract

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fdgjax.augmentations import random_flip, random_resized_crop, simclr_view
 from fdgjax.contract import Method, Objective, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from fdgjax.registry import lookup
-from fdgjax.views import View
+from fdgjax.views.simclr import random_flip, random_resized_crop, simclr_view
+from fdgjax.views.weak_strong import View
 
 PUBLISHED = "FedGaLA, appendix D"
 

@@ -5,8 +5,8 @@
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
     w <- w + sum_i p_i (w_i - w) over clients with something in D_fix;    w <- local epochs at the server from w
 
-a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views`), in the place of the
-paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each minibatch, k
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), in the place of
+the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each minibatch, k
 among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row. BatchNorm layers are
 as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the
 server's samples, it is SSFL with `guess=argmax`.
@@ -38,12 +38,12 @@ from fdgjax.contract import (
 )
 from fdgjax.methods.fedavg import Kept, Server
 from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.hyper import hyper
-from fdgjax.methods.requirements import with_features
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.ssfl import GUESSES, SSFL, guess_labels, labelled_server
 from fdgjax.objectives import cross_entropy, mean_cross_entropy
 from fdgjax.registry import lookup
-from fdgjax.views import VIEWS, Views, seen
+from fdgjax.views.weak_strong import VIEWS, Views, seen
 
 LAST: Mapping[str, bool] = {"first": False, "last": True}
 """When in a round the server trains."""
@@ -54,7 +54,7 @@ class SemiFL(SSFL):
     """SSFL's hyperparameters, with SemiFL's choices.
 
     threshold: tau. mix: lambda, the weight of the mixed samples' loss; alpha: of m's distribution.
-    augmentation: the views, an entry of `fdgjax.views.VIEWS`.
+    augmentation: the views, an entry of `fdgjax.views.weak_strong.VIEWS`.
     server: it trains `last`, after the aggregation, or `first`.
     """
 

@@ -17,10 +17,10 @@ import jax
 
 from fdgjax.contract import Context, Guess, Method, Model, Objective, Output, Prepared, Samples, Setup, Variables
 from fdgjax.methods.fedavg import NOTHING, FedAvg, Memory, everything_shared, fedavg, server_stage
-from fdgjax.methods.hyper import client_optimizer, hyper
-from fdgjax.methods.requirements import with_features
+from fdgjax.methods.parts.hyper import client_optimizer, hyper
+from fdgjax.methods.parts.pseudo_labels import argmax_labels, centroid_labels
+from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import cross_entropy
-from fdgjax.pseudo_labels import argmax_labels, centroid_labels
 from fdgjax.randomness import class_aware
 from fdgjax.registry import lookup
 from fdgjax.variables import module_of, norm_paths

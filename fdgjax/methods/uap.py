@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
-from fdgjax.methods.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.ssfl import SSFL, semi_supervised
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import (

@@ -1,6 +1,5 @@
 """Losses and regularisers: what a client minimises."""
 
-from fdgjax.objectives.amplitude import low_amplitudes, mix_amplitudes
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
 from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
@@ -12,6 +11,7 @@ from fdgjax.objectives.representation import gaussian_divergence, mean_length, m
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.shifted import shifted
 from fdgjax.objectives.transformed import also_transformed
+from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
 
 __all__ = [
     "also_transformed",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation.metrics import Metrics, is_evaluated
+from fdgjax.evaluation.selection import SELECTIONS, ledger
 from fdgjax.registry import lookup
-from fdgjax.selection import SELECTIONS, ledger
 
 TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
 """Keys of a summary that differ between two runs of the same experiment: what it took."""

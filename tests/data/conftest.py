@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.data import Domains, load
+from fdgjax.data.domains import Domains
+from fdgjax.data.loading import load
 
 from .trees import CLASSES, DOMAINS
 

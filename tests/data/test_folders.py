@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.data import Domains, load
+from fdgjax.data.array_records import decode_image
+from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
-from fdgjax.data.records import decode_image
+from fdgjax.data.loading import load
 from fdgjax.data.source import png
 from fdgjax.errors import UserError
 

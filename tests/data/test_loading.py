@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdgjax.data import DATASETS, Domains, load
 from fdgjax.data.cache import ABANDONED_SECONDS, UNFINISHED, cache_root
+from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
+from fdgjax.data.loading import DATASETS, load
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 
@@ -70,7 +71,7 @@ def test_cached_data_needs_no_heavy_import(tree: Path, cache: Path) -> None:
     call = f"load('folder', data_dir={str(tree)!r}, image_size=8, cache_dir={str(cache)!r})"
     modules = "'tensorflow', 'tensorflow_datasets', 'grain', 'PIL', 'jax', 'sklearn', 'scipy'"
     script = (
-        f"import sys; from fdgjax.data import load; {call};"
+        f"import sys; from fdgjax.data.loading import load; {call};"
         f"print([name for name in ({modules},) if name in sys.modules])"
     )
     first, second = (
@@ -138,7 +139,7 @@ def test_file_that_vanishes_meanwhile_is_named(tree: Path, cache: Path, monkeypa
 
 def test_two_processes_at_once_agree(tree: Path, cache: Path) -> None:
     script = (
-        "import sys, numpy; from fdgjax.data import load; import fdgjax.data.records;"
+        "import sys, numpy; from fdgjax.data.loading import load; import fdgjax.data.array_records;"
         "print('ready', flush=True); sys.stdin.read(1);"
         f"d = load('folder', data_dir={str(tree)!r}, image_size=64, cache_dir={str(cache)!r});"
         "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"

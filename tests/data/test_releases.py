@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import make_config
-from fdgjax.data import DATASETS
+from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
 
 OFFICE = ("amazon", "caltech", "dslr", "webcam")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from fdgjax.data import Domains, load
+from fdgjax.data.domains import Domains
+from fdgjax.data.loading import load
 from fdgjax.data.rotated import ANGLES, cut, read_idx, rotate, rotated_mnist
 from fdgjax.errors import UserError
 

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 
 from fdgjax.contract import Batch, Context, Guess, Method, Moment, PyTree, Samples, Stage, Trained, Variables
+from fdgjax.data.federation import Federation
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
-from fdgjax.federation import Federation
 from fdgjax.randomness import Purpose, stream
 from tests.toys import row
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Execution
+from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine import State, compile_round, init_state
 from fdgjax.engine.clients import over_clients
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation, Rows
 from fdgjax.methods import METHODS
 from fdgjax.records import History, open_checkpoints
 from tests.engine.plain import PlainRound

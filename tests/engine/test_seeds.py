@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.data.federation import Federation, pad_rows, pool, stack_seeds
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, over_seeds
 from fdgjax.errors import UserError
 from fdgjax.evaluation import compile_evaluation
-from fdgjax.federation import Federation, pad_rows, pool, stack_seeds
 from fdgjax.methods import METHODS
 from tests.toys import (
     CLIENTS,

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.data.federation import Federation, pool, stack_seeds
 from fdgjax.data.streaming import Streamed
 from fdgjax.engine import Execution, State, compile_init, compile_round
 from fdgjax.engine.clients import everywhere
 from fdgjax.evaluation import compile_representation
-from fdgjax.evaluation.probe import LAYERS
-from fdgjax.federation import Federation, pool, stack_seeds
-from fdgjax.memory import tree_bytes
+from fdgjax.evaluation.linear_probe import LAYERS
+from fdgjax.run.memory import tree_bytes
 from tests.toys import build, make_plan, tiny_model, toy_federation
 
 

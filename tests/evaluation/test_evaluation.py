@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
+from fdgjax.data.federation import Federation, Rows, pad_rows, pool
 from fdgjax.engine import Execution, init_state
 from fdgjax.evaluation import (
     Metrics,
@@ -22,7 +23,6 @@ from fdgjax.evaluation import (
     figures,
     measure,
 )
-from fdgjax.federation import Federation, Rows, pad_rows, pool
 from fdgjax.methods import METHODS
 from tests.toys import DOMAINS, KINDS, close, make_plan, row, shared_case, shared_method, tiny_model, toy_federation
 

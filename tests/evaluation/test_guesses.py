@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Guess
+from fdgjax.data.federation import Rows
 from fdgjax.engine import RoundInfo
 from fdgjax.evaluation.guesses import guess_figures
-from fdgjax.federation import Rows
 
 
 def test_figures_are_over_the_samples_of_those_who_took_part() -> None:

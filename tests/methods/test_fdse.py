@@ -11,9 +11,9 @@ import pytest
 
 from fdgjax.aggregation import attention, min_norm
 from fdgjax.contract import Model, Setup
+from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
 from fdgjax.evaluation.adaptation import adapt
-from fdgjax.federation import Federation
 from fdgjax.methods import METHODS
 from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message

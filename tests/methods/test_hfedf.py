@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Context, Execution, Method, Moment, Trained
-from fdgjax.methods.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.fedavg import Kept
-from fdgjax.methods.hypernet import Weights
+from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.parts.hypernetwork import Weights
 from tests.toys import (
     CLIENTS,
     SMALL_HYPERNET,

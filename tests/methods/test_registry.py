@@ -15,7 +15,7 @@ from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
-from fdgjax.methods.hyper import ClientHyper, client_optimizer, optimizer
+from fdgjax.methods.parts.hyper import ClientHyper, client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.variables import flatten, label_table
 from tests.toys import (

@@ -12,7 +12,7 @@ from fdgjax.engine.traffic import traffic
 from fdgjax.methods.rscfed import draw_subsets
 from fdgjax.objectives import mean_teacher, new_teacher, student_of
 from fdgjax.variables import bytes_of
-from fdgjax.views import plain
+from fdgjax.views.weak_strong import plain
 from tests.toys import IMAGE, build, close, flat, make_case, make_plan, shared_method, tiny_model, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)

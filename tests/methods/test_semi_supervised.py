@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Method, Setup
+from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
-from fdgjax.federation import Federation
 from fdgjax.methods import METHODS, PseudoLabels, on_pseudo_labels
-from fdgjax.methods.hyper import ClientHyper, learning_rate_factor
+from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
 from tests.engine.plain import PlainRound
 from tests.toys import (
     BATCH,

@@ -1,0 +1,143 @@
+"""From the command line to a typed experiment and its folder, every mistake in one line."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from fdgjax.config import Config, read_config, seeds_of, to_plain
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.errors import UserError, unknown
+from fdgjax.records.workdir import identity
+from fdgjax.registry import lookup
+
+
+def parse(argv: Sequence[str]) -> tuple[Config, Path]:
+    """The experiment and its folder.
+
+    Args:
+      argv: the command's arguments, program name first.
+
+    Raises:
+      UserError: no or an unknown config file, an unknown flag or key, a value of the wrong type, or a value that no
+        experiment can have.
+    """
+    check_config_file(argv)
+    defaults = dict(leaves(read_flags([a for a in argv if not is_override(a)]).config))
+    overrides = [a.lstrip("-").removeprefix("config.").partition("=") for a in argv[1:] if is_override(a)]
+    for key, equals, value in overrides:
+        check_no_section(key, defaults)
+        default = lookup("config key", key, defaults)
+        if equals or not isinstance(default, bool):
+            check_type(key, value, default)
+    values = read_flags(argv)
+    config = read_config(values.config)
+    return config, Path(values.workdir or default_workdir(config))
+
+
+def is_override(argument: str) -> bool:
+    """Whether an argument sets a key of the config."""
+    return argument.lstrip("-").startswith("config.")
+
+
+def check_no_section(key: str, known: Iterable[str]) -> None:
+    """Raises a `UserError` where a key has keys of its own."""
+    inside = [name for name in known if name.startswith(f"{key}.")]
+    if inside:
+        raise UserError(f"config.{key} got a value but is a section; expected one of its keys: {', '.join(inside)}")
+
+
+def check_type(key: str, value: str, default: Any) -> None:
+    """Raises a `UserError` where `value` cannot be read as the type of the key's default."""
+    words, reads = TYPES[type(default)]
+    try:
+        reads(value)
+    except ValueError:
+        raise UserError(f"config.{key} got '{value}'; expected {words}, such as {default!r}") from None
+
+
+def read_bool(value: str) -> bool:
+    """True or False, as absl reads them."""
+    return flags.BooleanParser().parse(value)
+
+
+TYPES: Mapping[type, tuple[str, Callable[[str], Any]]] = {
+    bool: ("True or False", read_bool),
+    int: ("a whole number", int),
+    float: ("a number", float),
+    str: ("a word", str),
+}
+
+
+def read_flags(argv: Sequence[str]) -> flags.FlagValues:
+    """absl's flags from `argv`, with their own registry so that nothing global is touched."""
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", None, "configs/METHOD.py[:DATASET]", flag_values=values)
+    flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
+    before, sys.argv = sys.argv, list(argv)  # config_flags reads the overrides from there
+    try:
+        rest = values(list(argv))
+    except flags.Error as error:
+        raise first_user_error(error) or UserError(" ".join(str(error).split()) + "; see --help") from error
+    finally:
+        sys.argv = before
+    if len(rest) > 1:
+        raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
+    return values
+
+
+def first_user_error(error: BaseException | None) -> UserError | None:
+    """The mistake a config file named itself, at the root of an error of the flags; None where there is none."""
+    found = None
+    while error is not None:
+        found = error if isinstance(error, UserError) else found
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def check_config_file(argv: Sequence[str]) -> None:
+    """Raises a `UserError` where `--config` is missing or names no file."""
+    given = [v for name, _, v in (a.lstrip("-").partition("=") for a in argv[1:]) if name == "config"]
+    if not given:
+        raise UserError("no --config given; expected --config=configs/METHOD.py[:DATASET], e.g. configs/hfedf.py")
+    path = Path(given[-1].partition(":")[0])
+    if not path.is_file():
+        siblings = [str(p) for p in sorted(path.parent.glob("*.py"))] or ["configs/hfedf.py"]
+        raise unknown("config file", str(path), siblings)
+
+
+def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys of a nested config with their values, `data.target` style."""
+    for key, value in config.items():
+        if isinstance(value, ConfigDict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def usage(argv: Sequence[str]) -> str:
+    """How to call the program; with a config file given, also its keys and their values."""
+    lines = ["python -m fdgjax.main --config=configs/METHOD.py[:DATASET] --workdir=DIR --config.KEY=VALUE ..."]
+    with_file = [a for a in argv if a.lstrip("-").startswith("config=")]
+    if with_file:
+        check_config_file([argv[0], *with_file])
+        config = read_flags([argv[0], *with_file]).config
+        lines += [f"  --config.{key}={value}" for key, value in leaves(config)]
+    else:
+        lines.append("give --config=FILE --help to see its keys")
+    return "\n".join(lines)
+
+
+def default_workdir(config: Config) -> str:
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: another experiment gets another folder; several seeds: `sFIRST-LAST`."""
+    content = json.dumps(identity(to_plain(config)), sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    seeds = seeds_of(config)
+    named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"
+    target = config.data.target or ("first" if PROTOCOLS[config.data.protocol].unseen else config.data.protocol)
+    return f"runs/{config.method}-{config.data.name}-{target}-{named}-{digest}"

@@ -1,0 +1,177 @@
+"""Protocols: who trains on which samples, and which samples the figures are measured on."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fdgjax.data.domains import Domains
+from fdgjax.data.federation import Partition
+from fdgjax.data.splits import few_shot, hold_out, source_domains, split_domains, three_parts
+from fdgjax.errors import UserError
+
+
+class Sharing(NamedTuple):
+    """What a protocol is told: keys of `config.data`, and the seed of the split.
+
+    target: name of the unseen domain. server: name of the domain that the server holds, with labels.
+    clients: number of clients; 0 for as many as source domains (hFedF v2, section 5.1).
+    domains_per_client: d, how many domains each client holds (hFedF v2, Algorithm 5).
+    validation, test: fractions of each client's data that are held out.
+    shots: target samples given to each client for training; none of them is tested.
+    """
+
+    target: str = ""
+    server: str = ""
+    clients: int = 0
+    domains_per_client: int = 1
+    validation: float = 0.1
+    test: float = 0.1
+    shots: int = 0
+    seed: int = 0
+
+
+class Protocol(NamedTuple):
+    """How samples are shared out.
+
+    split: the partition of a data set.
+    takes: the keys of `config.data` it uses, of those that not every protocol uses.
+    """
+
+    split: Callable[[Domains, Sharing], Partition]
+    takes: frozenset[str]
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a domain is left out of training."""
+        return "target" in self.takes
+
+    @property
+    def labelled_server(self) -> bool:
+        """Whether the server holds labelled data, and clients have no labels."""
+        return "server" in self.takes
+
+
+def leave_one_out(data: Domains, how: Sharing) -> Partition:
+    """hFedF's protocol: one domain left out, the others dealt to clients, part of each client's data held out.
+
+    The whole target domain is the unseen test set, without the shots.
+
+    Raises:
+      UserError: unknown target, d out of range, or a client left without data.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([how.seed, 0]))
+    sources = source_domains(data, how.target)
+    rows = split_domains(
+        data.domains,
+        sources,
+        clients=how.clients or len(sources),
+        domains_per_client=how.domains_per_client,
+        rng=rng,
+    )
+    halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
+    train = [half[0] for half in halves]
+    unseen = rows_of_domain(data, data.domain_names.index(how.target))
+    if how.shots:
+        extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=how.shots, rng=rng)
+        train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
+    nothing = np.zeros(0, np.int64)
+    held_out = [half[1] for half in halves]
+    return Partition(train, held_out, test=[nothing for _ in rows], target=unseen, server=nothing)
+
+
+def every_domain(data: Domains, how: Sharing) -> Partition:
+    """FDSE's protocol for Table 1: a client for each domain, its data cut into training, validation and test samples.
+
+    FDSE, appendix A7.1. No domain is unseen.
+
+    Raises:
+      UserError: a domain with too few samples, or fractions that leave none for training.
+    """
+    return one_client_each(data, range(len(data.domain_names)), how)
+
+
+def unseen_client(data: Domains, how: Sharing) -> Partition:
+    """FDSE's protocol for Tables 2 and A9: as `every_domain`, but one client does not take part in training.
+
+    It is tested on "the target domain's testing dataset" (appendix A8): its own test part. A domain's samples are cut
+    in the same way whichever domain is the target. Shots come from the target's training part.
+
+    Raises:
+      UserError: unknown target, a domain with too few samples, or fractions that leave none for training.
+    """
+    parts = one_client_each(data, source_domains(data, how.target), how)
+    index = data.domain_names.index(how.target)
+    rest, _, unseen = parts_of_domain(data, index, how)
+    train = parts.train
+    if how.shots:
+        rng = generator(how, len(data.domain_names))
+        extra, _ = few_shot(rest, data.labels, clients=len(train), shots=how.shots, rng=rng)
+        train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
+    return parts._replace(train=train, target=unseen)
+
+
+def labelled_server(data: Domains, how: Sharing) -> Partition:
+    """UAP's protocol: a domain for the server, with its labels, one unseen, and the others dealt to clients, whose
+    labels nobody trains on.
+
+    The server has the whole of its domain, as the target is tested on the whole of its own; part of each client's data
+    is held out, for figures alone. With more clients than domains, domains are split (UAP, Table 8).
+
+    References:
+      UAP, section 5.
+
+    Raises:
+      UserError: unknown domain, the same for both, or a client left without data.
+    """
+    sources = source_domains(data, how.target)
+    if how.server not in data.domain_names or how.server == how.target:
+        others = [name for name in data.domain_names if name != how.target]
+        raise UserError(
+            f"data.server got '{how.server}' with data.target='{how.target}'; expected another domain: "
+            f"{', '.join(others)}"
+        )
+    index = data.domain_names.index(how.server)
+    rng = np.random.default_rng(np.random.SeedSequence([how.seed, 2]))
+    clients = tuple(domain for domain in sources if domain != index)
+    rows = split_domains(
+        data.domains, clients, clients=how.clients or len(clients), domains_per_client=how.domains_per_client, rng=rng
+    )
+    halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
+    train, held_out = ([half[part] for half in halves] for part in (0, 1))
+    unseen = rows_of_domain(data, data.domain_names.index(how.target))
+    nothing = [np.zeros(0, np.int64) for _ in rows]
+    return Partition(train, held_out, test=nothing, target=unseen, server=rows_of_domain(data, index))
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "leave_one_out": Protocol(leave_one_out, frozenset({"target", "clients", "domains_per_client", "shots"})),
+    "every_domain": Protocol(every_domain, frozenset({"test"})),
+    "unseen_client": Protocol(unseen_client, frozenset({"target", "test", "shots"})),
+    "labelled_server": Protocol(labelled_server, frozenset({"target", "server", "clients", "domains_per_client"})),
+}
+
+
+def one_client_each(data: Domains, domains: range | tuple[int, ...], how: Sharing) -> Partition:
+    """A client for each of the domains, in their order, and nothing unseen."""
+    each = map(partial(parts_of_domain, data, how=how), domains)
+    train, validation, test = (list(column) for column in zip(*each, strict=True))
+    nothing = np.zeros(0, np.int64)
+    return Partition(train, validation, test, target=nothing, server=nothing)
+
+
+def parts_of_domain(data: Domains, domain: int, how: Sharing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
+    rows, rng = rows_of_domain(data, domain), generator(how, domain)
+    return three_parts(rows, validation=how.validation, test=how.test, rng=rng)
+
+
+def generator(how: Sharing, domain: int) -> np.random.Generator:
+    """A stream of its own for each domain, and one more for a number beyond the last."""
+    return np.random.default_rng(np.random.SeedSequence([how.seed, 1, domain]))
+
+
+def rows_of_domain(data: Domains, domain: int) -> np.ndarray:
+    """Positions of a domain's samples, ascending."""
+    return np.flatnonzero(data.domains == domain)

@@ -1,0 +1,36 @@
+"""What a method needs of the model it is given, said before anything is trained."""
+
+import jax
+
+from fdgjax.contract import Method, Model, Output, PyTree
+from fdgjax.data.federation import Federation
+from fdgjax.errors import UserError
+
+
+def with_features(method: Method, model: Model, name: str) -> Method:
+    """The method, which needs features: its `init` raises a `UserError` for a model that tells none."""
+
+    def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
+        require_features(model, federation.images.shape[1:], name)
+        return method.init(key, federation)
+
+    return method._replace(init=init)
+
+
+def require_features(model: Model, image_shape: tuple[int, ...], name: str) -> None:
+    """Raises a `UserError` for a model without features; computes shapes only."""
+    if output_shapes(model, image_shape).features.shape[-1] == 0:
+        raise UserError(
+            f"method '{name}' got a model that tells no features; expected one that sows its last layer's input: "
+            'self.sow("intermediates", "features", x)'
+        )
+
+
+def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
+    """Shapes of what a model says of one image."""
+    key = jax.random.key(0)
+    variables = jax.eval_shape(model.init, key)
+    image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
+    output: Output
+    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
+    return output

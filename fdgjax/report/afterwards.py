@@ -1,0 +1,87 @@
+"""The figures of a report that are drawn from what was measured of a run after its training, by `fdgjax.probe` and
+`fdgjax.domain_shift`."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdgjax.report.drawing import INK, REFERENCE, Figure, Panel, as_svg, colour, line, over_seeds, sheet
+from fdgjax.report.figures import figure_of, percent_axis
+from fdgjax.report.reading import Record, Run
+
+
+def left_by(run: Run, name: str) -> Record:
+    """What a command left in the run's folder, the first one where there are several; empty for nothing."""
+    files = [folder.path / name for folder in run.folders]
+    found: Record = next((json.loads(file.read_text()) for file in files if file.is_file()), {})
+    return found
+
+
+def probes_again(runs: Sequence[Run]) -> Figure | None:
+    """Probe accuracy against the share of labels, a panel for each layer (FedGaLA, figure 3a)."""
+    layers = dict.fromkeys(layer for run in runs for layer in left_by(run, "probes.json"))
+    drawn = {layer: of_layer(runs, layer) for layer in layers}
+    panels = [
+        Panel(f"{layer}, {panel.title}", panel.svg)
+        for layer, figure in drawn.items()
+        if figure
+        for panel in figure.panels
+    ]
+    legend = next((figure.legend for figure in drawn.values() if figure), [])
+    return Figure(panels, legend) if panels else None
+
+
+def of_layer(runs: Sequence[Run], layer: str) -> Figure | None:
+    """The panels of one layer."""
+
+    def curves(run: Run) -> Any:
+        return left_by(run, "probes.json").get(layer)
+
+    def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
+        for probes, number in zip(found, numbers, strict=True):
+            line(axes, *by_percent(probes, "trained"), number)
+        for name, dotted in (("pixels", {}), ("random_encoder", {"linestyle": (0, (5, 3))})):
+            percents, values = by_percent(found[0], name)
+            axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
+        axes.set_xlabel("samples with labels (%)")
+        percent_axis(axes, "probe accuracy (%)")
+
+    return figure_of(runs, f"probes-{layer}", curves, draw)
+
+
+def by_percent(probes: Record, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Percentages in ascending order, and accuracies `[seeds, percentages]`."""
+    percents = sorted(probes["seeds"][0][what], key=int)
+    values = [[seed[what][percent] for percent in percents] for seed in probes["seeds"]]
+    return np.asarray([int(percent) for percent in percents]), np.asarray(values, np.float64)
+
+
+def domain_shift(runs: Sequence[Run]) -> Figure | None:
+    """The covariance of two domains' gradients against the mutual information of their features, a panel for each run
+    (FedGaLA, figure 2)."""
+    panels: list[Panel] = []
+    for run in runs:
+        if not (shift := left_by(run, "domain_shift.json")):
+            continue
+        with sheet() as (drawing, axes):
+            for pair in shift["pairs"]:
+                x, each = pair["mutual_information"], np.asarray(pair["covariance"])
+                seen = shift["target"] not in pair["domains"]
+                axes.errorbar(
+                    x,
+                    each.mean(),
+                    each.std(),
+                    fmt="o",
+                    markersize=6,
+                    color=colour(0),
+                    markerfacecolor=colour(0) if seen else "none",
+                )
+                name = " ".join(domain.partition("_")[0] for domain in pair["domains"])
+                axes.annotate(name, (x, each.mean()), (4, 3), textcoords="offset points", fontsize=7, color=INK)
+            axes.margins(x=0.2)
+            axes.set_xlabel("mutual information of features (nats)")
+            axes.set_ylabel("covariance of gradients")
+            panels.append(Panel(run.name, as_svg(drawing, f"shift-{len(panels)}")))
+    return Figure(panels, []) if panels else None

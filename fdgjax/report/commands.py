@@ -1,0 +1,36 @@
+"""The command that makes a run again."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fdgjax.config.command_line import leaves, read_flags
+from fdgjax.errors import UserError
+from fdgjax.report.reading import Folder, flatten
+
+UNTOLD = ("method.name", "data.name", "data.cache_dir")
+"""Keys that the config file and its data set say, or that are the machine's own."""
+
+
+def command_of(folder: Folder) -> str:
+    """The command of a run, with the keys that differ from its config file's; with all of them where that file is not
+    at hand."""
+    config = dict(flatten(folder.config))
+    file, dataset = f"configs/{config['method.name']}.py", config["data.name"]
+    known = defaults(file, dataset)
+    changed = [
+        f"--config.{key}={value}" for key, value in config.items() if key not in UNTOLD and known.get(key, ...) != value
+    ]
+    words = ["python", "-m", "fdgjax.main", f"--config={file}:{dataset}", f"--workdir={folder.path}", *changed]
+    return shlex.join(words)
+
+
+def defaults(file: str, dataset: str) -> Mapping[str, Any]:
+    """The keys of a config file for a data set; none where there is no such file."""
+    if not Path(file).is_file():
+        return {}
+    try:
+        return dict(leaves(read_flags(["", f"--config={file}:{dataset}"]).config))
+    except UserError:
+        return {}

@@ -1,0 +1,97 @@
+"""A table as text: Markdown, CSV, LaTeX, and cells for the page."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+
+from fdgjax.registry import lookup
+from fdgjax.report.tables import Cell, Column, Spread, Table
+
+NUMBERS: Mapping[str, Callable[[float], str]] = {
+    "count": lambda value: f"{value:,.0f}",
+    "percent": lambda value: f"{100 * value:.1f}",
+    "rounds": lambda value: f"{value:.0f}",
+    "megabytes": lambda value: f"{value / 1e6:,.1f}",
+    "seconds": lambda value: f"{value:,.0f}",
+}
+"""How the numbers of a column are written for readers, by its kind."""
+
+LATEX: Mapping[str, str] = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
+
+
+def shown(value: Cell, column: Column) -> str:
+    """A cell as a reader sees it: `84.5 ± 1.2`; nothing for None."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    write = lookup("kind of column", column.kind, NUMBERS)
+    if isinstance(value, Spread):
+        return write(value.mean) if value.std is None else f"{write(value.mean)} ± {write(value.std)}"
+    return write(value)
+
+
+def is_number(column: Column) -> bool:
+    """Whether a column is set flush right."""
+    return column.kind != "text"
+
+
+def as_markdown(table: Table) -> str:
+    """The table with its title and note."""
+
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    lines = [f"## {table.title}", "", table.note, "", line([column.title for column in table.columns])]
+    lines += ["|" + "|".join("--:" if is_number(column) else "---" for column in table.columns) + "|"]
+    lines += [line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """Plain numbers, in the units of `summary.json`: fractions, bytes, seconds; a deviation has a column of its own."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    spreads = [any(isinstance(row[i], Spread) for row in table.rows) for i in range(len(table.columns))]
+
+    def plain(value: Cell, has_deviation: bool) -> list[str]:
+        mean, std = value if isinstance(value, Spread) else (value, None)
+        cells = ["" if one is None else one if isinstance(one, str) else repr(one) for one in (mean, std)]
+        return cells if has_deviation else cells[:1]
+
+    names = [
+        [column.key, f"{column.key}_std"] if has else [column.key]
+        for column, has in zip(table.columns, spreads, strict=True)
+    ]
+    writer.writerow([name for pair in names for name in pair])
+    for row in table.rows:
+        writer.writerow([cell for value, has in zip(row, spreads, strict=True) for cell in plain(value, has)])
+    return file.getvalue()
+
+
+def as_latex(table: Table) -> str:
+    """A `tabular` with the rules of booktabs, in a `table` with caption and label."""
+
+    def line(cells: list[str]) -> str:
+        return " & ".join("".join(LATEX.get(character, character) for character in cell) for cell in cells) + r" \\"
+
+    lines = [
+        r"% \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        line([f"{table.title}. {table.note}"]).removesuffix(r" \\").join((r"\caption{", "}")),
+        rf"\label{{tab:{table.name}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if is_number(column) else 'l' for column in table.columns)}}}",
+        r"\toprule",
+        line([column.title for column in table.columns]),
+        r"\midrule",
+        *(line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,197 @@
+"""The figures of a report that are drawn from what methods and probes leave in the records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdgjax.report.drawing import (
+    REFERENCE,
+    Figure,
+    Key,
+    Panel,
+    as_svg,
+    colour,
+    dashes,
+    line,
+    over_seeds,
+    round_axis,
+    sheet,
+)
+from fdgjax.report.figures import figure_of, percent_axis
+from fdgjax.report.reading import Record, Run, Seed
+
+MANY = 8
+"""More clients than these are not named in a legend."""
+
+PREFIX = "coefficients/"
+
+
+def clients_seen(run: Run) -> int:
+    """One more than the highest number of a client that took part in a round."""
+    return 1 + max((who for seed in run.seeds for record in seed.records for who in record["participants"]), default=-1)
+
+
+def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
+    """Aggregation weights `[rounds, clients]` by what they weigh, the mean over layers where each has its own; NaN for
+    a client that did not take part."""
+    found: dict[str, np.ndarray] = {}
+    for row, record in enumerate(seed.records):
+        for name, vectors in grouped(record).items():
+            table = found.setdefault(name, np.full((len(seed.records), clients), np.nan))
+            table[row, record["participants"]] = np.mean(vectors, axis=0)
+    return found
+
+
+def grouped(record: Record) -> dict[str, list[list[float]]]:
+    """A record's coefficients with one number for each participant, by their first name; shares of gradients that were
+    discarded are none."""
+    found: dict[str, list[list[float]]] = {}
+    for key, value in record.items():
+        name = key.removeprefix(PREFIX).split("/")[0]
+        flat = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
+        if key.startswith(PREFIX) and name != "discarded" and flat and len(value) == len(record["participants"]):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
+    """`weights_of`, the mean over seeds until the round that all have come to; of what changes at all."""
+    each = [weights_of(seed, clients_seen(run)) for seed in run.seeds if seed.records]
+    found = {}
+    for name in dict.fromkeys(name for one in each for name in one):
+        tables = [one[name] for one in each if name in one]
+        shortest = min(map(len, tables))
+        mean, _ = over_seeds(np.stack([table[:shortest].ravel() for table in tables]))
+        columns = mean.reshape(shortest, -1).T
+        spans = [np.ptp(column[np.isfinite(column)]) for column in columns if np.isfinite(column).any()]
+        if max(spans, default=0) > 1e-4:
+            found[name] = columns.T
+    return found
+
+
+def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
+    """Each client's weight against rounds, of runs whose weights change (hFedF v2, figure 5a)."""
+    panels: list[Panel] = []
+    most = 0
+    for run in runs:
+        for name, table in weights_over_seeds(run).items():
+            most = max(most, table.shape[1])
+            took_part = next(len(seed.records[0]["participants"]) for seed in run.seeds if seed.records)
+            with sheet() as (drawing, axes):
+                for client, weights in enumerate(table.T):
+                    axes.plot(np.arange(1, len(table) + 1), weights, color=colour(client), linestyle=dashes(client))
+                axes.axhline(1 / took_part, **REFERENCE)
+                round_axis(axes)
+                axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
+                panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
+    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MANY else []
+    return Figure(panels, legend) if panels else None
+
+
+def discard_rate(runs: Sequence[Run]) -> Figure | None:
+    """The share of gradients that clients drop against rounds, mean over clients (FedGaLA)."""
+
+    def curves(run: Run) -> Any:
+        each = [[np.mean(r[f"{PREFIX}discarded"]) for r in s.records if f"{PREFIX}discarded" in r] for s in run.seeds]
+        each = [one for one in each if one]
+        if not each or not np.any(np.concatenate(each)):
+            return None
+        longest = max(map(len, each))
+        return np.asarray([np.pad(one, (0, longest - len(one)), constant_values=np.nan) for one in each])
+
+    def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
+        for values, number in zip(found, numbers, strict=True):
+            line(axes, np.arange(1, values.shape[1] + 1), values, number)
+        round_axis(axes)
+        percent_axis(axes, "discarded (%)")
+
+    return figure_of(runs, "discarded", curves, draw)
+
+
+def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
+    """Probe accuracy against the share of labels, beside what a probe finds in pixels and in the fresh encoder."""
+
+    def curves(run: Run) -> Any:
+        each = run.values("probe_by_percent")
+        percents = sorted({int(percent) for one in each for percent in one})
+        if len(percents) < 2:
+            return None
+        first = [seed.records[0] for seed in run.seeds if seed.records]
+        return percents, table_by(each, percents), {name: references(first, name, percents) for name in REFERENCES}
+
+    def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
+        for (percents, values, _), number in zip(found, numbers, strict=True):
+            line(axes, np.asarray(percents), values, number)
+        for name, dotted in REFERENCES.items():
+            below = {tuple(percents): known[name] for percents, _, known in found if known[name] is not None}
+            for percents, values in list(below.items())[:1]:
+                axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
+        axes.set_xlabel("samples with labels (%)")
+        percent_axis(axes, "probe accuracy (%)")
+
+    return figure_of(runs, "probes", curves, draw)
+
+
+REFERENCES: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
+"""What the first record says a probe finds without any training, and how it is drawn."""
+
+
+def table_by(each: Sequence[Mapping[str, float]], percents: Sequence[int]) -> np.ndarray:
+    """Accuracies `[seeds, percents]`, NaN for none."""
+    return np.asarray([[one.get(str(percent), np.nan) for percent in percents] for one in each], np.float64)
+
+
+def references(first: Sequence[Record], name: str, percents: Sequence[int]) -> np.ndarray | None:
+    """One of `REFERENCES` of each seed, `[seeds, percents]`."""
+    there = [record[name] for record in first if name in record]
+    return table_by(there, percents) if there else None
+
+
+def bins_of(run: Run) -> dict[str, np.ndarray] | None:
+    """Samples by confidence, summed over seeds; None where there are none."""
+    each = run.values("calibration")
+    if not each:
+        return None
+    return {name: np.sum([one[name] for one in each], axis=0) for name in ("count", "correct", "confidence")}
+
+
+def reliability(runs: Sequence[Run]) -> Figure | None:
+    """Accuracy against confidence (Guo et al., 2017, figure 1)."""
+
+    def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
+        axes.plot([0, 1], [0, 1], **REFERENCE)
+        for bins, number in zip(found, numbers, strict=True):
+            # A bin of a handful of samples says nothing.
+            some = bins["count"] >= max(5, 0.005 * bins["count"].sum())
+            count = bins["count"][some]
+            x, y = bins["confidence"][some] / count, bins["correct"][some] / count
+            axes.plot(x, y, color=colour(number), linestyle=dashes(number), marker="o")
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+        axes.set_xlabel("confidence (%)")
+        percent_axis(axes, "accuracy (%)")
+
+    return figure_of(runs, "reliability", bins_of, draw)
+
+
+def confidence(runs: Sequence[Run]) -> Figure | None:
+    """Histograms of the confidence of right and of wrong predictions (hFedF v2, figure 6b)."""
+    both = []
+    for name, of in (("right", lambda bins: bins["correct"]), ("wrong", lambda bins: bins["count"] - bins["correct"])):
+
+        def draw(axes: Any, found: list[Any], numbers: list[int], of: Any = of) -> None:
+            for bins, number in zip(found, numbers, strict=True):
+                counts = of(bins)
+                edges = np.linspace(0, 1, len(counts) + 1)
+                share = counts / max(counts.sum(), 1)
+                axes.stairs(share, edges, color=colour(number), linestyle=dashes(number), linewidth=1.4)
+                axes.stairs(share, edges, color=colour(number), alpha=0.08, fill=True)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+            axes.set_xlabel("confidence (%)")
+            percent_axis(axes, "predictions (%)")
+
+        both.append((name, figure_of(runs, f"confidence-{name}", bins_of, draw)))
+    panels = [Panel(f"{name}, {panel.title}", panel.svg) for name, figure in both if figure for panel in figure.panels]
+    return Figure(panels, both[0][1].legend) if panels and both[0][1] else None

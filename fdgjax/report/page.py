@@ -1,0 +1,105 @@
+"""The page: everything in one file, without scripts and without anything from elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, NamedTuple
+
+from fdgjax.report.commands import command_of
+from fdgjax.report.drawing import COLOURS, Key, marker, pattern
+from fdgjax.report.formats import is_number, shown
+from fdgjax.report.gallery import FIGURES
+from fdgjax.report.reading import Run
+from fdgjax.report.tables import Table
+
+
+class Made(NamedTuple):
+    """A folder as the page lists it: where it is, its run, how far it came, the command that makes it again, and the
+    number of its versions in the page's list."""
+
+    path: str
+    run: str
+    seeds: str
+    rounds: str
+    command: str
+    versions: int
+
+
+def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes: Sequence[str]) -> str:
+    """The page as HTML.
+
+    Args:
+      runs: what it is of.
+      tables: to be shown.
+      command: what makes the page again.
+      notes: what was left out, and why.
+    """
+    import jinja2
+
+    drawn = {name: (entry, entry.draw(runs)) for name, entry in FIGURES.items()}
+    figures = {name: (entry, figure) for name, (entry, figure) in drawn.items() if figure}
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.globals.update(shown=shown, is_number=is_number, swatch=swatch, zip=zip)
+    template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
+    versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))
+    return template.render(
+        title=title(runs),
+        runs=runs,
+        tables=tables,
+        figures=figures,
+        missing=[entry.title for name, entry in FIGURES.items() if name not in figures],
+        made=[made for run in runs for made in folders_of(run, versions)],
+        differing=sorted({key for run in runs for key in run.settings}),
+        versions=[dict(one) for one in versions],
+        command=command,
+        notes=notes,
+    )
+
+
+def title(runs: Sequence[Run]) -> str:
+    """What the page is of: data sets and methods, or how many these are."""
+    data = dict.fromkeys(str(run.folders[0].config["data"]["name"]) for run in runs)
+    methods = dict.fromkeys(run.method for run in runs)
+    many = ", ".join(methods) if len(methods) <= 4 else f"{len(methods)} methods"
+    return f"{many} on {', '.join(data)}"
+
+
+def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> list[Made]:
+    """The folders of a run."""
+    return [
+        Made(
+            path=str(folder.path),
+            run=run.name,
+            seeds=", ".join(str(seed.seed) for seed in folder.seeds),
+            rounds=progress(min(len(seed.records) for seed in folder.seeds), folder.config["rounds"]),
+            command=command_of(folder),
+            versions=versions.index(tuple(folder.versions.items())),
+        )
+        for folder in run.folders
+    ]
+
+
+def progress(done: int, rounds: int) -> str:
+    """Rounds done, and of how many where the run is not finished."""
+    return str(done) if done == rounds else f"{done} of {rounds}, unfinished"
+
+
+def swatch(key: Key) -> Mapping[str, Any]:
+    """What the template needs to draw a legend's line: `colour`, `dashes` and the marker's `shape`."""
+    return {
+        "colour": "currentColor" if key.kind == "shape" else f"var(--c{key.number % COLOURS})",
+        "dashes": " ".join(f"{1.4 * length:g}" for length in pattern(key.number)),
+        "shape": SHAPES[marker(key.number)],
+    }
+
+
+SHAPES: Mapping[str, str] = {
+    "o": "M10 1.5a4.5 4.5 0 1 0 .01 0z",
+    "s": "M6 2h8v8h-8z",
+    "^": "M10 1l5 9.5h-10z",
+    "D": "M10 .5l5.5 5.5-5.5 5.5-5.5-5.5z",
+    "v": "M10 11l5-9.5h-10z",
+    "<": "M4.5 6l9.5-5v10z",
+    ">": "M15.5 6l-9.5-5v10z",
+    "P": "M8.5 1h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
+}
+"""matplotlib's markers as paths, 20 wide and 12 high."""

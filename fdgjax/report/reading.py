@@ -1,0 +1,256 @@
+"""Folders of runs, read: seeds of one experiment side by side, and what the experiments differ in."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fdgjax.errors import UserError
+from fdgjax.evaluation import Metrics, is_evaluated
+from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.records import Workdir
+from fdgjax.registry import lookup
+from fdgjax.report.states import Look
+
+Record = dict[str, Any]
+
+SAME = frozenset(
+    {
+        *("seed", "seeds", "seed_axis", "client_axis", "chunk", "devices", "eval_batch_size", "checkpoint_every"),
+        *("data.dir", "data.cache_dir"),
+    }
+)
+"""Keys of a config that make no other experiment: where and how it is computed, and its seeds."""
+
+ROWS = ("method.name", "data.target")
+"""Keys that have a place of their own in every table."""
+
+
+class Seed(NamedTuple):
+    """One seed of a run.
+
+    records: a dict per round. figures: of the reported round, as `Metrics` names them; empty before the first
+    evaluation. summary: empty where the run is not finished.
+    """
+
+    seed: int
+    folder: Path
+    records: list[Record]
+    figures: Record
+    summary: Record
+
+
+class Folder(NamedTuple):
+    """What one command left: its folder, config, versions and seeds."""
+
+    path: Path
+    config: Record
+    versions: dict[str, str]
+    seeds: list[Seed]
+
+
+class Run(NamedTuple):
+    """One experiment with all its seeds, from one folder or several.
+
+    series: its method, with the settings that differ between the method's runs; what has a colour of its own.
+    panel: the unseen domain, with the data's settings that differ; what has a panel of its own.
+    settings: all keys that differ between the runs, as words.
+    facts: sizes and traffic, as `summary.json` has them; without traffic where no seed has finished.
+    look: at its trained state, None where there was none; missed: why not.
+    """
+
+    method: str
+    target: str
+    series: str
+    panel: str
+    settings: dict[str, str]
+    folders: list[Folder]
+    facts: Record
+    look: Look | None = None
+    missed: str = ""
+
+    @property
+    def seeds(self) -> list[Seed]:
+        """The seeds of all folders."""
+        return [seed for folder in self.folders for seed in folder.seeds]
+
+    @property
+    def name(self) -> str:
+        """Series and panel."""
+        return f"{self.series}, {self.panel}"
+
+    def values(self, figure: str) -> list[Any]:
+        """A figure of the reported round, of each seed that has it."""
+        return [seed.figures[figure] for seed in self.seeds if figure in seed.figures]
+
+
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs in folders of runs, or in folders that hold such.
+
+    Raises:
+      UserError: a folder without any run, or a run whose files cannot be read.
+    """
+    found = {path.resolve(): path for given in paths for path in run_folders(given)}
+    return together([read_folder(path) for path in found.values()])
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The folders of runs at or below `path`; seeds' own folders are part of their run's.
+
+    Raises:
+      UserError: none.
+    """
+
+    def below(folder: Path) -> Iterator[Path]:
+        if Workdir(folder).config.is_file():
+            yield folder
+            return
+        for inner in sorted(folder.iterdir()):
+            if inner.is_dir():
+                yield from below(inner)
+
+    found = list(below(path)) if path.is_dir() else []
+    if not found:
+        raise UserError(
+            f"RUNS got '{path}', which holds no run; expected folders that --workdir of fdgjax.main or --out of "
+            "launch.sweep named"
+        )
+    return found
+
+
+def read_folder(path: Path) -> Folder:
+    """A run's config and the records of its seeds."""
+    content = read_json(Workdir(path).config)
+    try:
+        config, first, many = content["config"], content["config"]["seed"], content["config"]["seeds"]
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{Workdir(path).config} has no {error}; expected the config.json of a run of this version"
+        ) from error
+    places = [path] if many == 1 else [path / f"seed_{seed}" for seed in range(first, first + many)]
+    seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
+    return Folder(path, config, content.get("versions", {}), seeds)
+
+
+def read_seed(path: Path, seed: int, selection: str) -> Seed:
+    """One seed's records; of an unfinished run, the figures its rule of selection would report now."""
+    workdir = Workdir(path)
+    records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
+    summary = read_json(workdir.summary) if workdir.summary.is_file() else {}
+    evaluated = [record for record in records if is_evaluated(record)]
+    reported = summary or (lookup("selection", selection, SELECTIONS).choose(evaluated) if evaluated else {})
+    figures = {name: reported[name] for name in Metrics._fields if name in reported}
+    return Seed(seed, path, records, figures, summary)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; a `UserError` where it is none."""
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path} is no JSON ({error}); expected what a run wrote; repeat the run") from error
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """Lines of JSON; a last one that a kill cut short is left out."""
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return
+
+
+def together(folders: Sequence[Folder]) -> list[Run]:
+    """Folders that differ in nothing but their seeds as one run each, in the order of the folders.
+
+    A seed that is there twice is another run, told apart by its folder.
+    """
+    groups: dict[tuple[str, int], list[Folder]] = {}
+    for folder in folders:
+        identity, again = json.dumps(settings_of(folder), sort_keys=True), 0
+        mine = {seed.seed for seed in folder.seeds}
+        while any(mine & {seed.seed for seed in other.seeds} for other in groups.get((identity, again), [])):
+            again += 1
+        groups.setdefault((identity, again), []).append(folder)
+    repeated = {identity for identity, again in groups if again}
+    every = [
+        settings_of(members[0]) | ({"folder": str(members[0].path)} if identity in repeated else {})
+        for (identity, _), members in groups.items()
+    ]
+    differing, methods = differences(every), {own["method.name"] for own in every}
+    within = {name: differences([own for own in every if own["method.name"] == name]) for name in methods}
+    return [
+        as_run(members, own, differing, within[own["method.name"]])
+        for members, own in zip(groups.values(), every, strict=True)
+    ]
+
+
+def settings_of(folder: Folder) -> dict[str, Any]:
+    """The keys that make an experiment, `data.target` style; the target by its name."""
+    flat = dict(flatten(folder.config))
+    summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
+    flat["data.target"] = summary.get("target") or flat["data.target"]
+    return {key: value for key, value in flat.items() if key not in SAME}
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All leaves of nested dicts with their paths."""
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def differences(every: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys whose values differ; a hyperparameter of a method only among the runs of that method."""
+    found = []
+    for key in dict.fromkeys(key for one in every for key in one):
+        groups: dict[str, set[str]] = {}
+        for one in every:
+            scope = one["method.name"] if key.startswith("method.") else ""
+            if key in one or not key.startswith("method."):
+                groups.setdefault(scope, set()).add(json.dumps(one.get(key)))
+        if key not in ROWS and any(len(values) > 1 for values in groups.values()):
+            found.append(key)
+    return found
+
+
+def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], within: Sequence[str]) -> Run:
+    """One run of folders with the same settings.
+
+    Args:
+      folders: with the same settings.
+      own: these.
+      differing: the keys that differ between all runs. within: between the runs of its method.
+    """
+    settings = {key: words(own[key]) for key in differing if key in own}
+    method, target = own["method.name"], own["data.target"]
+    # A protocol says what it is by its name, and that every domain is tested is said already.
+    of_data = [
+        value if key == "data.protocol" else f"{key.removeprefix('data.')} {value}"
+        for key, value in settings.items()
+        if key.startswith("data.") and value != "every_domain"
+    ]
+    others = [
+        f"{key.removeprefix('method.')} {words(own[key])}"
+        for key in within
+        if key in own and not key.startswith("data.")
+    ]
+    summary = next((seed.summary for folder in folders for seed in folder.seeds if seed.summary), {})
+    facts = {key: value for key, value in summary.items() if key not in Metrics._fields}
+    panel = f"{target} unseen" if target else "every domain" if own["data.protocol"] == "every_domain" else "first"
+    return Run(
+        method=method,
+        target=target,
+        series=", ".join([method, *others]),
+        panel=", ".join([panel, *of_data]),
+        settings=settings,
+        folders=folders,
+        facts={"rounds": own["rounds"]} | facts,
+    )
+
+
+def words(value: Any) -> str:
+    """A value of a config as a reader sees it."""
+    return "none" if value == "" else str(value)

@@ -1,0 +1,274 @@
+"""The tables of a report: numbers over seeds, before any format."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdgjax.evaluation import HEADLINES, is_evaluated
+from fdgjax.report.reading import Run
+
+MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
+"""What a run is compared by: the first of these that it has."""
+
+
+class Spread(NamedTuple):
+    """A mean over seeds with their sample standard deviation (ddof = 1), None of a single seed."""
+
+    mean: float
+    std: float | None = None
+
+
+Cell = str | float | int | Spread | None
+
+
+class Column(NamedTuple):
+    """A column: its name in files, its title for readers, and how its values are written, an entry of `KINDS`."""
+
+    key: str
+    title: str
+    kind: str = "text"
+
+
+class Table(NamedTuple):
+    """name: of its files. title, note: what is in it. rows: a cell for each column, None for nothing."""
+
+    name: str
+    title: str
+    note: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Mean and sample standard deviation of what is there; None of nothing."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return None
+    return Spread(float(np.mean(there)), float(np.std(there, ddof=1)) if len(there) > 1 else None)
+
+
+def main_figure(run: Run) -> str:
+    """What the run is compared by; '' of one without any figure."""
+    return next((name for name in MAIN if run.values(name)), "")
+
+
+def bytes_per_round(run: Run) -> tuple[int, int] | None:
+    """Bytes all clients of a round send and are sent; None where that is not known."""
+    up, down = run.facts.get("bytes_up_per_round"), run.facts.get("bytes_down_per_round")
+    return None if up is None or down is None else (up, down)
+
+
+def rounds_done(run: Run) -> int:
+    """Rounds of the seed that has come furthest."""
+    return max((len(seed.records) for seed in run.seeds), default=0)
+
+
+WHO = [Column("method", "method"), Column("panel", "tested on")]
+"""The columns that say which run a row is of."""
+
+
+def who(run: Run) -> list[Cell]:
+    """The cells of `WHO`."""
+    return [run.series, run.panel]
+
+
+def results(runs: Sequence[Run]) -> Table:
+    """The figures of the reported round, what they took, and the settings that differ between the runs."""
+    settings = list(dict.fromkeys(key for run in runs for key in run.settings))
+    named = {**HEADLINES, "worst_domain_accuracy": "worst domain", "ece": "calibration error", "id_ece": "id ECE"}
+    shown = {name: title for name, title in named.items() if any(run.values(name) for run in runs)}
+    rows = []
+    for run in runs:
+        traffic, done = bytes_per_round(run), rounds_done(run)
+        up, down = (None, None) if traffic is None else (done * each for each in traffic)
+        seconds = {folder.path: folder.seeds[0].summary.get("wall_seconds") for folder in run.folders}
+        known = [value for value in seconds.values() if value is not None]
+        figures = [spread(run.values(name)) for name in shown]
+        took = [len(run.seeds), done, up, down, sum(known) if known else None]
+        rows.append([*who(run), *figures, *took, *(run.settings.get(key) for key in settings)])
+    return Table(
+        "results",
+        "Results",
+        "Percent, mean ± sample standard deviation over seeds, at the reported round. Bytes are those of all clients "
+        "and rounds of one seed, seconds those of all seeds.",
+        [
+            *WHO,
+            *(Column(name, f"{title} (%)", "percent") for name, title in shown.items()),
+            Column("seeds", "seeds", "count"),
+            Column("rounds", "rounds", "count"),
+            Column("bytes_up", "sent (MB)", "megabytes"),
+            Column("bytes_down", "received (MB)", "megabytes"),
+            Column("seconds", "seconds", "seconds"),
+            *(Column(key, key) for key in settings),
+        ],
+        rows,
+    )
+
+
+def targets(runs: Sequence[Run]) -> Table:
+    """Methods by unseen domains, and the mean over these; empty of a single one."""
+    panels = list(dict.fromkeys(run.panel for run in runs))
+    names = [name for name in HEADLINES if any(run.values(name) for run in runs)]
+    rows: list[list[Cell]] = []
+    for series in dict.fromkeys(run.series for run in runs):
+        mine = {run.panel: run for run in runs if run.series == series}
+        for name in names:
+            each = [spread(mine[panel].values(name)) if panel in mine else None for panel in panels]
+            whole = None not in each
+            mean = Spread(float(np.mean([one.mean for one in each if one]))) if whole else None
+            rows += [[series, HEADLINES[name], *each, mean]] if any(each) else []
+    columns = [Column("method", "method"), Column("figure", "figure")]
+    columns += [Column(panel, panel, "percent") for panel in panels]
+    return Table(
+        "targets",
+        "Each method on each unseen domain",
+        "Percent; the last column is the mean over the domains, of methods that have all.",
+        [*columns, Column("mean", "mean", "percent")],
+        rows if len(panels) > 1 else [],
+    )
+
+
+def domains(runs: Sequence[Run]) -> Table:
+    """Accuracy on each domain."""
+    names = list(dict.fromkeys(name for run in runs for each in run.values("per_domain_accuracy") for name in each))
+    rows = [
+        [*who(run), *(spread([each.get(name) for each in run.values("per_domain_accuracy")]) for name in names)]
+        for run in runs
+        if run.values("per_domain_accuracy")
+    ]
+    return Table(
+        "domains",
+        "Accuracy on each domain",
+        "Percent. Source domains are judged by the models of the clients that hold them, the unseen one by all models.",
+        [*WHO, *(Column(name, name, "percent") for name in names)],
+        rows,
+    )
+
+
+def fairness(runs: Sequence[Run]) -> Table:
+    """How evenly accuracy is shared by domains and by clients."""
+    rows = []
+    for run in runs:
+        row = [spread(values) for values in evenness(run).values()]
+        rows += [[*who(run), *row]] if any(row) else []
+    titles = {
+        "domain_std": "deviation over domains",
+        "domain_min": "worst domain",
+        "client_std": "deviation over clients",
+        "client_min": "worst client",
+    }
+    return Table(
+        "fairness",
+        "Fairness",
+        "Percent; the standard deviation (ddof = 0) and the minimum over domains and over clients, mean over seeds.",
+        [*WHO, *(Column(key, title, "percent") for key, title in titles.items())],
+        rows,
+    )
+
+
+def evenness(run: Run) -> dict[str, list[float]]:
+    """For each seed the deviation and the minimum over domains and over clients."""
+    found: dict[str, list[float]] = {}
+    for name, figure in (("domain", "per_domain_accuracy"), ("client", "client_accuracy")):
+        each = [list(accuracies.values()) for accuracies in run.values(figure) if accuracies]
+        found[f"{name}_std"] = [float(np.std(one)) for one in each]
+        found[f"{name}_min"] = [float(np.min(one)) for one in each]
+    return found
+
+
+def probes(runs: Sequence[Run]) -> Table:
+    """Linear probes by their percentage of labels."""
+    percents = list(dict.fromkeys(p for run in runs for each in run.values("probe_by_percent") for p in each))
+    rows = [
+        [*who(run), *(spread([each.get(p) for each in run.values("probe_by_percent")]) for p in percents)]
+        for run in runs
+        if run.values("probe_by_percent")
+    ]
+    return Table(
+        "probes",
+        "Linear probes by the share of labels",
+        "Percent, on the unseen domain.",
+        [*WHO, *(Column(f"labels_{p}", f"{p} % of labels", "percent") for p in percents)],
+        rows,
+    )
+
+
+def curve(run: Run, figure: str) -> tuple[np.ndarray, np.ndarray]:
+    """The rounds in which a figure was measured for all seeds that have come that far, and its values
+    `[seeds, rounds]`, NaN where a seed has not come so far."""
+    each = [
+        {record["round"]: record[figure] for record in seed.records if is_evaluated(record) and figure in record}
+        for seed in run.seeds
+    ]
+    rounds = sorted({round_ for one in each for round_ in one})
+    values = [[one.get(round_, np.nan) for round_ in rounds] for one in each if one]
+    return np.asarray(rounds, np.int64), np.asarray(values, np.float64).reshape(-1, len(rounds))
+
+
+def thresholds(runs: Sequence[Run]) -> list[float]:
+    """The four highest tens of percent that the main figure of some run comes to."""
+    best = max((float(np.nanmax(curve(run, main_figure(run))[1])) for run in runs if main_figure(run)), default=0.0)
+    return [ten / 10 for ten in range(1, 10) if ten / 10 <= best][-4:]
+
+
+def first_round(run: Run, accuracy: float) -> list[int | None]:
+    """For each seed, the first round whose evaluation came to an accuracy; None where none did."""
+    rounds, values = curve(run, main_figure(run))
+    return [next((int(r) for r, v in zip(rounds, one, strict=True) if v >= accuracy), None) for one in values]
+
+
+def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
+    """Rounds and bytes until the main figure first comes to some accuracies."""
+    wanted, rows = list(reach) or thresholds(runs), []
+    for run in (run for run in runs if main_figure(run)):
+        row: list[Cell] = [*who(run), HEADLINES[main_figure(run)]]
+        per_round = bytes_per_round(run)
+        for accuracy in wanted:
+            rounds = first_round(run, accuracy)
+            reached = None if None in rounds else spread(rounds)
+            row += [reached, reached and per_round and scaled(reached, sum(per_round))]
+        rows.append(row)
+    columns = [*WHO, Column("figure", "figure")]
+    for accuracy in wanted:
+        percent = f"{100 * accuracy:g}"
+        columns += [
+            Column(f"rounds_to_{percent}", f"rounds to {percent} %", "rounds"),
+            Column(f"bytes_to_{percent}", f"MB to {percent} %", "megabytes"),
+        ]
+    return Table(
+        "communication",
+        "Communication needed",
+        "Until an evaluation first came to an accuracy, in all seeds: rounds, and megabytes sent and received by all "
+        "clients; mean ± deviation over seeds.",
+        columns,
+        rows if wanted else [],
+    )
+
+
+def scaled(value: Spread, factor: float) -> Spread:
+    """Mean and deviation times a factor."""
+    return Spread(value.mean * factor, None if value.std is None else value.std * factor)
+
+
+TABLES: Mapping[str, Callable[..., Table]] = {
+    "results": results,
+    "targets": targets,
+    "domains": domains,
+    "fairness": fairness,
+    "communication": communication,
+    "probes": probes,
+}
+
+
+def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]:
+    """The tables that have rows, without columns that nothing is in."""
+    given: Mapping[str, dict[str, Any]] = {"communication": {"reach": reach}}
+    made = [build(runs, **given.get(name, {})) for name, build in TABLES.items()]
+    return [without_empty_columns(table) for table in made if table.rows]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """The same table, without columns that have no value."""
+    kept = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)]
+    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])

@@ -1,0 +1,140 @@
+"""A run: an experiment trained with records in a folder, resumed exactly where it stopped."""
+
+import contextlib
+import json
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from fdgjax.config import Config, seeds_of
+from fdgjax.experiment import Experiment, build, compile_ahead, state_shapes
+from fdgjax.files import write_json
+from fdgjax.records import (
+    History,
+    Workdir,
+    mean_figures,
+    open_checkpoints,
+    open_log,
+    open_seeds,
+    open_workdir,
+    summarise,
+    summarise_seeds,
+)
+from fdgjax.run.console import Console
+from fdgjax.run.description import histogram, label_summary
+from fdgjax.run.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
+from fdgjax.run.training import Record, images_per_round, train
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and did, its state saved; the same command continues it."""
+
+
+def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+    """Trains the experiment, or goes on with it, and returns its summary (of all seeds, where there are several).
+
+    Args:
+      config: the experiment.
+      path: the run's folder.
+      console: what the user sees.
+      stop: set from outside to save and leave after the current round.
+
+    Raises:
+      UserError: bad input, or a client that diverged.
+      Interrupted: `stop` was set; the state is saved.
+    """
+    experiment = build(config)
+    workdir = open_workdir(path, config)
+    if workdir.summary.exists():
+        console.say(f"finished before: {workdir.summary}")
+        return json.loads(workdir.summary.read_text())
+    console.say(histogram(experiment))
+    console.say(f"{config.model.name}: {experiment.cost}")
+    console.say(label_summary(experiment))
+    return train_with_records(experiment, workdir, console, stop)
+
+
+def train_with_records(
+    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event
+) -> dict[str, Any]:
+    """Training from the newest checkpoint to the summary; see `run`."""
+    begin = time.perf_counter()
+    config = experiment.config
+    folders = open_seeds(workdir, config)
+    durations = []
+    with contextlib.ExitStack() as cleanup:
+        checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
+        restored = checkpoints.restore(state_shapes(experiment))
+        state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        done = len(records[0])
+        if done:
+            console.say(f"continuing after round {done} of {config.rounds}")
+        logs = [
+            cleanup.enter_context(contextlib.closing(open_log(folder, of_seed)))
+            for folder, of_seed in zip(folders, records, strict=True)
+        ]
+        leave_if(stop, done, config.rounds)
+        show = cleanup.enter_context(console.progress(config.rounds, done))
+        experiment, memory = compile_ahead(experiment, state)
+        say_memory(memory, console)
+        leave_if(stop, done, config.rounds)
+        for progress in train(experiment, state):
+            durations.append(progress.seconds)
+            for log, of_seed, record in zip(logs, records, progress.records, strict=True):
+                log.write(record)
+                of_seed.append(record)
+            show({"round": done + 1, **mean_figures(progress.records)})
+            done += 1
+            elapsed = before + time.perf_counter() - begin
+            if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
+                checkpoints.save(done, progress.state, History(records, elapsed))
+            leave_if(stop, done, config.rounds)
+    peak = peak_bytes()
+    console.say(f"memory: {peak_in_words(peak)}")
+    program = {
+        "wall_seconds": before + time.perf_counter() - begin,
+        "predicted_memory_bytes": memory.total,
+        "peak_memory_bytes": peak,
+    }
+    round_seconds = statistics.median(durations or [before / config.rounds])
+    return write_summaries(experiment, workdir, folders, records, round_seconds, program)
+
+
+def write_summaries(
+    experiment: Experiment,
+    workdir: Workdir,
+    folders: list[Workdir],
+    records: list[list[Record]],
+    round_seconds: float,
+    program: dict[str, float],
+) -> dict[str, Any]:
+    """The summary of each seed, then that of all of them, which is returned; a single seed has but one.
+
+    A seed's timings are those of the program it shared with the others.
+    """
+    config, images = experiment.config, images_per_round(experiment)
+    seeds, summaries = seeds_of(config), []
+    for folder, seed, of_seed, many in zip(folders, seeds, records, images, strict=True):
+        timings = {"images_per_second": many / round_seconds, **program}
+        summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
+        write_json(folder.summary, summaries[-1])
+    if len(seeds) == 1:
+        return summaries[0]
+    summary = summarise_seeds(summaries, {"images_per_second": sum(images) / round_seconds, **program})
+    write_json(workdir.summary, summary)
+    return summary
+
+
+def say_memory(memory: Memory, console: Console) -> None:
+    """What a round will take; and a warning, before any work, where that is more than there is."""
+    console.say(f"memory: {memory}")
+    if warning := shortage(memory, free_bytes()):
+        console.say(warning)
+
+
+def leave_if(stop: threading.Event, done: int, rounds: int) -> None:
+    """Raises `Interrupted` where the run was asked to stop and is not over."""
+    if done < rounds and stop.is_set():
+        raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

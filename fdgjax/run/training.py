@@ -1,0 +1,122 @@
+"""Training an experiment round by round, with a record of each round for each seed."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.config import seeds_of
+from fdgjax.contract import PyTree
+from fdgjax.engine import RoundInfo, State, each_seed
+from fdgjax.errors import UserError
+from fdgjax.evaluation import figures
+from fdgjax.evaluation.guesses import guess_figures
+from fdgjax.experiment import Experiment
+from fdgjax.run.measuring import evaluate, references
+
+Record = dict[str, Any]
+
+
+def images_per_round(experiment: Experiment) -> list[float]:
+    """Training images a round goes through, at clients and at the server, for each seed; on average where clients are
+    drawn."""
+    config = experiment.config
+
+    def seen(lengths: jax.Array) -> np.ndarray:
+        counts = np.atleast_2d(np.asarray(lengths))
+        return (counts // config.batch_size * config.batch_size if config.drop_last else counts).sum(axis=1)
+
+    clients, server = seen(experiment.train.train.length), seen(experiment.train.server.length)
+    many = experiment.train.train.length.shape[-1]
+    share, own = (config.clients_per_round or many) / many, experiment.method.stage is not None
+    return [float(config.local_epochs * (share * c + own * s)) for c, s in zip(clients, server, strict=True)]
+
+
+class Progress(NamedTuple):
+    """Where training has come to after a round: each seed's record, the state, and how long the round took."""
+
+    records: list[Record]
+    state: State
+    seconds: float
+
+
+def train(experiment: Experiment, state: State) -> Iterator[Progress]:
+    """Rounds from `state` to the configured number, one `Progress` each.
+
+    Args:
+      experiment: what to train.
+      state: where to start. Its buffers are used up, and so are those of each state once the next round begins.
+
+    Raises:
+      UserError: a client's update is not finite and the config does not say to leave such a client out.
+    """
+    config, seeds = experiment.config, seeds_of(experiment.config)
+    # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
+    tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
+    first = int(jnp.max(state.round)) + 1
+    before: list[Record] = references(experiment, state) if first == 1 else [{} for _ in seeds]
+    for done in range(first, config.rounds + 1):
+        begin = time.perf_counter()
+        state, info = experiment.round(state, experiment.train)
+        infos = each_seed(jax.device_get(info), len(seeds))
+        seconds = time.perf_counter() - begin
+        if not config.drop_nonfinite:
+            for seed, one in zip(seeds, infos, strict=True):
+                check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "")
+        records = [
+            round_record(done, one) | guess_figures(one, rows, truth)
+            for one, rows in zip(infos, each_seed(tables, len(seeds)), strict=True)
+        ]
+        if done % config.eval_every == 0 or done == config.rounds:
+            metrics = evaluate(experiment, state)
+            records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
+        if done == 1:
+            records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]
+        yield Progress(records, state, seconds)
+
+
+def round_record(round_: int, info: RoundInfo) -> Record:
+    """One line of `metrics.jsonl`: losses and aggregation weights of the clients that took part."""
+    dropped = [int(who) for who, fine in zip(info.participants, info.finite, strict=True) if not fine]
+    return {
+        "round": round_,
+        "train_loss": float(np.mean(info.loss[info.finite])) if info.finite.any() else None,
+        "client_loss": as_plain(info.loss),
+        **({} if info.server_loss is None else {"server_loss": as_plain(info.server_loss)}),
+        "participants": as_plain(info.participants),
+        **({"dropped": dropped} if dropped else {}),
+        **{
+            f"coefficients/{jax.tree_util.keystr(path, simple=True, separator='/')}": as_plain(leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(info.coefficients)
+        },
+    }
+
+
+def as_plain(values: PyTree) -> Any:
+    """An array as a JSON value, nested lists of numbers; what is not finite as None, since JSON has no word for it."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return value if np.isfinite(value) else None
+
+    return plain(np.asarray(values).tolist())
+
+
+def check_finite(info: RoundInfo, round_: int, whose: str) -> None:
+    """Raises a `UserError` for a client that diverged; `whose` follows its number."""
+    if info.server_loss is not None and not np.isfinite(info.server_loss):
+        raise UserError(
+            f"the server's own training{whose} came to NaN or infinity in round {round_}; expected finite numbers; "
+            "lower method.client_learning_rate"
+        )
+    if not info.finite.all():
+        client = int(info.participants[int(np.argmin(info.finite))])
+        raise UserError(
+            f"client {client}{whose} sent an update with NaN or infinity in round {round_}; expected finite numbers; "
+            "lower method.client_learning_rate, or set --config.drop_nonfinite=True to leave such a client out of the "
+            "round"
+        )

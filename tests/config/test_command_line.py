@@ -1,0 +1,140 @@
+"""Every mistake on the command line is one line that says what was got and what was expected."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fdgjax.config import Config
+from fdgjax.config.command_line import default_workdir, parse, usage
+from fdgjax.data.loading import DATASETS
+from fdgjax.errors import UserError
+from fdgjax.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = f"--config={ROOT}/configs/hfedf.py"
+EVERY = "--config.data.protocol=every_domain"
+EVERY_DOMAIN = (CONFIG, EVERY, "--config.data.target=")
+
+
+def parsed(*arguments: str) -> tuple[Config, Path]:
+    return parse(["fdgjax", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        ((), r"no --config given; expected --config=configs/METHOD.py"),
+        ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
+        ((f"{CONFIG}:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
+        ((CONFIG, "--config.roundz=3"), r"unknown config key 'roundz'; .*did you mean 'rounds'"),
+        ((CONFIG, "--config.method.emma=1"), r"unknown config key 'method.emma'; .*did you mean 'method.ema'"),
+        ((CONFIG, "--config.rounds=many"), r"config.rounds got 'many'; expected a whole number"),
+        ((CONFIG, "--config.rounds=2.5"), r"config.rounds got '2.5'; expected a whole number"),
+        ((CONFIG, "--config.method.ema=high"), r"config.method.ema got 'high'; expected a number"),
+        ((CONFIG, "--config.drop_last=maybe"), r"config.drop_last got 'maybe'; expected True or False"),
+        ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
+        ((CONFIG, "--config.devices=0"), r"config.devices got 0; expected at least 1"),
+        ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
+        ((CONFIG, "--config.data.protocol=every"), r"unknown data.protocol 'every'; .*did you mean 'every_domain'"),
+        (
+            (CONFIG, EVERY),
+            r"data.target got 'r45', .*'every_domain' has no use for it; expected '', or .*unseen_client",
+        ),
+        ((*EVERY_DOMAIN, "--config.data.shots=1"), r"data.shots got 1, .*=leave_one_out or unseen_client"),
+        (
+            (*EVERY_DOMAIN, "--config.data.clients=3"),
+            r"data.clients got 3, .*expected 0, or .*=leave_one_out or labelled_server$",
+        ),
+        ((*EVERY_DOMAIN, "--config.selection=oracle"), r"'oracle', but .*no unseen domain.*last or validation"),
+        ((*EVERY_DOMAIN, "--config.data.test=0.9"), r"data.test got 0.9 with .*validation=0.1; expected two fractions"),
+        ((CONFIG, "--config.data.test=0.2"), r"data.test got 0.2, but the protocol 'leave_one_out' has no use for it"),
+        (
+            (CONFIG, "--config.data.protocol=unseen_client", "--config.data.domains_per_client=2"),
+            r"domains_per_client got 2, but the protocol 'unseen_client'",
+        ),
+        ((CONFIG, "--config.client_axis=pmap"), r"unknown client_axis 'pmap'; .*did you mean 'map'"),
+        ((CONFIG, "--config.seeds=0"), r"config.seeds got 0; expected at least 1"),
+        ((CONFIG, "--config.seeds=two"), r"config.seeds got 'two'; expected a whole number"),
+        (
+            (CONFIG, "--config.seeds=2", "--config.seed=4294967295"),
+            r"config.seed got 4294967295 with 2 seeds",
+        ),
+        ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
+        ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
+        ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
+        ((CONFIG, "--config.model=inception"), r"config.model .*expected one of its keys: model.head, model.name"),
+        ((CONFIG, "--config.model.unit=dsee"), r"unknown model.unit 'dsee'; .*did you mean 'dse'"),
+        ((CONFIG, "--config.model.width=0"), r"config.model.width got 0.0; expected a factor above 0"),
+        ((CONFIG, "--config.model.width=inf"), r"config.model.width got inf; expected a factor above 0"),
+        ((CONFIG, "--config.method.name=fedavgg"), r"unknown method 'fedavgg'; .*did you mean 'fedavg'"),
+        ((CONFIG, "--config.method.name=fedavg"), r"start from --config=configs/fedavg.py"),
+        ((CONFIG, "--wokdir=x"), r"Unknown command line flag 'wokdir'.*workdir"),
+        ((CONFIG, "rounds=3"), r"got 'rounds=3', which is no flag; expected --config.KEY=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None:
+    with pytest.raises(UserError, match=pattern) as caught:
+        parsed(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_arrive_with_their_types() -> None:
+    config, workdir = parsed(
+        CONFIG, "--config.rounds=7", "--config.method.ema=1", "--config.drop_last", "--workdir=somewhere"
+    )
+    assert (config.rounds, config.hyper.ema, config.drop_last) == (7, 1.0, True)
+    assert isinstance(config.hyper.ema, float)
+    assert workdir == Path("somewhere")
+
+
+def test_parsing_leaves_no_global_behind() -> None:
+    assert parsed(CONFIG, "--config.rounds=7")[0].rounds == 7
+    assert parsed(CONFIG)[0].rounds != 7
+
+
+def test_another_experiment_gets_another_default_folder() -> None:
+    others = ((), ("--config.seed=1",), ("--config.batch_size=8",), ("--config.seeds=2",), ("--config.seeds=3",))
+    folders = [default_workdir(parsed(CONFIG, *more)[0]) for more in others]
+    assert len(set(folders)) == 5
+    assert "-s0-2-" in folders[-1]
+    assert "-every_domain-" in default_workdir(parsed(*EVERY_DOMAIN)[0])
+    moved = parsed(CONFIG, "--config.data.dir=elsewhere", "--config.data.cache_dir=there")[0]
+    assert default_workdir(moved) == default_workdir(parsed(CONFIG)[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str) -> None:
+    config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
+    assert (config.method, config.data.name) == (method, dataset)
+    assert isinstance(config.hyper, METHODS[method].hyper)
+
+
+def test_help_lists_every_key_with_its_value() -> None:
+    text = usage(["fdgjax", CONFIG])
+    assert "--config.method.ema=0.95" in text
+    assert "--config.data.target=r45" in text
+
+
+def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
+    program = (
+        "import sys, jax; from fdgjax.main import parse, split_cpu; "
+        f"split_cpu(parse(['fdgjax', {CONFIG!r}, '--config.devices=3'])[0]); print(len(jax.devices('cpu')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "3\n", done.stderr
+
+
+@pytest.mark.slow
+def test_the_program_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fdgjax.main", CONFIG, "--config.data.target=r50", f"--workdir={tmp_path / 'run'}"]
+    done = subprocess.run(
+        [*command, f"--config.data.cache_dir={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("fdgjax: unknown target domain 'r50'; expected one of: r0, r15")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()

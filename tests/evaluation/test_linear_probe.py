@@ -1,0 +1,72 @@
+"""Linear evaluation: fair splits, and what a linear classifier can and cannot find."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.errors import UserError
+from fdgjax.evaluation.linear_probe import Probing, probe, stratified_split
+
+LAW = settings(derandomize=True, deadline=None, max_examples=50)
+HOW = Probing(repeats=3, epochs=60, batch_size=32, learning_rate=0.05)
+
+
+@LAW
+@given(counts=st.lists(st.integers(2, 30), min_size=1, max_size=5), percent=st.integers(1, 99), seed=st.integers(0, 99))
+def test_every_class_has_its_share_and_no_sample_is_on_both_sides(counts: list[int], percent: int, seed: int) -> None:
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    split = stratified_split(labels, percent, 3, seed)
+    for train, test in zip(split.train, split.test, strict=True):
+        assert sorted([*train, *test]) == list(range(len(labels)))
+        for label, count in enumerate(counts):
+            taken = int((labels[train] == label).sum())
+            assert 1 <= taken < count
+            assert abs(taken - count * percent / 100) <= 1
+    np.testing.assert_array_equal(split.train[:2], stratified_split(labels, percent, 2, seed).train)
+
+
+def test_a_class_with_one_sample_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"class 1 has a single sample .*expected at least 2") as error:
+        stratified_split(np.asarray([0, 0, 1]), 10, 1, 0)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("words", ["", "0", "10,100", "10;30", "ten"])
+def test_percentages_are_whole_numbers(words: str) -> None:
+    with pytest.raises(UserError, match=r"config\.probe\.percent got") as error:
+        _ = Probing(percent=words).percents
+    assert "\n" not in str(error.value)
+    assert Probing(percent="10, 30").percents == (10, 30)
+
+
+def accuracies(features: np.ndarray, labels: np.ndarray, percent: int = 30) -> np.ndarray:
+    split = stratified_split(labels, percent, 3, 0)
+    key = jax.random.key(0)
+    return np.asarray(probe(key, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW))
+
+
+def test_what_is_linear_is_found_whatever_its_scale_and_what_is_not_there_is_not() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(np.arange(3), 120))
+    noise = rng.normal(size=(360, 6)).astype(np.float32)
+    told = noise + 4 * np.eye(3, 6, dtype=np.float32)[labels]
+    assert accuracies(told, labels).min() > 0.9
+    assert accuracies(1e3 * told + 50, labels).min() > 0.9
+    assert abs(accuracies(noise, labels).mean() - 1 / 3) < 0.1
+
+
+def test_constant_features_give_a_constant_answer() -> None:
+    labels = np.repeat(np.arange(3), [60, 20, 20])
+    np.testing.assert_allclose(accuracies(np.ones((100, 4), np.float32), labels), 0.6, atol=0.02)
+
+
+def test_repeats_are_splits_of_their_own() -> None:
+    rng = np.random.default_rng(1)
+    labels = rng.permutation(np.repeat(np.arange(3), 30))
+    features = jnp.asarray(rng.normal(size=(90, 5)) + np.eye(3, 5)[labels], jnp.float32)
+    split = stratified_split(labels, 30, 3, 0)
+    got = probe(jax.random.key(0), features, jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW)
+    assert len(set(np.asarray(got).tolist())) > 1

@@ -1,0 +1,186 @@
+"""Every experiment of a paper is complete, and its table says what it must, and no more."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from fdgjax.config import Config, read_config
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.rotated import DOMAINS
+from fdgjax.errors import UserError
+from fdgjax.evaluation import Metrics
+from fdgjax.methods import METHODS
+from launch.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
+from launch.comparison import Row, compare, markdown, write_tables
+from launch.reproduce import EXPERIMENTS, SPECS, main
+
+DOMAINS_OF = {
+    "pacs": {"photo", "art_painting", "cartoon", "sketch"},
+    "rotated_mnist": set(DOMAINS),
+    "rotated_digits": set(DOMAINS),
+}
+CELLS = {
+    "hfedf_pacs": 32,
+    "hfedf_pacs_ablation": 72,
+    "hfedf_clients": 96,
+    "hfedf_fewshot": 48,
+    "fdse_pacs": 13,
+    "fdse_ablation": 5,
+    "uap_rotated_mnist": 60,
+    "uap_rotated_digits": 60,
+    "uap_pacs": 24,
+    "fedgala_pacs": 24,
+    "fedgala_ablation": 24,
+}
+"""Rows times unseen domains (times d, clients or shots) of each paper's table."""
+
+
+def all_specs() -> list[Path]:
+    return sorted(SPECS.glob("*.py"))
+
+
+def check_cell(cell: Cell) -> Config:
+    config = read_config(cell.config)
+    known = DOMAINS_OF[config.data.name]
+    places = [place for place in (config.data.target, config.data.server) if place]
+    assert set(places) <= known
+    assert len(set(places)) == len(places), "the server's domain is the unseen one"
+    assert bool(config.data.target) == PROTOCOLS[config.data.protocol].unseen, "each unseen domain is said, not assumed"
+    kinds = {figure.partition(".")[0] for figure in cell.figures}
+    assert kinds <= set(Metrics._fields)
+    assert METHODS[config.method].unlabelled == (kinds == {"probe_by_percent"})
+    assert METHODS[config.method].server == (config.data.protocol == "labelled_server")
+    return config
+
+
+@pytest.mark.parametrize("path", all_specs(), ids=lambda path: path.stem)
+def test_every_cell_of_every_experiment_is_an_experiment(path: Path) -> None:
+    whole = read_spec(path)("paper")
+    assert len(whole) == CELLS[path.stem]
+    for scale in ("paper", "cpu") if path in EXPERIMENTS.values() else ("paper",):
+        cells = read_spec(path)(scale)
+        configs = [check_cell(cell) for cell in cells]
+        assert len({cell.name for cell in cells}) == len(cells)
+        assert len({str(config) for config in configs}) == len(configs), "two cells are one experiment"
+        assert {cell.name for cell in cells} <= {cell.name for cell in whole}
+        assert not {cell.name for cell in cells} & {cell.group for cell in cells}
+        assert {bool(cell.reduced) for cell in cells} == {scale == "cpu"}
+    with pytest.raises(UserError, match="unknown scale 'huge'"):
+        read_spec(path)("huge")
+
+
+@pytest.mark.parametrize("path", all_specs(), ids=lambda path: path.stem)
+def test_published_figures_are_those_of_cells(path: Path) -> None:
+    cells, published = read_spec(path)("paper"), read_published(path)
+    figures = {(name, figure) for cell in cells for name in (cell.name, cell.group) for figure in cell.figures}
+    assert set(published) <= figures
+    # Where the mean and all that it is of are printed, they agree to rounding.
+    for (name, figure), entry in published.items():
+        assert 0 < entry.mean < 100
+        assert "Table" in entry.table
+        members = [published.get((cell.name, figure)) for cell in cells if cell.group == name]
+        if members and all(members):
+            assert entry.mean == pytest.approx(sum(one.mean for one in members if one) / len(members), abs=0.1)
+
+
+def test_a_published_figure_that_is_no_number_is_named(tmp_path: Path) -> None:
+    for row in ("one,ood_accuracy,high,,Table 1", "one,ood_accuracy"):
+        (tmp_path / "spec.csv").write_text(f"# remark\nname,figure,mean,deviation,table\n{row}\n")
+        with pytest.raises(UserError, match=r"has the row one,ood_accuracy.*expected name,figure,mean"):
+            read_published(tmp_path / "spec.py")
+
+
+def test_an_experiment_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "hfedf-pac", "--out", "nowhere"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "unknown experiment 'hfedf-pac'" in line
+    assert "did you mean 'hfedf-pacs'?" in line
+
+
+def test_readme_lists_the_experiments() -> None:
+    section = (SPECS.parents[2] / "README.md").read_text().partition("### Many runs")[2].partition("##")[0]
+    listed = re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", section, re.MULTILINE)
+    assert listed == [(name, str(CELLS[path.stem])) for name, path in EXPERIMENTS.items()]
+
+
+def test_figures_that_were_copied_are_the_papers() -> None:
+    """Some of each table, read off the papers a second time."""
+    for name, cell, figure, expected in (
+        ("hfedf-pacs", "hfedf-photo", "ood_accuracy", (63.1, 1.3)),
+        ("hfedf-pacs", "fedsr-sketch", "id_accuracy", (68.9, 9.4)),
+        ("hfedf-pacs-ablation", "without_ema-d3", "ood_accuracy", (54.5, None)),
+        ("fdse-pacs", "ditto", "avg_accuracy", (80.03, 1.37)),
+        ("fdse-ablation", "AB", "all_accuracy", (83.40, None)),
+        ("uap-rotated-mnist", "uap-r45-r30", "ood_accuracy", (84.1, None)),
+        ("uap-rotated-mnist", "ssfl-r60-r75", "ood_accuracy", (77.3, None)),
+        ("uap-pacs", "ssfl-sketch-photo", "ood_accuracy", (32.34, None)),
+        ("uap-pacs", "uap-photo-sketch", "ood_accuracy", (32.50, None)),
+        ("fedgala-pacs", "fedgala-cartoon", "probe_by_percent.30", (65.7, 1.6)),
+        ("fedgala-ablation", "without_local-art_painting", "probe_by_percent.10", (41.6, 1.4)),
+    ):
+        assert read_published(EXPERIMENTS[name])[cell, figure][:2] == expected
+
+
+def test_a_scale_lays_its_changes_over_the_preset_and_a_cell_its_own_over_both() -> None:
+    config = configured("fedavg", Scale("pacs", {"rounds": 3, "data": {"target": "sketch"}}), data={"clients": 6})
+    assert (config.rounds, config.data.target, config.data.clients, config.data.image_size) == (3, "sketch", 6, 32)
+
+
+def finished(out: Path, name: str, **figures: object) -> None:
+    (out / name).mkdir(parents=True)
+    (out / name / "summary.json").write_text(json.dumps(figures))
+
+
+def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, Row]:
+    return {row.name: row for row in compare(cells, out, published)}
+
+
+def test_a_verdict_is_by_the_papers_deviation_or_ours(tmp_path: Path) -> None:
+    names = ("within", "better", "worse", "ours", "sharp", "unpublished", "unfinished")
+    cells = [Cell(name, ConfigDict(), group="mean") for name in names]
+    for name in names[:-1]:
+        finished(tmp_path, name, ood_accuracy=0.6, std={"ood_accuracy": 0.02})
+    means = {
+        "within": (61.0, 1.5),
+        "better": (58.0, 1.5),
+        "worse": (63.0, 1.5),
+        "ours": (61.5, None),
+        "sharp": (60.1, 0),
+    }
+    published = {(name, "ood_accuracy"): Published(*figures, "Table 1") for name, figures in means.items()}
+    rows = rows_of(cells, tmp_path, published)
+    verdicts = {name: row.verdict for name, row in rows.items()}
+    expected = {"ours": "within", "sharp": "worse", "unpublished": "", "unfinished": "", "mean": ""}
+    assert verdicts == {"within": "within", "better": "better", "worse": "worse"} | expected
+    assert rows["mean"].ours is None, "a mean over cells of which one is missing"
+    finished(tmp_path, "unfinished", ood_accuracy=0.25)
+    assert rows_of(cells, tmp_path, published)["mean"].ours == pytest.approx(55)
+    assert "| worse | ood_accuracy | 60.0 ± 2.0 | 63.0 ± 1.5 | -3.0 | worse | Table 1 |  |" in markdown(
+        [rows["worse"]], []
+    )
+
+
+def test_a_mean_over_cells_has_the_deviation_of_the_seeds_means(tmp_path: Path) -> None:
+    cells = [Cell(name, ConfigDict(), group="mean") for name in ("one", "two")]
+    for name, values in {"one": (0.5, 0.7), "two": (0.1, 0.3)}.items():
+        per_seed = {str(seed): {"ood_accuracy": value} for seed, value in enumerate(values)}
+        finished(tmp_path, name, ood_accuracy=sum(values) / 2, per_seed=per_seed)
+    row = rows_of(cells, tmp_path, {("mean", "ood_accuracy"): Published(50.0, None, "Table 1")})["mean"]
+    # Means 30 % and 50 % of the two seeds.
+    assert (row.ours, row.deviation) == (pytest.approx(40), pytest.approx(200**0.5))
+    assert row.verdict == "within"
+
+
+def test_less_than_the_papers_protocol_is_never_a_verdict(tmp_path: Path) -> None:
+    cells = [Cell("one", ConfigDict(), ("probe_by_percent.10",), reduced="two rounds", note="another network")]
+    finished(tmp_path, "one", probe_by_percent={"10": 0.7})
+    write_tables(cells, tmp_path, {("one", "probe_by_percent.10"): Published(60.0, 1.0, "Table 1")})
+    table = (tmp_path / "table.md").read_text()
+    assert "| one | probe_by_percent.10 | 70.0 | 60.0 ± 1.0 | +10.0 | reduced | Table 1 | another network |" in table
+    assert table.endswith("\nReduced: two rounds.\n")
+    header, row = (tmp_path / "table.csv").read_text().splitlines()
+    assert header == ",".join(Row._fields)
+    assert row == "one,probe_by_percent.10,70.00,,60.00,1.00,10.00,reduced,Table 1,another network"

@@ -1,0 +1,299 @@
+"""A sweep runs every cell once, by however many processes, goes on where it was stopped, and says what failed."""
+
+import contextlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+from rich.console import Console as RichConsole
+
+from fdgjax.config import Config, to_plain
+from fdgjax.errors import UserError
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted, run
+from launch.cells import Cell, read_spec
+from launch.claims import claim, failure_of, forget_failure, note_failure
+from launch.options import shard
+from launch.processes import run_workers
+from launch.reproduce import EXPERIMENTS
+from launch.reproduce import main as reproduce
+from launch.sweep import main
+from launch.work import Sweep, work
+from tests.runs import ROOT, StopAfter, never, perceptron, small
+
+__all__ = ["perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron")
+
+SPEC = """
+import jax
+from ml_collections import ConfigDict
+from fdgjax.config import Config, to_plain
+from fdgjax.models import MODELS, Backbone
+from launch.cells import Cell
+from tests.runs import Perceptron, small
+
+jax.config.update("jax_disable_most_optimizations", True)
+MODELS.setdefault("perceptron", Backbone(Perceptron, "of the tests"))
+
+
+def cells(scale):
+    many = dict(rounds=ROUNDS, checkpoint_every=3, eval_every=7, data={"target": "r0"})
+    configs = [ConfigDict(to_plain(small("CACHE", seed=seed, **many))) for seed in range(3)]
+    return [Cell(f"seed{config.seed}", config, group="all") for config in configs]
+"""
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """The command takes over signals; not those of the tests."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+def spec_file(folder: Path, cache: Path, rounds: int = 4) -> Path:
+    path = folder / "spec.py"
+    path.write_text(SPEC.replace("CACHE", str(cache)).replace("ROUNDS", str(rounds)))
+    path.with_suffix(".csv").write_text(
+        "# remark\nname,figure,mean,deviation,table\nall,ood_accuracy,50.0,0.5,Table 1\n"
+    )
+    return path
+
+
+def cell(cache: Path, name: str, **changes: object) -> Cell:
+    return Cell(name, ConfigDict(to_plain(small(cache, **changes))))
+
+
+def sweep(cells: list[Cell], out: Path) -> Sweep:
+    return Sweep(cells, cells, out, {})
+
+
+def tables(out: Path) -> tuple[str, str]:
+    return (out / "table.md").read_text(), (out / "table.csv").read_text()
+
+
+@pytest.mark.slow
+def test_stopped_and_continued_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) -> None:
+    cells = [cell(cache, "one"), cell(cache, "two", seed=1)]
+    work(sweep(cells, tmp_path / "whole"), Console(), never())
+    for looks in (3, 6):
+        with pytest.raises(Interrupted):
+            work(sweep(cells, tmp_path / "cut"), Console(), StopAfter(looks))
+    screen = io.StringIO()
+    work(sweep(cells, tmp_path / "cut"), Console(RichConsole(file=screen, width=200)), never())
+    assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
+    assert "[2/2] two: ood_accuracy " in screen.getvalue()
+    before = (tmp_path / "cut/one/summary.json").stat().st_mtime_ns
+    work(sweep(cells, tmp_path / "cut"), Console(), never())
+    assert (tmp_path / "cut/one/summary.json").stat().st_mtime_ns == before, "a finished cell ran again"
+
+
+def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(cache: Path, tmp_path: Path) -> None:
+    bad, broken, good = cell(cache, "bad"), cell(cache, "broken"), cell(cache, "good")
+    bad.config.data.target = "atlantis"
+    cells = [bad, broken, good]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launch.work.run", out_of_memory)
+        screen = io.StringIO()
+        work(sweep(cells, tmp_path), Console(RichConsole(file=screen, width=200)), never())
+    assert "[1/3] bad: failed: " in screen.getvalue()
+    assert re.search(r"\[2/3\] broken: failed: MemoryError: too large, \d+ s; 1 left", screen.getvalue())
+    assert "[3/3] good: ood_accuracy " in screen.getvalue()
+    table, _ = tables(tmp_path)
+    assert table.count("| failed |") == 2
+    assert "MemoryError: too large" in table
+    assert "Traceback" in failure_of(tmp_path, "broken")
+    forget_failure(tmp_path, "broken")
+    work(sweep(cells, tmp_path), Console(), never())
+    assert tables(tmp_path)[0].count("| failed |") == 1
+
+
+def out_of_memory(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+    """A run, except that the one called `broken` ends with an error nobody foresaw."""
+    if path.name == "broken":
+        raise MemoryError("too large")
+    return run(config, path, console, stop)
+
+
+@pytest.mark.slow
+def test_killed_twice_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) -> None:
+    """Once all processes of a sweep are killed, once the leading one alone, whose workers then stop by themselves."""
+    spec = spec_file(tmp_path, cache, rounds=30)
+    command = [sys.executable, "-m", "launch.sweep", str(spec), "--out", str(tmp_path / "cut"), "--jobs"]
+
+    def kill_when(written: int, jobs: str, kill: Callable[[int, int], None]) -> None:
+        process = subprocess.Popen([*command, jobs], cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: lines(tmp_path / "cut") > written, process)
+        finally:
+            kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        wait_for(lambda: all_free(tmp_path / "cut", ["seed0", "seed1", "seed2"]))
+        assert len(list((tmp_path / "cut").glob("*/summary.json"))) < 3, "the sweep went on to its end"
+
+    kill_when(2, "1", os.killpg)
+    kill_when(lines(tmp_path / "cut") + 2, "2", os.kill)
+    assert main(["sweep", str(spec), "--out", str(tmp_path / "cut")]) == 0
+    assert main(["sweep", str(spec), "--out", str(tmp_path / "whole")]) == 0
+    assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
+    assert "| all | ood_accuracy | " in tables(tmp_path / "cut")[0]
+
+
+def lines(out: Path) -> int:
+    """Rounds that the metrics of all runs hold."""
+    return sum(path.read_text().count("\n") for path in out.glob("*/metrics.jsonl"))
+
+
+def all_free(out: Path, names: list[str]) -> bool:
+    """Whether no process holds one of the cells."""
+    with contextlib.ExitStack() as held:
+        return all(held.enter_context(claim(out, name)) for name in names)
+
+
+def wait_for(moment: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
+    deadline = time.monotonic() + 120
+    while not moment():
+        assert process is None or process.poll() is None, "the sweep ended before the moment came"
+        assert time.monotonic() < deadline, "the moment never came"
+        time.sleep(0.002)
+
+
+WORKER = """
+import sys, threading
+from launch.processes import stop_with_parent
+stop = threading.Event()
+stop_with_parent(stop)
+sys.exit(7 if stop.wait(float(sys.argv[1])) else 0)
+"""
+
+
+def test_workers_end_by_themselves_or_when_they_are_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run_workers([sys.executable, "-c", WORKER, "0.1"], 2, never()) == [0, 0]
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    assert run_workers([sys.executable, "-c", WORKER, "100"], 2, stop) == [7, 7]
+
+
+def test_a_claim_is_one_processs_and_free_once_that_is_killed(tmp_path: Path) -> None:
+    code = "import sys, time, pathlib, launch.claims as c\nwith c.claim(pathlib.Path(sys.argv[1]), 'a') as mine:\n"
+    code += "    print(mine, flush=True)\n    time.sleep(100)"
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with claim(tmp_path, "a") as held, claim(tmp_path, "b") as other:
+            assert not held
+            assert other
+    finally:
+        holder.kill()
+        holder.communicate()
+    with claim(tmp_path, "a") as mine, claim(tmp_path, "a") as again:
+        assert mine
+        assert not again
+
+
+def test_cells_that_another_process_holds_are_waited_for(cache: Path, tmp_path: Path) -> None:
+    cells = [cell(cache, "held"), cell(cache, "free")]
+    with contextlib.ExitStack() as held:
+        held.enter_context(claim(tmp_path, "held"))
+        waiting = threading.Thread(target=work, args=(sweep(cells, tmp_path), Console(), never()))
+        waiting.start()
+        while not (tmp_path / "free/summary.json").exists():
+            time.sleep(0.01)
+        assert waiting.is_alive()
+        assert not (tmp_path / "held").exists()
+    waiting.join(60)
+    assert (tmp_path / "held/summary.json").exists()
+
+
+def test_shares_are_disjoint_complete_and_stable(cache: Path, tmp_path: Path) -> None:
+    spec, out = spec_file(tmp_path, cache), tmp_path / "out"
+    whole = [one.name for one in read_spec(spec)("paper")]
+    assert main(["sweep", str(spec), "--out", str(out), "--shard", "2/2"]) == 0
+    done = {path.parent.name for path in out.glob("*/summary.json")}
+    assert 0 < len(done) < len(whole)
+    assert all(f"| {name} |" in tables(out)[0] for name in whole), "the table shows the cells of all shares"
+    assert main(["sweep", str(spec), "--out", str(out), "--shard", "2/2"]) == 0
+    assert {path.parent.name for path in out.glob("*/summary.json")} == done, "the share changed once it was finished"
+    assert main(["sweep", str(spec), "--out", str(out), "--shard", "1/2"]) == 0
+    assert {path.parent.name for path in out.glob("*/summary.json")} == set(whole)
+    for word in ("0/2", "3/2", "1", "a/b", "1/2/3"):
+        with pytest.raises(Exception, match=r"expected I/N"):
+            shard(word)
+
+
+def test_a_time_budget_ends_a_sweep_that_can_go_on(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "tiny", spec_file(tmp_path, cache))
+    command = ["reproduce", "tiny", "--out", str(tmp_path / "out"), "--only", "seed1"]
+    assert reproduce([*command, "--time_budget", "0.01"]) == 3
+    assert not list((tmp_path / "out").glob("*/summary.json"))
+    assert reproduce(command) == 0
+    assert "| seed1 | ood_accuracy | " in tables(tmp_path / "out")[0]
+
+
+def test_another_scale_in_the_same_folder_is_refused(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sweep", str(spec_file(tmp_path, cache)), "--out", str(tmp_path / "out"), "--only", "seed1"]
+    assert main([*command, "--set", "rounds=1", "batch_size=32", "chunk=4"]) == 0
+    assert "| all |" not in tables(tmp_path / "out")[0], "a mean over some of its cells"
+    assert "Reduced: rounds=1, batch_size=32." in tables(tmp_path / "out")[0]
+    assert main(command) == 2
+    assert "holds another experiment: config.batch_size is 32 there and 64 here" in capsys.readouterr().err
+
+
+def test_mistakes_are_one_line(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = spec_file(tmp_path, cache)
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["sweep", "nowhere.py", *out]) == 2
+    assert main(["sweep", str(spec), *out, "--only", "no-such-cell"]) == 2
+    assert main(["sweep", str(spec), *out, "--set", "round=3"]) == 2
+    assert main(["sweep", str(spec), *out, "--set", "rounds=many"]) == 2
+    empty = tmp_path / "empty.py"
+    empty.write_text("")
+    with pytest.raises(UserError, match="no function cells"):
+        read_spec(empty)
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 4
+    assert all(line.startswith("fdgjax: ") for line in errors)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failure_of_another_process_is_seen(cache: Path, tmp_path: Path) -> None:
+    note_failure(tmp_path, "one", "no memory")
+    work(sweep([cell(cache, "one")], tmp_path), Console(), never())
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "environment"),
+    [("slurm.sh", {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MAX": "8"}), ("tpu_pod.sh", {"HOST": "2"})],
+)
+def test_scripts_of_clusters_name_their_share(script: str, environment: dict[str, str], tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\nexec "$@"\n')
+    srun.chmod(0o755)
+    hosts = ["8"] if script == "tpu_pod.sh" else []
+    done = subprocess.run(
+        ["bash", str(ROOT / "launch" / script), *hosts, "hfedf-pacs", "--out", "x"],
+        env=os.environ | environment | {"PYTHON": "echo", "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "-m launch.reproduce hfedf-pacs --out x --shard 3/8\n"

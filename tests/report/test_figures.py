@@ -1,0 +1,210 @@
+"""Every figure is there when its data are, and not when they are not; what is drawn is what the numbers say."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, over_seeds, sheet
+from fdgjax.report.figures import series_of
+from fdgjax.report.gallery import FIGURES
+from fdgjax.report.looks import flat
+from fdgjax.report.methods import aggregation_weights, bins_of, clients_seen, weights_of
+from fdgjax.report.reading import Run, Seed
+from fdgjax.report.states import divergence, spread
+from tests.report.folders import record, two_methods
+
+Change = Callable[[Run], Run]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    return two_methods(tmp_path_factory.mktemp("runs"))
+
+
+def lacking(*keys: str) -> Change:
+    """The run without some keys of its figures and records."""
+
+    def seed_lacking(seed: Seed) -> Seed:
+        def rest(content: dict) -> dict:
+            return {key: value for key, value in content.items() if key not in keys}
+
+        return seed._replace(figures=rest(seed.figures), records=[rest(one) for one in seed.records])
+
+    def changed(run: Run) -> Run:
+        folders = [folder._replace(seeds=[seed_lacking(seed) for seed in folder.seeds]) for folder in run.folders]
+        return run._replace(folders=folders)
+
+    return changed
+
+
+def unseen(**parts: object) -> Change:
+    """The run whose trained state lacks something."""
+    return lambda run: run._replace(look=run.look and run.look._replace(**parts))
+
+
+def left_nothing(run: Run) -> Run:
+    """The run whose folders hold no files."""
+    return run._replace(folders=[folder._replace(path=folder.path / "nowhere") for folder in run.folders])
+
+
+ACCURACIES = ("id_accuracy", "ood_accuracy", "probe_accuracy")
+
+WITHOUT: Mapping[str, Change] = {
+    "accuracy_by_round": lacking(*ACCURACIES),
+    "accuracy_by_bytes": lambda run: run._replace(facts={}),
+    "accuracy_by_domain": lacking("per_domain_accuracy"),
+    "fairness": lacking("per_domain_accuracy", "client_accuracy"),
+    "radar": lacking("per_domain_accuracy", "client_accuracy"),
+    "aggregation_weights": lacking("coefficients/weights/a", "coefficients/weights/b"),
+    "discard_rate": lacking("coefficients/discarded"),
+    "probe_by_labels": lacking("probe_by_percent"),
+    "probes_again": left_nothing,
+    "domain_shift": left_nothing,
+    "reliability": lacking("calibration"),
+    "confidence": lacking("calibration"),
+    "embeddings": unseen(embeddings=None),
+    "divergence": unseen(divergence={}),
+    "features": unseen(features=None),
+}
+"""What takes a figure's data away."""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_there_when_its_data_are(name: str, runs: list[Run]) -> None:
+    figure = FIGURES[name].draw(runs)
+    assert figure is not None
+    assert figure.panels
+    for panel in figure.panels:
+        ElementTree.fromstring(panel.svg)
+        assert panel.title
+        assert "viewBox" in panel.svg.partition(">")[0]
+        assert not re.search(rf'http|<style|#c0de|{INK}|(width|height)="[0-9.]+pt', panel.svg), panel.title
+        assert "currentColor" in panel.svg or "var(--c" in panel.svg
+    assert FIGURES[name].draw([WITHOUT[name](run) for run in runs]) is None
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_runs_that_have_just_begun_have_no_figure(name: str, runs: list[Run]) -> None:
+    begun = [
+        run._replace(
+            look=None,
+            facts={"rounds": 6},
+            folders=[
+                folder._replace(
+                    path=folder.path / "begun",
+                    seeds=[seed._replace(figures={}, records=[], summary={}) for seed in folder.seeds],
+                )
+                for folder in run.folders
+            ],
+        )
+        for run in runs
+    ]
+    assert FIGURES[name].draw(begun) is None
+    assert FIGURES[name].draw([]) is None
+
+
+def test_a_series_has_one_colour_and_no_two_look_the_same(runs: list[Run]) -> None:
+    assert series_of(runs) == {"fedavg": 0, "hfedf": 1}
+    assert len({(colour(i), str(dashes(i))) for i in range(4 * COLOURS)}) == 4 * COLOURS
+    assert len({(colour(i), marker(i)) for i in range(8 * COLOURS)}) == 8 * COLOURS
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(arrays(float, (4, 3), elements=st.one_of(st.floats(0, 1), st.just(np.nan))))
+def test_mean_and_deviation_of_what_is_there(values: np.ndarray) -> None:
+    mean, std = over_seeds(values)
+    for column, one, deviation in zip(values.T, mean, std, strict=True):
+        there = column[np.isfinite(column)]
+        np.testing.assert_allclose(one, there.mean() if len(there) else np.nan)
+        np.testing.assert_allclose(deviation, there.std(ddof=1) if len(there) > 1 else np.nan, atol=1e-12)
+
+
+def test_aggregation_weights_are_those_of_the_records(runs: list[Run]) -> None:
+    assert clients_seen(runs[0]) == 4
+    found = weights_of(runs[0].seeds[1], 4)
+    assert set(found) == {"weights"}
+    for round_, row in enumerate(found["weights"], start=1):
+        line = record("fedavg", 1, round_)
+        wanted = np.mean([line["coefficients/weights/a"], line["coefficients/weights/b"]], axis=0)
+        np.testing.assert_allclose(row[[0, 2, 3]], wanted)
+        assert np.isnan(row[1])
+
+
+def test_seeds_need_not_have_drawn_the_same_clients(runs: list[Run]) -> None:
+    folder = runs[0].folders[0]
+    first, second = folder.seeds
+    drawn = [line | {"participants": [0, 1, 2]} for line in second.records]
+    run = runs[0]._replace(folders=[folder._replace(seeds=[first, second._replace(records=drawn)])])
+    figure = aggregation_weights([run])
+    assert figure is not None
+    assert [key.name for key in figure.legend] == [f"client {i}" for i in range(4)]
+
+
+def test_calibration_is_summed_over_seeds(runs: list[Run]) -> None:
+    bins = bins_of(runs[0])
+    assert bins is not None
+    for name, values in bins.items():
+        wanted = sum(np.asarray(record("fedavg", seed, 6)["calibration"][name]) for seed in (0, 1))
+        np.testing.assert_allclose(values, wanted)
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(arrays(float, (3, 2, 2), elements=st.floats(-2, 2)), arrays(float, (3, 2), elements=st.floats(-2, 2)))
+def test_divergence_is_the_mean_distance_of_pairs(kernel: np.ndarray, bias: np.ndarray) -> None:
+    variables = {"params": {"head": {"kernel": kernel, "bias": bias}}, "batch_stats": {"bn": {"mean": bias}}}
+    flat_ = np.concatenate([bias, kernel.reshape(3, -1)], axis=1)
+    apart = np.mean([np.linalg.norm(flat_[i] - flat_[j]) for i, j in ((0, 1), (0, 2), (1, 2))])
+    size = np.mean([np.linalg.norm(one) for one in flat_])
+    found = divergence(variables)
+    assert set(found) == {"head"}
+    np.testing.assert_allclose(found["head"] * size, apart, atol=1e-9)
+
+
+def test_embeddings_of_two_dimensions_keep_their_distances() -> None:
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5))
+    points, names = flat(plane)
+    for i in range(6):
+        np.testing.assert_allclose(*(np.linalg.norm(each - each[i], axis=1) for each in (plane, points)), atol=1e-9)
+    assert [name.partition(" (")[0] for name in names] == ["component 1", "component 2"]
+    np.testing.assert_array_equal(flat(plane[:, :2])[0], plane[:, :2])
+    np.testing.assert_array_equal(flat(plane[:, :1])[0], np.pad(plane[:, :1], ((0, 0), (0, 1))))
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.integers(0, 200), st.integers(1, 50))
+def test_samples_are_thinned_evenly(many: int, most: int) -> None:
+    kept = spread(np.arange(many), most)
+    assert len(kept) == min(many, most)
+    assert len(np.unique(kept)) == len(kept)
+    if len(kept) > 2:
+        assert np.ptp(np.diff(kept)) <= 1
+
+
+def test_long_names_are_tilted() -> None:
+    turned = []
+    for names in (["a", "b"], [f"a domain with a long name {i}" for i in range(4)]):
+        with sheet() as (drawing, axes):
+            bars(axes, names, [np.ones((2, len(names)))], [0])
+            turned.append("rotate(-35 " in as_svg(drawing, "bars"))
+    assert turned == [False, True]
+
+
+def test_ids_belong_to_one_drawing(tmp_path: Path) -> None:
+    drawn = []
+    for name in ("one", "other"):
+        with sheet() as (drawing, axes):
+            axes.plot([0, 1], [0, 1], "o", color=colour(0))
+            drawn.append(as_svg(drawing, name))
+    ids = [set(re.findall(r'\bid="([^"]*)"', svg)) for svg in drawn]
+    assert all(ids)
+    assert not ids[0] & ids[1]
+    for svg, own in zip(drawn, ids, strict=True):
+        assert set(re.findall(r'(?:href="|url\()#([^")]*)', svg)) <= own

@@ -1,0 +1,89 @@
+"""Seeds of one experiment come together however they lie in folders; what differs is found; mistakes are one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fdgjax.errors import UserError
+from fdgjax.report.reading import read_runs
+from tests.report.folders import lines_of, record, write_run
+
+
+def test_seeds_of_one_folder_and_of_several_are_the_same_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "together/run", seeds=(0, 1, 2))
+    for seed in range(3):
+        write_run(tmp_path / f"apart/{seed}", seeds=(seed,), devices=1 + seed, checkpoint_every=1 + seed)
+    (one,), (other,) = (read_runs([tmp_path / name]) for name in ("together", "apart"))
+    assert [seed.seed for seed in one.seeds] == [seed.seed for seed in other.seeds] == [0, 1, 2]
+    for name in ("ood_accuracy", "per_domain_accuracy"):
+        assert one.values(name) == other.values(name) == [record("fedavg", seed, 6)[name] for seed in range(3)]
+    assert one.settings == other.settings == {}
+    assert (one.series, one.panel) == ("fedavg", "r45 unseen")
+
+
+def test_a_folder_given_twice_is_read_once(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    assert len(read_runs([path, tmp_path, path / "../run"])) == 1
+
+
+def test_what_differs_is_found(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "fedavg", method={"client_learning_rate": 0.5})
+    write_run(tmp_path / "c", "fedprox", local_epochs=7)
+    a, b, c = read_runs([tmp_path])
+    assert set(a.settings) == {"local_epochs", "method.client_learning_rate"}
+    assert b.settings["method.client_learning_rate"] == "0.5"
+    # What a single run of a method has is no news in its name.
+    assert (b.series, c.series) == ("fedavg, client_learning_rate 0.5", "fedprox")
+    assert a.series != b.series
+
+
+def test_a_seed_that_is_there_twice_is_another_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, seeds=(3,))
+    runs = read_runs([tmp_path])
+    assert [run.settings for run in runs] == [{"folder": str(tmp_path / "a")}, {"folder": str(tmp_path / "b")}]
+    assert len({run.series for run in runs}) == 2
+
+
+def test_an_unfinished_run_has_the_figures_it_would_report_now(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", done=5)
+    file = path / "seed_0/metrics.jsonl"
+    whole = lines_of(path, 0)
+    file.write_text(file.read_text() + '{"round": 6, "ood_acc')
+    (run,) = read_runs([path])
+    assert run.seeds[0].records == whole
+    assert run.seeds[0].figures["ood_accuracy"] == record("fedavg", 0, 4)["ood_accuracy"]
+    assert run.seeds[0].summary == {}
+
+
+def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", done=0)
+    (path / "seed_1/metrics.jsonl").unlink()
+    (run,) = read_runs([path])
+    assert run.values("ood_accuracy") == []
+    assert run.facts == {"rounds": 6}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "which holds no run"),
+        ("{", "is no JSON"),
+        (json.dumps({"something": "else"}), "has no 'config'"),
+        (json.dumps({"config": {"seed": 0}}), "has no 'seeds'"),
+    ],
+)
+def test_folders_that_are_no_run(content: str | None, said: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=said) as error:
+        read_runs([tmp_path])
+    assert "\n" not in str(error.value)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_no_folder_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        read_runs([tmp_path / "nowhere"])

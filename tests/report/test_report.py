@@ -1,0 +1,184 @@
+"""The command: a page that stands alone, files beside it, mistakes in one line; and a real run from end to end."""
+
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdgjax.config import from_plain
+from fdgjax.config.command_line import parse
+from fdgjax.errors import UserError
+from fdgjax.report.command import PAGE, accuracies, main, report, write
+from fdgjax.report.commands import command_of
+from fdgjax.report.gallery import FIGURES
+from fdgjax.report.reading import read_folder
+from fdgjax.report.states import MOST_SAMPLES, look_at
+from fdgjax.report.tables import TABLES
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import run
+from tests.report.folders import two_methods, write_run
+from tests.runs import never, perceptron, small
+
+__all__ = ["perceptron"]
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Reads a page: its tags, ids, references and text; an element that is not closed is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href", "srcset", "action"):
+                self.references.append(value or "")
+
+
+def test_the_page_stands_alone(tmp_path: Path) -> None:
+    files = report(two_methods(tmp_path), "python -m fdgjax.report <here>")
+    page = Page(files[PAGE])
+    assert not {"script", "link", "iframe", "img", "base"} & page.tags
+    assert all(reference.startswith("#") and reference[1:] in page.ids for reference in page.references)
+    assert not re.search(r"https?:|@import", files[PAGE])
+    assert len(set(page.ids)) == len(page.ids)
+    assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
+    assert {f"table-{name}" for name in TABLES} - set(page.ids) == {"table-targets"}
+    text = "".join(page.words)
+    assert all(word in text for word in ("python -m fdgjax.report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
+    assert 'name="viewport"' in files[PAGE]
+    assert "prefers-color-scheme: dark" in files[PAGE]
+
+
+def test_the_page_lists_what_it_lacks(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", done=5)
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--no-states"]) == 0
+    text = "".join(Page((tmp_path / "out" / PAGE).read_text()).words)
+    assert "5 of 6, unfinished" in text
+    for name in ("embeddings", "features"):
+        assert FIGURES[name].title in text.partition("Contents")[0]
+    assert "--no-states" in text
+
+
+@pytest.mark.slow
+def test_files_and_states_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"name": "folder", "dir": str(tmp_path / "far away")}
+    runs = [str(write_run(tmp_path / "runs" / name, name, data=data)) for name in ("fedavg", "hfedf")]
+    out = tmp_path / "new/out"
+    assert main(["report", *runs, "--out", str(out), "--reach", "50"]) == 0
+    names = {path.name for path in out.iterdir()}
+    assert {PAGE, "report.md", "results.csv", "results.tex", "communication.csv"} <= names
+    text = " ".join("".join(Page((out / PAGE).read_text()).words).split())
+    assert text.count("No trained state of") == 2
+    assert text.count("far away") >= 2
+    assert "rounds_to_50" in (out / "communication.csv").read_text()
+    # A report takes the place of an earlier one.
+    assert main(["report", runs[0], "--out", str(out), "--no-states"]) == 0
+    assert "hfedf" not in (out / PAGE).read_text()
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("runs", "more", "said"),
+    [
+        ("nowhere", [], "which holds no run"),
+        ("run", ["--reach", "50,lots"], "--reach got '50,lots'"),
+        ("run", ["--reach", "150"], "expected percentages"),
+    ],
+)
+def test_mistakes_are_one_line(
+    runs: str, more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "run")
+    assert main(["report", str(tmp_path / runs), "--out", str(tmp_path / "out"), *more]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("mine")
+    with pytest.raises(UserError, match=r"has a results\.csv of its own"):
+        write(tmp_path, {PAGE: "", "results.csv": "theirs"})
+    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
+    with pytest.raises(UserError, match="which is a file"):
+        write(tmp_path / "results.csv", {PAGE: ""})
+    assert (tmp_path / "results.csv").read_text() == "mine"
+
+
+def test_accuracies_are_read_as_percent() -> None:
+    assert accuracies("") == []
+    np.testing.assert_allclose(accuracies("50,72.5"), [0.5, 0.725])
+
+
+@pytest.mark.parametrize("file_at_hand", [True, False])
+def test_the_command_makes_the_same_run(file_at_hand: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"data": {"clients": 4}, "probe": {"percent": "5,50"}, "method": {"client_learning_rate": 0.25}}
+    path = write_run(tmp_path / "a run", "fedgala", seeds=(3, 4), **changes)
+    folder = read_folder(path)
+    with monkeypatch.context() as elsewhere:
+        if not file_at_hand:
+            elsewhere.chdir(tmp_path)
+        words = shlex.split(command_of(folder))
+    assert words[:3] == ["python", "-m", "fdgjax.main"]
+    assert parse(words[2:]) == (from_plain(folder.config), path)
+    assert len(words) < 15 or not file_at_hand
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    code = "import sys, fdgjax.report.command; sys.exit(bool({'matplotlib', 'jinja2', 'sklearn'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("perceptron")
+def test_a_real_run_from_end_to_end(cache: Path, tmp_path: Path) -> None:
+    config = small(cache, "hfedf", rounds=2, seeds=2)
+    summary = run(config, tmp_path / "run", Console(), never())
+    look = look_at(tmp_path / "run")
+    assert look.round == 2
+    assert look.embeddings is not None
+    assert look.embeddings.shape == (5, 2)
+    assert set(look.divergence) == {"linear_1", "linear_2"}
+    assert look.features is not None
+    assert look.features.values.shape[1] == 16
+    assert 100 < len(look.features.values) <= MOST_SAMPLES
+    assert set(look.features.domains) == set(range(6))
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    page = Page((tmp_path / "out" / PAGE).read_text())
+    absent = {"discard_rate", "probe_by_labels", "probes_again", "domain_shift", "fairness", "radar"}
+    assert {f"figure-{name}" for name in FIGURES} - set(page.ids) == {f"figure-{name}" for name in absent}
+    shown = f"{100 * summary['ood_accuracy']:.1f} ± {100 * summary['std']['ood_accuracy']:.1f}"
+    assert shown in page.words

@@ -1,0 +1,153 @@
+"""Tables say what NumPy says of the folders, in every format."""
+
+import csv
+import html
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdgjax.report.formats import as_csv, as_latex, as_markdown
+from fdgjax.report.page import make_page
+from fdgjax.report.reading import read_runs
+from fdgjax.report.tables import Column, Spread, Table, make_tables
+from tests.report.folders import DOMAINS, lines_of, two_methods, write_run
+
+
+def rows_of(table: Table) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(as_csv(table))))
+
+
+def over_seeds(path: Path, *keys: str) -> np.ndarray:
+    """A figure of the last round of both seeds."""
+    found = []
+    for seed in (0, 1):
+        value = lines_of(path, seed)[-1]
+        for key in keys:
+            value = value[key]
+        found.append(value)
+    return np.asarray(found)
+
+
+def cells_of(text: str, kind: str) -> list[list[str]]:
+    """Rows of cells of a formatted table."""
+    if kind == "html":
+        text = text.partition('id="table-results"')[2].partition("</table>")[0]
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)]
+        return [[html.unescape(cell) for cell in row] for row in rows if row]
+    if kind == "markdown":
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[6:]]
+    body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
+    plain = body.replace(r"$\pm$", "±").replace("\\_", "_")
+    return [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in plain.strip().splitlines()]
+
+
+def test_results_in_every_format(tmp_path: Path) -> None:
+    runs = two_methods(tmp_path)
+    tables = {table.name: table for table in make_tables(runs)}
+    results = tables["results"]
+    readers = {
+        "html": make_page([run._replace(look=None) for run in runs], [results], "command", []),
+        "markdown": as_markdown(results),
+        "latex": as_latex(results),
+    }
+    keys = ("id_accuracy", "ood_accuracy", "worst_domain_accuracy", "ece")
+    for i, (method, row) in enumerate(zip(("fedavg", "hfedf"), rows_of(results), strict=True)):
+        assert (row["method"], row["panel"], row["seeds"], row["rounds"]) == (method, "r45 unseen", "2", "6")
+        for key in keys:
+            values = over_seeds(tmp_path / method, key)
+            mean, std = np.mean(values), np.std(values, ddof=1)
+            assert float(row[key]) == pytest.approx(mean, rel=1e-12)
+            assert float(row[f"{key}_std"]) == pytest.approx(std, rel=1e-12)
+            for kind, text in readers.items():
+                assert f"{100 * mean:.1f} ± {100 * std:.1f}" in cells_of(text, kind)[i], (kind, key)
+        assert (float(row["bytes_up"]), float(row["bytes_down"])) == (6 * 3e6, 6 * 1e6)
+        assert float(row["seconds"]) == 12.5
+        for kind, text in readers.items():
+            assert cells_of(text, kind)[i][-3:] == ["18.0", "6.0", "12"], kind
+
+
+def test_settings_that_differ_are_in_the_results(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "hfedf", local_epochs=3)
+    rows = rows_of(make_tables(read_runs([tmp_path]))[0])
+    assert [(row["method"], row["local_epochs"]) for row in rows] == [("fedavg", "2"), ("hfedf", "3")]
+
+
+def test_domains_and_fairness(tmp_path: Path) -> None:
+    tables = {table.name: table for table in make_tables(two_methods(tmp_path))}
+    for method, domains, fairness in zip(
+        ("fedavg", "hfedf"), rows_of(tables["domains"]), rows_of(tables["fairness"]), strict=True
+    ):
+        each = np.stack([over_seeds(tmp_path / method, "per_domain_accuracy", name) for name in DOMAINS])
+        clients = np.stack([over_seeds(tmp_path / method, "client_accuracy", str(client)) for client in range(4)])
+        np.testing.assert_allclose([float(domains[name]) for name in DOMAINS], each.mean(axis=1))
+        wanted = [each.std(axis=0), each.min(axis=0), clients.std(axis=0), clients.min(axis=0)]
+        got = [float(fairness[name]) for name in ("domain_std", "domain_min", "client_std", "client_min")]
+        np.testing.assert_allclose(got, [values.mean() for values in wanted])
+
+
+def test_communication_is_that_until_an_accuracy_is_reached(tmp_path: Path) -> None:
+    runs = two_methods(tmp_path)
+    (table,) = [table for table in make_tables(runs, [0.3, 0.55, 0.999]) if table.name == "communication"]
+    for method, row in zip(("fedavg", "hfedf"), rows_of(table), strict=True):
+        for accuracy, percent in ((0.3, "30"), (0.55, "55")):
+            rounds = [
+                min(
+                    line["round"]
+                    for line in lines_of(tmp_path / method, seed)
+                    if line.get("ood_accuracy", 0) >= accuracy
+                )
+                for seed in (0, 1)
+            ]
+            assert float(row[f"rounds_to_{percent}"]) == np.mean(rounds)
+            assert float(row[f"bytes_to_{percent}"]) == 4e6 * np.mean(rounds)
+        # Nobody comes to this: no column.
+        assert "rounds_to_99.9" not in row
+
+
+def test_a_method_is_averaged_over_unseen_domains(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "fedavg", batch_size=8, data={"domains_per_client": 2})
+    write_run(tmp_path / "c", "hfedf")
+    runs = read_runs([tmp_path])
+    (table,) = [
+        table for table in make_tables([run._replace(series=run.method) for run in runs]) if table.name == "targets"
+    ]
+    rows = [row for row in rows_of(table) if row["figure"] == "ood"]
+    panels = [run.panel for run in runs[:2]]
+    assert [row["method"] for row in rows] == ["fedavg", "hfedf"]
+    both = [over_seeds(tmp_path / name, "ood_accuracy").mean() for name in "ab"]
+    np.testing.assert_allclose([float(rows[0][key]) for key in (*panels, "mean")], [*both, np.mean(both)])
+    assert rows[1][panels[1]] == rows[1]["mean"] == ""
+
+
+def test_probes(tmp_path: Path) -> None:
+    (table,) = [table for table in make_tables(two_methods(tmp_path)) if table.name == "probes"]
+    for method, row in zip(("fedavg", "hfedf"), rows_of(table), strict=True):
+        for percent in ("10", "30"):
+            wanted = over_seeds(tmp_path / method, "probe_by_percent", percent).mean()
+            assert float(row[f"labels_{percent}"]) == pytest.approx(wanted)
+
+
+def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seeds=(4,))
+    results = make_tables(read_runs([tmp_path]))[0]
+    assert "±" not in as_markdown(results).splitlines()[-1]
+    assert rows_of(results)[0]["ood_accuracy_std"] == ""
+
+
+def test_words_survive_every_format() -> None:
+    word = 'a,b|c_"d" & 50 % #1 \\ {x}'
+    table = Table("t", "T", "N", [Column("k", "k"), Column("v", "v", "percent")], [[word, Spread(0.5)]])
+    assert rows_of(table)[0]["k"] == word
+    assert as_markdown(table).splitlines()[-1].replace("\\|", "|") == f"| {word} | 50.0 |"
+    row = as_latex(table).partition("\\midrule\n")[2].splitlines()[0]
+    assert row == 'a,b|c\\_"d" \\& 50 \\% \\#1 \\textbackslash{} \\{x\\} & 50.0 \\\\'
+
+
+def test_runs_without_figures_have_a_table_of_results_alone(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", done=1)
+    assert [table.name for table in make_tables(read_runs([tmp_path]))] == ["results"]

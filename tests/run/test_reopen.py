@@ -1,0 +1,80 @@
+"""A finished run opened again: its state, other probes of it, and how far its domains are apart."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import chex
+import numpy as np
+import pytest
+
+from fdgjax import domain_shift, probe
+from fdgjax.errors import UserError
+from fdgjax.experiment import build, state_shapes
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import run
+from fdgjax.run.reopen import config_of, reopen
+from tests.runs import final_state, never, perceptron, small
+
+__all__ = ["perceptron"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Path:
+    del perceptron
+    folder = tmp_path_factory.mktemp("reopened")
+    config = small(folder, "fedsimclr", rounds=1, probe={"repeats": 2, "epochs": 2})
+    quick = {"hyper": {"augmentation": "flip"}, "model": {"width": 1 / 128}}
+    config = dataclasses.replace(
+        config, **{key: dataclasses.replace(getattr(config, key), **values) for key, values in quick.items()}
+    )
+    run(config, folder / "run", Console(), never())
+    return folder / "run"
+
+
+def test_a_run_is_opened_as_it_was_left(finished: Path) -> None:
+    config = config_of(finished)
+    opened = reopen(finished)
+    assert opened.experiment.config == config
+    chex.assert_trees_all_equal(opened.state, final_state(finished, 1, state_shapes(build(config))))
+    assert [record["round"] for record in opened.history.records[0]] == [1]
+
+
+def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
+    summary = json.loads((finished / "summary.json").read_text())
+    assert probe.main(["probe", str(finished)]) == 0
+    assert probe.main(["probe", str(finished), "--layer", "features", "--percent", "20,60"]) == 0
+    found = json.loads((finished / "probes.json").read_text())
+    assert found["projection"]["seeds"][0]["trained"] == summary["probe_by_percent"]
+    assert list(found["features"]["seeds"][0]["trained"]) == ["20", "60"]
+    first = json.loads((finished / "metrics.jsonl").read_text().splitlines()[0])
+    assert found["projection"]["seeds"][0]["random_encoder"] == first["random_encoder_probe"]
+
+
+def test_every_pair_of_domains_is_measured(finished: Path) -> None:
+    assert domain_shift.main(["domain_shift", str(finished), "--batches", "2", "--repeats", "3"]) == 0
+    found = json.loads((finished / "domain_shift.json").read_text())
+    assert len(found["pairs"]) == 6 * 5 // 2
+    for pair in found["pairs"]:
+        assert len(pair["covariance"]) == len(pair["correlation"]) == 3
+        assert np.abs(pair["correlation"]).max() <= 1 + 1e-9
+        assert pair["mutual_information"] > 0
+
+
+def test_what_cannot_be_opened_is_refused_in_one_line(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match=r"holds no config\.json; expected the folder of a run"):
+        config_of(tmp_path)
+    older = json.loads((finished / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(older))
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        reopen(tmp_path)
+    del older["config"]["method"]["part"]
+    (tmp_path / "config.json").write_text(json.dumps(older))
+    with pytest.raises(UserError, match=r"cannot be read .*; repeat the run"):
+        config_of(tmp_path)
+    assert probe.main(["probe", str(finished), "--layer", "pixels"]) == 2
+    assert probe.main(["probe", str(tmp_path)]) == 2
+    for line in capsys.readouterr().err.splitlines():
+        assert line.startswith("fdgjax: ")

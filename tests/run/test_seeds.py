@@ -1,0 +1,110 @@
+"""Several seeds side by side leave what as many runs would have left, on a CPU bit for bit."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console as RichConsole
+
+from fdgjax.engine import RoundInfo, State
+from fdgjax.errors import UserError
+from fdgjax.experiment import build
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted, run
+from fdgjax.run.training import images_per_round, train
+from tests.runs import StopAfter, assert_same_run, never, perceptron, records_of, small
+
+__all__ = ["perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron")
+
+ON_A_CPU = jax.default_backend() == "cpu"
+
+
+def check_seed(path: Path, alone: Path) -> None:
+    """A seed's folder is what a run of that seed alone left, but for checkpoints and timings."""
+    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {"checkpoints"}
+    assert list((path / "tensorboard").glob("events.*"))
+    got, wanted = records_of(path), records_of(alone)
+    if ON_A_CPU:
+        assert got == wanted
+    assert got["config.json"] == wanted["config.json"]
+    assert (
+        json.loads((path / "summary.json").read_text()).keys()
+        == json.loads((alone / "summary.json").read_text()).keys()
+    )
+
+
+# Domains dealt two to a client: the seeds' clients have different sizes.
+UNEVEN = {"data": {"clients": 4, "domains_per_client": 2, "shots": 1}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "changes"), [("fedavg", UNEVEN), ("central", {})])
+def test_several_seeds_leave_what_as_many_runs_leave(
+    method: str, changes: dict[str, Any], cache: Path, tmp_path: Path
+) -> None:
+    screen = io.StringIO()
+    console = Console(RichConsole(file=screen, width=100))
+    config = small(cache, method, seed=4, seeds=2, **changes)
+    if changes:
+        sizes = np.asarray(build(config).train.train.length)
+        assert (sizes[0] != sizes[1]).any()
+    summary = run(config, tmp_path / "both", console, never())
+    for seed in (4, 5):
+        run(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
+        check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
+    names = {"config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
+    assert {p.name for p in (tmp_path / "both").iterdir()} == names
+    assert summary == json.loads((tmp_path / "both/summary.json").read_text())
+    ood = [json.loads((tmp_path / f"alone_{seed}/summary.json").read_text())["ood_accuracy"] for seed in (4, 5)]
+    assert summary["ood_accuracy"] == pytest.approx(np.mean(ood), abs=0 if ON_A_CPU else 0.02)
+    assert f"round 4/4  id {summary['id_accuracy']:.3f}  ood {summary['ood_accuracy']:.3f}" in screen.getvalue()
+    console.result(summary)
+    shown = screen.getvalue()[-1500:]
+    assert "seeds 4, 5: mean +- sample std" in shown
+    assert f"{summary['ood_accuracy']:.3f} +- {summary['std']['ood_accuracy']:.3f}" in shown
+
+
+def test_interrupted_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> None:
+    config = small(cache, "fedavg", seeds=2, rounds=5, clients_per_round=2)
+    run(config, tmp_path / "undisturbed", Console(), never())
+    with pytest.raises(Interrupted, match=r"the same command continues"):
+        run(config, tmp_path / "resumed", Console(), StopAfter(2))
+    assert not list((tmp_path / "resumed").rglob("summary.json"))
+    # Killed, it would have written more than its last checkpoint knows, for one seed more than for the other.
+    for seed, more in ((0, '{"round": 3}\n{"round": 4}\n{"round'), (1, '{"round": 3}\n')):
+        with (tmp_path / f"resumed/seed_{seed}/metrics.jsonl").open("a") as metrics:
+            metrics.write(more)
+    run(config, tmp_path / "resumed", Console(), never())
+    assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
+    run(config, tmp_path / "resumed", Console(), never())
+    assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
+
+
+def test_a_folder_holds_one_set_of_seeds(cache: Path, tmp_path: Path) -> None:
+    run(small(cache, rounds=1), tmp_path / "run", Console(), never())
+    with pytest.raises(UserError, match=r"holds another experiment: config.seeds is 1 there and 2 here"):
+        run(small(cache, rounds=1, seeds=2), tmp_path / "run", Console(), never())
+
+
+def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
+    experiment = build(small(cache, seed=7, seeds=2, clients_per_round=3))
+    finite = np.array([[True, True, True], [True, True, False]])
+    info = RoundInfo(np.array([[0, 1, 2], [1, 2, 4]]), np.ones((2, 3)), finite, {})
+    state = State(jnp.arange(2), jnp.zeros(2, jnp.int32), {}, {}, {})
+    diverging = experiment._replace(round=lambda state, federation: (state, info))
+    with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with NaN or infinity in round 1;") as error:
+        next(train(diverging, state))
+    assert "\n" not in str(error.value)
+    leaving_out = diverging._replace(config=small(cache, seed=7, seeds=2, clients_per_round=3, drop_nonfinite=True))
+    records = next(train(leaving_out, state)).records
+    assert [record.get("dropped") for record in records] == [None, [4]]
+    assert images_per_round(experiment) == [
+        images_per_round(build(small(cache, seed=seed, clients_per_round=3)))[0] for seed in (7, 8)
+    ]
