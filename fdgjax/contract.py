@@ -6,16 +6,17 @@ for one client see one row of `clients`; the engine adds the client axis.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import optax
 
 from fdgjax.data.federation import Federation
+from fdgjax.variables import PyTree, Variables
 
-PyTree = Any
-Variables = dict[str, Any]
-"""Flax variables of one client model: `{"params": ..., "batch_stats": ...}`."""
+ObjectiveResult = tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]
+"""What an objective returns, in the form of `jax.value_and_grad(..., has_aux=True)`: `(loss, (changed collections, info))`;
+`info` is diagnostics."""
 
 
 class Batch(NamedTuple):
@@ -169,9 +170,7 @@ class Objective(Protocol):
     Returns `(loss, (changed collections, info))`; the gradient is taken by `variables["params"]`.
     """
 
-    def __call__(
-        self, variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def __call__(self, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         """The loss of one batch."""
         ...
 

@@ -6,8 +6,11 @@ from typing import Any
 import jax
 from flax import traverse_util
 
-from fdgjax.contract import PyTree, Variables
 from fdgjax.errors import UserError
+
+PyTree = Any
+Variables = dict[str, Any]
+"""Flax variables of one client model: `{"params": ..., "batch_stats": ...}`."""
 
 LABELS = {
     "shared": "one value for all clients, aggregated by the server",

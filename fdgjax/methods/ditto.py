@@ -18,7 +18,7 @@ from functools import partial
 import jax
 import optax
 
-from fdgjax.contract import Batch, Context, Method, Objective, Setup, Variables
+from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Kept, Server, fedavg
 from fdgjax.methods.parts.hyper import client_optimizer, hyper
 from fdgjax.objectives import cross_entropy, proximal
@@ -84,9 +84,7 @@ def part(variables: Variables, name: str) -> Variables:
 def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
     """The sum of both models' objectives on a batch; what both received is the global model."""
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         near = context._replace(received=part(context.received, "global"))
         loss, (changed, _) = for_global(part(variables, "global"), batch, key, near)
         own, (own_changed, _) = for_personal(part(variables, "personal"), batch, key, near)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import attention, mean, min_norm, partition
-from fdgjax.contract import Adaptation, Batch, Context, Method, PyTree, Rule, Setup, Variables
+from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, Personalise, fedavg, keep_personal
 from fdgjax.methods.parts.hyper import hyper
@@ -124,9 +124,7 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     forward = statistics_only(setup.model, fixed=layers)
     distance = "paper" if h.consistency == "none" else h.consistency
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         _, (changed, info) = forward(variables, batch, key, context)
         return consistency_loss(changed, context.received, layers, h.beta, distance), (changed, info)
 

@@ -19,7 +19,18 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import global_alignment, mean
-from fdgjax.contract import Batch, Context, Method, Moment, Objective, PyTree, Setup, Trained, Variables
+from fdgjax.contract import (
+    Batch,
+    Context,
+    Method,
+    Moment,
+    Objective,
+    ObjectiveResult,
+    PyTree,
+    Setup,
+    Trained,
+    Variables,
+)
 from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.fedavg import Message as Update
@@ -121,9 +132,7 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
 def regularised(h: FedGaLA, objective: Objective) -> Objective:
     """The loss with the two regularisers of Table 4."""
 
-    def with_both(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def with_both(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, rest = objective(variables, batch, key, context)
         params = variables["params"]
         if h.l2:

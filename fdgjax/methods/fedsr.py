@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
+from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
@@ -79,9 +79,7 @@ def simple_representation(model: Model, h: FedSR) -> Objective:
     """Cross-entropy with both regularisers."""
     length = lookup("length", h.length, LENGTHS)
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         output, changed = model.apply(variables, batch.images, True, key)
         loss = mean_cross_entropy(output.logits, batch)

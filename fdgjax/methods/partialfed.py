@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.contract import Batch, Context, Method, PyTree, Setup, Variables
+from fdgjax.contract import Batch, Context, Method, ObjectiveResult, PyTree, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
 from fdgjax.methods.parts.hyper import client_optimizer, hyper, optimizer
 from fdgjax.objectives import cross_entropy
@@ -64,9 +64,7 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
     def with_policy(key: jax.Array) -> Variables:
         return merge(setup.model.init(key), {"params": {"policy": first}})
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, aux = plain(without_policy(variables), batch, key, context)
         if not h.policy_learning_rate:
             return loss, aux

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation import distance_reweighted, sub_consensus
 from fdgjax.aggregation.subsets import DISTANCES
-from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup, Trained, Variables
+from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Setup, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.methods.fedavg import Kept, Memory, Message, Server
 from fdgjax.methods.parts.hyper import hyper
@@ -124,9 +124,7 @@ def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float
 def scaled(objective: Objective, by: float) -> Objective:
     """The objective times a factor."""
 
-    def times(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def times(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, rest = objective(variables, batch, key, context)
         return by * loss, rest
 

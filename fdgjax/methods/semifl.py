@@ -5,10 +5,10 @@
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
     w <- w + sum_i p_i (w_i - w) over clients with something in D_fix;    w <- local epochs at the server from w
 
-a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), in the place of
-the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each minibatch, k
-among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row. BatchNorm layers are
-as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`),
+in the place of the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for
+each minibatch, k among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row.
+BatchNorm layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the
 server's samples, it is SSFL with `guess=argmax`.
 
 Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
@@ -29,6 +29,7 @@ from fdgjax.contract import (
     Model,
     Moment,
     Objective,
+    ObjectiveResult,
     Prepared,
     PyTree,
     Samples,
@@ -131,9 +132,7 @@ def fixed_and_mixed(model: Model, h: SemiFL, views: Views) -> Objective:
     """Cross-entropy on strong views of D_fix, and on its weak views mixed with others of the batch."""
     fixed = seen(cross_entropy(model), views.strong)
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, _) = fixed(variables, batch, key, context)
         if not h.mix:
             return loss, (changed, {})

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Method, Model, Objective, Setup, Variables
+from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.ssfl import SSFL, semi_supervised
 from fdgjax.models.depth import depth_order
@@ -78,9 +78,7 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
     """Cross-entropy, CDD to the Gaussians around the classifier's weights, and covariance matching."""
     covariance, classifier = lookup("covariance", h.covariance, COVARIANCES), last_layer(model)
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         apply_key, sample_key, class_key = jax.random.split(key, 3)
         output, changed = model.apply(variables, batch.images, True, apply_key)
         loss, counted = mean_cross_entropy(output.logits, batch), batch.mask * batch.trust

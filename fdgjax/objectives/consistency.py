@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.nn.normalisation import normalise
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
@@ -74,9 +74,7 @@ def consistent(
       FDSE, section 4.2 and Algorithm 1, line 7.
     """
 
-    def with_consistency(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def with_consistency(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, info) = objective(variables, batch, key, context)
         term = consistency_loss(changed, context.received, layers, beta, distance)
         applied = jnp.where(context.round >= first_round, strength, 0.0)
@@ -94,9 +92,7 @@ def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
         model is tested, while they keep those they see like the others (FDSE, Algorithm 3, line 1).
     """
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         with nn.intercept_methods(by_fixed_statistics(context.received, fixed)):
             _, changed = model.apply(variables, batch.images, True, key)
         return jnp.zeros(()), (changed, {})

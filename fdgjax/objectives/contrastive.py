@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import optax
 
-from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.objectives.cross_entropy import masked_mean, mean_cross_entropy
 
 SHORTEST_SQUARED = 1e-12
@@ -36,9 +36,7 @@ def model_contrastive(
       Li et al., "Model-contrastive federated learning", CVPR 2021, equations 3 and 4.
     """
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         output, changed = model.apply(variables, batch.images, True, key)
         near, far = (
             model.apply(fixed, batch.images, False, key)[0].features for fixed in (context.received, previous(context))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 
 
 def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
@@ -21,9 +21,7 @@ def mean_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
 def cross_entropy(model: Model) -> Objective:
     """`-mean_i log softmax(f(x_i))[y_i]` over the unmasked samples of a batch."""
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         output, changed = model.apply(variables, batch.images, True, key)
         return mean_cross_entropy(output.logits, batch), (changed, {})

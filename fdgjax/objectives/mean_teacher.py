@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.objectives.cross_entropy import masked_mean
 
 
@@ -42,9 +42,7 @@ def mean_teacher(
       temperature: T; below 1 the teacher's probabilities are sharpened.
     """
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         teacher = followed(variables["teacher"], jax.lax.stop_gradient(variables["params"]), decay)
         own_view, view_key, apply_key = jax.random.split(key, 3)
         output, changed = model.apply(student_of(variables), view(own_view, batch.images), True, apply_key)

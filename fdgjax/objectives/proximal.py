@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Objective, Variables
+from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, Variables
 
 
 def proximal(objective: Objective, strength: float) -> Objective:
@@ -13,9 +13,7 @@ def proximal(objective: Objective, strength: float) -> Objective:
       Li et al., "Federated optimization in heterogeneous networks", 2020, equation 2.
     """
 
-    def with_proximal(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def with_proximal(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, info) = objective(variables, batch, key, context)
         gaps = jax.tree.map(
             lambda w, start: jnp.sum(jnp.square(w - start)), variables["params"], context.received["params"]

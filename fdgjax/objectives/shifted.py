@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
+from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, PyTree, Variables
 
 
 def shifted(objective: Objective, shift: Callable[[Context], PyTree]) -> Objective:
@@ -18,9 +18,7 @@ def shifted(objective: Objective, shift: Callable[[Context], PyTree]) -> Objecti
       shift: `(context) -> pytree like params`.
     """
 
-    def with_shift(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def with_shift(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, info) = objective(variables, batch, key, context)
         terms = jax.tree.map(
             lambda s, w: jnp.sum(s * (w - jax.lax.stop_gradient(w))), shift(context), variables["params"]

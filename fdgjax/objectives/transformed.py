@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax
 
-from fdgjax.contract import Batch, Context, Model, Objective, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.objectives.cross_entropy import mean_cross_entropy
 
 Transform = Callable[[Batch, jax.Array, Context], jax.Array]
@@ -22,15 +22,11 @@ def also_transformed(model: Model, transform: Transform, strength: float, meta_s
       meta_step: of the step before it (first-order meta-learning); 0 for none.
     """
 
-    def loss_on(
-        variables: Variables, images: jax.Array, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def loss_on(variables: Variables, images: jax.Array, batch: Batch, key: jax.Array) -> ObjectiveResult:
         output, changed = model.apply(variables, images, True, key)
         return mean_cross_entropy(output.logits, batch), (changed, {})
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, info) = loss_on(variables, batch.images, batch, key)
         if not strength:
             return loss, (changed, info)

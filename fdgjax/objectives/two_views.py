@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Model, Objective, Output, Variables
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Output, Variables
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.objectives.self_supervised import directions, info_nce, negative_cosine, nt_xent
 from fdgjax.variables import merge
@@ -75,9 +75,7 @@ def nothing(key: jax.Array, variables: Variables, settings: Settings) -> Variabl
 def simclr(model: Model, view: View, settings: Settings) -> Objective:
     """`nt_xent` of the two views' projections (Chen et al., 2020)."""
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         first, second, changed, _ = both_views(model, view, variables, batch, key)
         loss = nt_xent(first.logits, second.logits, batch.mask, temperature=settings.temperature)
@@ -90,9 +88,7 @@ def simsiam(model: Model, view: View, settings: Settings) -> Objective:
     """`(-cos(p_1, z_2) - cos(p_2, z_1)) / 2`, z without a gradient (Chen and He, 2021)."""
     del settings
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         first, second, changed, _ = both_views(model, view, variables, batch, key)
         apart = negative_cosine(first.more["prediction"], second.logits)
@@ -115,9 +111,7 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
     the batch, as the model.
     """
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         target = follow(variables["target"], variables, settings.decay)
         first, second, changed, views = both_views(model, view, variables, batch, key)
@@ -145,9 +139,7 @@ def moco(model: Model, view: View, settings: Settings) -> Objective:
     The target follows before each step and is run with the statistics of the batch.
     """
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         first_key, second_key, apply_key = jax.random.split(key, 3)
         target, queue = follow(variables["target"], variables, settings.decay), variables["queue"]["keys"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Objective, Variables
+from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, Variables
 
 View = Callable[[jax.Array, jax.Array], jax.Array]
 """`(key, images [batch, height, width, channels]) -> images`."""
@@ -64,9 +64,7 @@ VIEWS: Mapping[str, Views] = {"none": Views(plain, plain), "shift": Views(shift,
 def seen(objective: Objective, view: View) -> Objective:
     """The objective on a view of the images."""
 
-    def on_view(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def on_view(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         images = view(jax.random.fold_in(key, 1), batch.images)
         return objective(variables, batch._replace(images=images), key, context)
 

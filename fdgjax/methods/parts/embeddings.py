@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Execution, Variables
+from fdgjax.contract import Batch, Context, Execution, ObjectiveResult, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
@@ -42,9 +42,7 @@ def autoencoder_embeddings(
     received = dict(network.init(init_key, jnp.zeros((1, height, width, channels))))
     adam = optimizer("adam", learning_rate=training.learning_rate)
 
-    def reconstruction(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def reconstruction(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del key, context
         pixels = to_pixels(batch)
         reconstructed, _ = network.apply(variables, pixels)

@@ -5,7 +5,18 @@ from typing import NamedTuple
 
 import jax
 
-from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Trained, Variables
+from fdgjax.contract import (
+    Batch,
+    Context,
+    Method,
+    Moment,
+    ObjectiveResult,
+    Prepared,
+    PyTree,
+    Samples,
+    Trained,
+    Variables,
+)
 from fdgjax.data.federation import Federation
 
 
@@ -36,9 +47,7 @@ def extend_rows(
         server, clients = method.init(key, federation)
         return server, Row(clients, begin(server, clients, federation))
 
-    def objective(
-        variables: Variables, batch: Batch, key: jax.Array, context: Context
-    ) -> tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]:
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         return method.objective(variables, batch, key, inside(context))
 
     own_prepare = method.prepare
