@@ -15,8 +15,8 @@ from fdgjax.data.federation import Federation
 from fdgjax.variables import PyTree, Variables
 
 ObjectiveResult = tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]
-"""What an objective returns, in the form of `jax.value_and_grad(..., has_aux=True)`: `(loss, (changed collections, info))`;
-`info` is diagnostics."""
+"""What an objective returns, `(loss, (changed collections, info))`, in the form that `jax.value_and_grad` with
+`has_aux=True` expects; `info` is diagnostics."""
 
 
 class Batch(NamedTuple):

@@ -21,7 +21,9 @@ from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Tallies, compile_evaluation, compile_representation
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.methods import CLIENT_MODELS, METHODS, on_pseudo_labels
+from fdgjax.methods import METHODS
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.pretrained import read_weights, starting_from

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from fdgjax.errors import unknown
 
-Entry = TypeVar("Entry")
+Item = TypeVar("Item")
 
 
-def lookup(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
+def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:
     """The entry called `name`; a `UserError` naming the nearest one where there is none."""
     if name not in entries:
         raise unknown(kind, name, entries)

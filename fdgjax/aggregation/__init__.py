@@ -17,7 +17,7 @@ from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
-from fdgjax.aggregation.subsets import distance_reweighted, sub_consensus
+from fdgjax.aggregation.subsets import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
 from fdgjax.contract import Rule
 
@@ -43,8 +43,8 @@ __all__ = [
     "joined",
     "masked_mean",
     "mean",
+    "mean_of_subsets",
     "min_norm",
     "partition",
     "pulled_back",
-    "sub_consensus",
 ]

@@ -63,7 +63,7 @@ def distance_reweighted(
     return weighted_sum(updates, coefficients), coefficients
 
 
-def sub_consensus(updates: PyTree, weights: jax.Array, *, members: jax.Array, rule: Rule) -> tuple[PyTree, jax.Array]:
+def mean_of_subsets(updates: PyTree, weights: jax.Array, *, members: jax.Array, rule: Rule) -> tuple[PyTree, jax.Array]:
     """The mean of what a rule makes of several sub-sets of clients.
 
     Args:

@@ -14,7 +14,9 @@ from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS, Probing
 from fdgjax.evaluation.selection import SELECTIONS
-from fdgjax.methods import CLIENT_MODELS, METHODS, PseudoLabels
+from fdgjax.methods import METHODS
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
 from fdgjax.methods.ssfl import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.registry import lookup

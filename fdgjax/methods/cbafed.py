@@ -33,18 +33,16 @@ from fdgjax.contract import (
     PyTree,
     Samples,
     Setup,
-    Stage,
-    Trained,
     Variables,
 )
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import Kept
-from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.pseudo_labels import argmax_labels
+from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.pseudo_labels import argmax_labels, outputs_for_all
 from fdgjax.methods.parts.requirements import output_shapes
-from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server, look
+from fdgjax.methods.parts.sharing import Kept
+from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 
@@ -70,72 +68,48 @@ class CBAFed(LabelledServer):
     period: int = hyper(5, search=(0, 5), source=f"{OFFICIAL}: 5")
 
 
-class Server(NamedTuple):
-    """w; counts `[classes]` of the server's labels, and with those that clients used last round; the former w."""
+class Balance(NamedTuple):
+    """What the server keeps beside w: counts `[classes]` of its labels, and with those that clients used last round;
+    the former w."""
 
-    average: Average
     known: jax.Array
     counts: jax.Array
     former: Variables
 
 
-class Sent(NamedTuple):
-    """w and the shares s, `[classes]`."""
-
-    variables: Variables
-    shares: jax.Array
-
-
-class Message(NamedTuple):
-    """A client's update, or their mean, and counts of the labels it used, `[classes]`, or their sum."""
-
-    update: Update
-    counts: jax.Array
-
-
 def cbafed(setup: Setup, h: CBAFed) -> Method:
     """SSFL on pseudo-labels above class-balanced thresholds, with residual connections between rounds."""
     plain = cross_entropy(setup.model)
-    base = labelled_server(setup, h, server=plain, client=plain, prepare=balanced_labels(setup.model, h))
+    base = labelled_server(setup, h, server=plain, client=plain)
     mixes = h.period > 0 and h.residual != 1
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        average, clients = base.init(key, federation)
-        classes = output_shapes(setup.model, federation.images.shape[1:]).logits.shape[-1]
-        places, length = federation.server.places[0], federation.server.length[0]
+    def at_server(fresh: Fresh) -> Balance:
+        data = fresh.federation
+        classes = output_shapes(setup.model, data.images.shape[1:]).logits.shape[-1]
+        places, length = data.server.places[0], data.server.length[0]
         real = (jnp.arange(len(places)) < length).astype(jnp.float32)
-        known = jnp.zeros(classes).at[federation.labels[places]].add(real)
-        return Server(average, known, known, average.variables if mixes else {}), clients
+        known = jnp.zeros(classes).at[data.labels[places]].add(real)
+        return Balance(known, known, fresh.server.variables if mixes else {})
 
-    def send(server: Server, client: Kept) -> Sent:
-        return Sent(base.send(server.average, client), shares_of(server.counts))
+    extended = extend(
+        base,
+        server=at_server,
+        sent=lambda server, row: shares_of(server.more.counts),
+        message=lambda context, trained, row: context.notes,
+    )
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context._replace(sent=context.sent.variables), trained)
-        return Message(message, context.notes), kept
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+    def aggregate(server: Extended, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         there = (weights > 0).astype(jnp.float32)
-        used = there * jnp.sum(messages.counts, axis=1) if h.by_use else weights
-        average, coefficients = base.aggregate(server.average, clients, messages.update, used)
-        return Message(average, weighted_sum(messages.counts, there)), coefficients
+        used = there * jnp.sum(messages.more, axis=1) if h.by_use else weights
+        average, coefficients = extended.aggregate(server, clients, messages, used)
+        return Extended(average, weighted_sum(messages.more, there)), coefficients
 
-    def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
-        average, clients = base.update(server.average, clients, step.update, moment)
-        server = server._replace(average=average, counts=server.known + step.counts)
+    def update(server: Extended, clients: Kept, step: Extended, moment: Moment) -> tuple[Extended, Kept]:
+        server, clients = extended.update(server, clients, step.base, moment)
+        server = server._replace(more=server.more._replace(counts=server.more.known + step.more))
         return (connected(server, h, moment.round) if mixes else server), clients
 
-    return base._replace(
-        init=init,
-        send=send,
-        start=lambda sent, client: base.start(sent.variables, client),
-        finish=finish,
-        aggregate=aggregate,
-        update=update,
-        predict=lambda server, client: base.predict(server.average, client),
-        unseen=lambda server, clients: base.unseen(server.average, clients),
-        stage=on_average(base.stage) if base.stage else None,
-    )
+    return extended._replace(prepare=balanced_labels(setup.model, h), aggregate=aggregate, update=update)
 
 
 def shares_of(counts: jax.Array) -> jax.Array:
@@ -154,9 +128,8 @@ def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Pre
     guesser = lookup("guesser", h.guesser, GUESSERS)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        shares = context.sent.shares
-        inside = context._replace(sent=context.sent.variables)
-        guess, used = choose_labels(look(model, guesser(inside), samples).logits, shares, h)
+        inside, shares = context._replace(sent=context.sent.base), context.sent.more
+        guess, used = choose_labels(outputs_for_all(model, guesser(inside), samples).logits, shares, h)
         trust = jnp.where(used, samples.mask, 0)
         return Prepared(guess._replace(trust=trust), notes=jnp.zeros_like(shares).at[guess.labels].add(trust))
 
@@ -175,19 +148,22 @@ def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Gues
     return guess, sure | instead
 
 
-def connected(server: Server, h: CBAFed, round_: jax.Array) -> Server:
+def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:
     """The residual connection, if this is the round for it; after round 0 there is nothing yet to connect with."""
+    average, balance = server
     kept = round_ % h.period == 0
     share = jnp.where(kept & (round_ > 0), h.residual, 1.0)
     mix = lambda new, old: share * new + (1 - share) * old  # noqa: E731
-    variables = jax.tree.map(mix, server.average.variables, server.former)
-    former = jax.tree.map(lambda new, old: jnp.where(kept, new, old), variables, server.former)
-    return server._replace(average=server.average._replace(variables=variables), former=former)
+    variables = jax.tree.map(mix, average.variables, balance.former)
+    former = jax.tree.map(lambda new, old: jnp.where(kept, new, old), variables, balance.former)
+    return Extended(average._replace(variables=variables), balance._replace(former=former))
 
 
-def on_average(stage: Stage) -> Stage:
-    """FedAvg's training at the server, in this server's state."""
-    return stage._replace(
-        begin=lambda server: stage.begin(server.average),
-        finish=lambda server, trained: server._replace(average=stage.finish(server.average, trained)),
-    )
+ENTRY = Entry(
+    "cbafed",
+    CBAFed,
+    cbafed,
+    "labelled server, class-balanced thresholds (Li et al., 2023)",
+    server=True,
+    presets=SERVED,
+)

@@ -8,6 +8,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 
 
@@ -21,3 +22,6 @@ class Central(FedAvg):
 def central(setup: Setup, h: Central) -> Method:
     """FedAvg over one client that holds everybody's training data."""
     return fedavg(setup, h)._replace(keep_optimizer=h.keep_optimizer, pooled=True)
+
+
+ENTRY = Entry("central", Central, central, "all training data at one place, the reference without federation")

@@ -19,8 +19,12 @@ import jax
 import optax
 
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, Setup, Variables
-from fdgjax.methods.fedavg import FedAvg, Kept, Server, fedavg
-from fdgjax.methods.parts.hyper import client_optimizer, hyper
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.optimizers import client_optimizer
+from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.objectives import cross_entropy, proximal
 from fdgjax.registry import lookup
 
@@ -91,3 +95,6 @@ def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
         return loss + own, (beside(changed, own_changed), {})
 
     return objective
+
+
+ENTRY = Entry("ditto", Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)")

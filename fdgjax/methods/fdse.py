@@ -24,8 +24,10 @@ import optax
 from fdgjax.aggregation import attention, mean, min_norm, partition
 from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Variables
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import FedAvg, Personalise, fedavg, keep_personal
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.registry import lookup
@@ -114,8 +116,7 @@ def fdse(setup: Setup, h: FDSE) -> Method:
         label=label,
         rule=partition(rules, lambda updates: {kind: kind for kind in updates}),
         personalise=lookup("personalisation", h.personalisation, personalisations),
-        adapt=fit_erasers(setup, h, layers) if h.adaptation_epochs else None,
-    )
+    )._replace(adapt=fit_erasers(setup, h, layers) if h.adaptation_epochs else None)
 
 
 def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
@@ -139,3 +140,8 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
         epochs=h.adaptation_epochs,
         finish=lambda before, after: merge(select(before, label, "shared"), select(after, label, "personal", "local")),
     )
+
+
+ENTRY = Entry(
+    "fdse", FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"
+)

@@ -16,6 +16,7 @@ import optax
 
 from fdgjax.contract import Adaptation, Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import statistics_only
 from fdgjax.variables import module_of, norm_paths
@@ -38,9 +39,8 @@ def fedbn(setup: Setup, h: FedBN) -> Method:
         epochs=h.adaptation_epochs,
         finish=lambda before, after: after,
     )
-    return fedavg(
-        setup,
-        h,
-        label=lambda path: "local" if module_of(path) in norms else "shared",
-        adapt=collect if norms and h.adaptation_epochs else None,
-    )
+    method = fedavg(setup, h, label=lambda path: "local" if module_of(path) in norms else "shared")
+    return method._replace(adapt=collect if norms and h.adaptation_epochs else None)
+
+
+ENTRY = Entry("fedbn", FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)")

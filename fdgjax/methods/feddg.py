@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
-from fdgjax.data.federation import Federation
+from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, fedavg
-from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.objectives import also_transformed, low_amplitudes, mix_amplitudes
+from fdgjax.objectives import also_transformed
 from fdgjax.registry import lookup
+from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
 
 MIXTURES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
     "uniform": lambda key, batch: jax.random.uniform(key, (batch,)),
@@ -64,27 +64,6 @@ class Bank(NamedTuple):
     there: jax.Array
 
 
-class Server(NamedTuple):
-    """w with its optimiser's state, and the bank; so is what one round makes of them."""
-
-    average: Average | Update
-    bank: Bank
-
-
-class Sent(NamedTuple):
-    """w and the bank."""
-
-    variables: Variables
-    bank: Bank
-
-
-class Message(NamedTuple):
-    """A client's update and the amplitudes of its images, `[images, side, side, channels]`."""
-
-    average: Update
-    amplitudes: jax.Array
-
-
 def feddg(setup: Setup, h: FedDG) -> Method:
     """FedAvg on images mixed in frequency space; a client's row holds its place in the bank.
 
@@ -93,47 +72,43 @@ def feddg(setup: Setup, h: FedDG) -> Method:
     """
     if not (0 <= h.share < 0.5 and h.images > 0):
         raise UserError(f"feddg got share={h.share}, images={h.images}; expected 0 <= share < 0.5 and some images")
-    place = Memory(lambda variables: jnp.int32(0), lambda context, trained: context.client.memory)
-    objective = also_transformed(setup.model, mixed_with_others(h), h.gamma, h.meta_step)
-    base = fedavg(setup, h, objective=objective, memory=place)
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        average, clients = base.init(key, federation)
-        images = jax.ShapeDtypeStruct((h.images, *federation.images.shape[1:]), jnp.float32)
-        shape, many = jax.eval_shape(lambda x: low_amplitudes(x, h.share), images).shape, len(federation.ids)
-        bank = Bank(jnp.zeros((many, *shape)), jnp.zeros(many, bool))
-        return Server(average, bank), clients._replace(memory=jnp.argsort(jnp.argsort(federation.ids)))
+    def bank(fresh: Fresh) -> Bank:
+        images = jax.ShapeDtypeStruct((h.images, *fresh.federation.images.shape[1:]), jnp.float32)
+        shape, clients = jax.eval_shape(lambda x: low_amplitudes(x, h.share), images).shape, len(fresh.federation.ids)
+        return Bank(jnp.zeros((clients, *shape)), jnp.zeros(clients, bool))
+
+    extended = extend(
+        fedavg(setup, h),
+        server=bank,
+        sent=lambda server, row: server.more,
+        row=Row(lambda fresh: jnp.argsort(jnp.argsort(fresh.federation.ids))),
+        message=lambda context, trained, place: context.notes,
+    )
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         amplitudes = samples.each(lambda batch: low_amplitudes(batch.images, h.share))
         following = context.round * h.images + jnp.arange(h.images)
         return Prepared(notes=amplitudes[following % jnp.sum(samples.mask).astype(following.dtype)])
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context._replace(sent=context.sent.variables), trained)
-        return Message(message, context.notes), kept
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Server, PyTree]:
-        average, info = base.aggregate(server.average, clients, messages.average, weights)
-        places, seen, (amplitudes, there) = clients.memory, weights > 0, server.bank
-        latest = keep_rows(seen, messages.amplitudes, amplitudes[places])
+    def aggregate(
+        server: Extended, clients: Extended, messages: Extended, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
+        average, info = extended.aggregate(server, clients, messages, weights)
+        places, seen, (amplitudes, there) = clients.more, weights > 0, server.more
+        latest = keep_rows(seen, messages.more, amplitudes[places])
         bank = Bank(amplitudes.at[places].set(latest), there.at[places].set(there[places] | seen))
-        return Server(average, bank), info
+        return Extended(average, bank), info
 
-    def update(server: Server, clients: Kept, step: Server, moment: Moment) -> tuple[Server, Kept]:
-        average, clients = base.update(server.average, clients, step.average, moment)
-        return Server(average, step.bank), clients
+    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
+        server, clients = extended.update(server, clients, step.base, moment)
+        return server._replace(more=step.more), clients
 
-    return base._replace(
-        init=init,
-        send=lambda server, client: Sent(base.send(server.average, client), server.bank),
-        start=lambda sent, client: base.start(sent.variables, client),
+    return extended._replace(
+        objective=also_transformed(setup.model, mixed_with_others(h), h.gamma, h.meta_step),
         prepare=prepare,
-        finish=finish,
         aggregate=aggregate,
         update=update,
-        predict=lambda server, client: base.predict(server.average, client),
-        unseen=lambda server, clients: base.unseen(server.average, clients),
     )
 
 
@@ -143,11 +118,14 @@ def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Arr
 
     def mixed(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
         (who_key, which_key, how_key), many = jax.random.split(key, 3), len(batch.images)
-        amplitudes, there = context.sent.bank
-        others = there & (jnp.arange(len(there)) != context.client.memory)
+        amplitudes, there = context.sent.more
+        others = there & (jnp.arange(len(there)) != context.client.more)
         who = jax.random.categorical(who_key, jnp.where(others, 0.0, -jnp.inf), shape=(many,))
         which = jax.random.randint(which_key, (many,), 0, h.images)
         how = jnp.where(jnp.any(others), mixture(how_key, many), 0)
         return mix_amplitudes(batch.images, amplitudes[who, which], how, h.share)
 
     return mixed
+
+
+ENTRY = Entry("feddg", FedDG, feddg, "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)")

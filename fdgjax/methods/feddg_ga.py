@@ -26,10 +26,11 @@ import optax
 
 from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Server, fedavg
-from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.server import Server
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.registry import lookup
 
@@ -58,20 +59,6 @@ class Past(NamedTuple):
     weight: jax.Array
 
 
-class Message(NamedTuple):
-    """A client's update and its gap g."""
-
-    average: Update
-    gap: jax.Array
-
-
-class Step(NamedTuple):
-    """The aggregated update and the clients' weights with this round in them."""
-
-    average: Update
-    weights: jax.Array
-
-
 def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
     """FedAvg with adjusted weights.
 
@@ -80,18 +67,19 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
     """
     cost, model = lookup("gap", h.gap, COSTS), setup.model
 
+    base = fedavg(setup, h)
+
+    def begin(fresh: Fresh) -> Past:
+        ids, counts = fresh.federation.ids, fresh.federation.train.length
+        return Past(fresh.models(), jnp.zeros_like(ids), normalise(base.weights(counts), len(ids)))
+
     def after(context: Context, trained: Trained) -> Past:
-        return Past(trained.variables, context.round + 1, context.client.memory.weight)
+        return Past(trained.variables, context.round + 1, context.client.more.weight)
 
-    base = fedavg(setup, h, memory=Memory(lambda variables: Past(variables, jnp.int32(0), jnp.float32(0)), after))
-
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        server, clients = base.init(key, federation)
-        weight = normalise(base.weights(federation.train.length), len(federation.ids))
-        return server, clients._replace(memory=clients.memory._replace(weight=weight))
+    extended = extend(base, row=Row(begin, after), message=lambda context, trained, past: context.notes)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        past, key = context.client.memory, jax.random.key(0)  # dropout is off: nothing is drawn from it
+        past, key = context.client.more, jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def costs(batch: Batch) -> tuple[jax.Array, ...]:
             pair = (model.apply(of, batch.images, False, key)[0].logits for of in (context.received, past.model))
@@ -100,23 +88,19 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
         of_received, of_own, counted = samples.each(costs)
         return Prepared(notes=jnp.where(past.rounds > 0, masked_mean(of_received - of_own, counted * samples.mask), 0))
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context, trained)
-        return Message(message, context.notes), kept
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
-        past, there = clients.memory, weights > 0
+    def aggregate(server: Server, clients: Extended, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
+        past, there = clients.more, weights > 0
         # The rows are those after training: the round that is under way is in them.
         done = (jnp.max(past.rounds) - 2).astype(jnp.float32) / setup.rounds
-        adjusted = adjust(past.weight, messages.gap, there, h.step * (1 - done))
-        step, info = base.aggregate(server, clients, messages.average, jnp.where(there, adjusted, 0))
-        return Step(step, adjusted), info
+        adjusted = adjust(past.weight, messages.more, there, h.step * (1 - done))
+        step, info = extended.aggregate(server, clients, messages, jnp.where(there, adjusted, 0))
+        return Extended(step, adjusted), info
 
-    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
-        server, clients = base.update(server, clients, step.average, moment)
-        return server, clients._replace(memory=clients.memory._replace(weight=step.weights))
+    def update(server: Server, clients: Extended, step: Extended, moment: Moment) -> tuple[Server, Extended]:
+        server, clients = extended.update(server, clients, step.base, moment)
+        return server, clients._replace(more=clients.more._replace(weight=step.more))
 
-    return base._replace(init=init, prepare=prepare, finish=finish, aggregate=aggregate, update=update)
+    return extended._replace(prepare=prepare, aggregate=aggregate, update=update)
 
 
 def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Array | float) -> jax.Array:
@@ -129,3 +113,6 @@ def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Arra
     moved = jnp.clip(weights + step / 3 * gaps / jnp.where(largest > 0, largest, 1), 0, 1)
     before, after = (jnp.sum(jnp.where(there, w, 0)) for w in (weights, moved))
     return keep_rows(there & (after > 0), moved * before / jnp.where(after > 0, after, 1), weights)
+
+
+ENTRY = Entry("feddg_ga", FedDGGA, feddg_ga, "weights by what averaging costs a client (Zhang et al., 2023)")

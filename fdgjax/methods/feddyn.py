@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained, Variables
-from fdgjax.data.federation import Federation
+from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, fedavg
-from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.fedavg import FedAvg, Message, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper
 from fdgjax.objectives import cross_entropy, proximal, shifted
 from fdgjax.variables import subtract
@@ -44,19 +44,11 @@ class FedDyn(FedAvg):
     alpha: float = hyper(0.1, search=(0.001, 0.01, 0.03, 0.1), source="FDSE, A7.4")
 
 
-class Server(NamedTuple):
-    """w with its optimiser's state, h, and the sum of all clients' weights."""
+class Regulariser(NamedTuple):
+    """What the server keeps beside w: h, and the sum of all clients' weights."""
 
-    average: Average
     h: PyTree
     total: jax.Array
-
-
-class Step(NamedTuple):
-    """What the server makes of the clients' updates: their mean over the round, and their sum as shares of all."""
-
-    average: Message
-    everyone: PyTree
 
 
 def feddyn(setup: Setup, h: FedDyn) -> Method:
@@ -68,39 +60,35 @@ def feddyn(setup: Setup, h: FedDyn) -> Method:
     if h.alpha <= 0:
         raise UserError(f"method.alpha got {h.alpha}; expected a positive number, the paper's are 0.001 to 0.1")
 
+    base = fedavg(setup, h)
+
+    def at_server(fresh: Fresh) -> Regulariser:
+        zero = optax.tree.zeros_like(fresh.server.variables["params"])
+        return Regulariser(zero, jnp.sum(base.weights(fresh.federation.train.length)))
+
     def next_h(context: Context, trained: Trained) -> PyTree:
         way = subtract(trained.variables["params"], context.received["params"])
-        return jax.tree.map(lambda h_i, d: h_i - h.alpha * d, context.client.memory, way)
+        return jax.tree.map(lambda h_i, d: h_i - h.alpha * d, context.client.more, way)
 
-    zero = Memory(lambda variables: optax.tree.zeros_like(variables["params"]), next_h)
-    dynamic = shifted(cross_entropy(setup.model), lambda context: jax.tree.map(jnp.negative, context.client.memory))
-    base = fedavg(setup, h, objective=proximal(dynamic, h.alpha), memory=zero)
+    at_row = Row(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_h)
+    extended = extend(base, server=at_server, row=at_row)
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        server, clients = base.init(key, federation)
-        total = jnp.sum(base.weights(federation.train.length))
-        return Server(server, optax.tree.zeros_like(server.variables["params"]), total), clients
+    def aggregate(
+        server: Extended, clients: Extended, messages: Message, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
+        average, coefficients = extended.aggregate(server, clients, messages, weights)
+        return Extended(average, weighted_sum(messages.update["params"], weights / server.more.total)), coefficients
 
-    def send(server: Server, client: Kept) -> Variables:
-        return base.send(server.average, client)
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
-        average, coefficients = base.aggregate(server.average, clients, messages, weights)
-        return Step(average, weighted_sum(messages.update["params"], weights / server.total)), coefficients
-
-    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
-        new_h = jax.tree.map(lambda old, d: old - h.alpha * d, server.h, step.everyone)
-        mean = step.average.update
+    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
+        new_h = jax.tree.map(lambda old, d: old - h.alpha * d, server.more.h, step.more)
+        mean = step.base.update
         corrected = jax.tree.map(lambda d, over_all: d - over_all / h.alpha, mean["params"], new_h)
-        move = step.average._replace(update={**mean, "params": corrected})
-        average, clients = base.update(server.average, clients, move, moment)
-        return Server(average, new_h, server.total), clients
+        move = step.base._replace(update={**mean, "params": corrected})
+        server, clients = extended.update(server, clients, move, moment)
+        return server._replace(more=server.more._replace(h=new_h)), clients
 
-    return base._replace(
-        init=init,
-        send=send,
-        aggregate=aggregate,
-        update=update,
-        predict=lambda server, client: base.predict(server.average, client),
-        unseen=lambda server, clients: base.unseen(server.average, clients),
-    )
+    linear = shifted(cross_entropy(setup.model), lambda context: jax.tree.map(jnp.negative, context.client.more))
+    return extended._replace(objective=proximal(linear, h.alpha), aggregate=aggregate, update=update)
+
+
+ENTRY = Entry("feddyn", FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)")

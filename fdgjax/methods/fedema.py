@@ -20,9 +20,12 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
-from fdgjax.methods.fedavg import Kept, Memory, Server
+from fdgjax.methods.fedsimclr import BySGD, all_but_collections, fedsimclr, of_predictor
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.self_supervised import BySGD, all_but_collections, of_predictor, self_supervised
+from fdgjax.methods.parts.presets import UNLABELLED
+from fdgjax.methods.parts.server import Server
 from fdgjax.objectives.two_views import of_model
 from fdgjax.variables import flatten, subtract
 
@@ -49,20 +52,23 @@ class Past(NamedTuple):
 def fedema(setup: Setup, h: FedEMA) -> Method:
     """Self-supervised clients that start from a mixture."""
 
+    def begin(fresh: Fresh) -> Past:
+        clients = len(fresh.federation.ids)
+        return Past(fresh.models()["params"], jnp.zeros(clients), jnp.zeros(clients, jnp.int32))
+
     def after(context: Context, trained: Trained) -> Past:
-        past = context.client.memory
+        past = context.client.more
         return Past(trained.variables["params"], scale_of(context.sent["params"], past, h.tau), past.rounds + 1)
 
-    begin = lambda variables: Past(variables["params"], jnp.zeros(()), jnp.int32(0))  # noqa: E731
-    base = self_supervised(setup, h, label=all_but_collections, memory=Memory(begin, after))
+    base = extend(fedsimclr(setup, h, label=all_but_collections), row=Row(begin, after))
 
-    def start(sent: Variables, client: Kept) -> Variables:
-        own, params = client.memory.params, sent["params"]
-        share = jnp.minimum(scale_of(params, client.memory, h.tau) * distance(params, own), 1)
+    def start(sent: Variables, client: Extended) -> Variables:
+        own, params = client.more.params, sent["params"]
+        share = jnp.minimum(scale_of(params, client.more, h.tau) * distance(params, own), 1)
         mixed = jax.tree.map(lambda ours, theirs: share * ours + (1 - share) * theirs, own, params)
         return base.start({**sent, "params": mixed}, client)
 
-    def predict(server: Server, client: Kept) -> Variables:
+    def predict(server: Server, client: Extended) -> Variables:
         return of_model(start(base.send(server, client), client))
 
     return base._replace(start=start, predict=predict)
@@ -79,3 +85,14 @@ def scale_of(params: PyTree, past: Past, tau: float) -> jax.Array:
     apart = distance(params, past.params)
     now = jnp.where((past.rounds > 0) & (apart > 0), tau / jnp.where(apart > 0, apart, 1), 0)
     return jnp.where(past.scale > 0, past.scale, now)
+
+
+ENTRY = Entry(
+    "fedema",
+    FedEMA,
+    fedema,
+    "no labels: BYOL from one's own and the mean model (Zhuang et al., 2022)",
+    head="prediction",
+    unlabelled=True,
+    presets=UNLABELLED,
+)

@@ -19,8 +19,11 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import FedAvg, Kept, Message, Server, fedavg
+from fdgjax.methods.fedavg import FedAvg, Message, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, unflatten
 
@@ -80,3 +83,8 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
         return step._replace(update=unflatten(flatten(step.update) | {path: change(path) for path in made})), info
 
     return base._replace(aggregate=aggregate)
+
+
+ENTRY = Entry(
+    "fedfa", FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"
+)

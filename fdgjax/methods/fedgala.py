@@ -12,7 +12,6 @@ regularisers: Table 4 and appendix D.
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,16 +27,17 @@ from fdgjax.contract import (
     ObjectiveResult,
     PyTree,
     Setup,
-    Trained,
     Variables,
 )
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import Kept
-from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.fedavg import Server as Average
+from fdgjax.methods.fedavg import Message
+from fdgjax.methods.fedsimclr import FedSimCLR, fedsimclr
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, extend
 from fdgjax.methods.parts.gradient_alignment import align_with, discard_rate
-from fdgjax.methods.parts.hyper import client_optimizer, hyper
-from fdgjax.methods.self_supervised import SelfSupervised, self_supervised
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.optimizers import client_optimizer
+from fdgjax.methods.parts.presets import SIMCLR
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.registry import lookup
 from fdgjax.variables import subtract
 
@@ -46,7 +46,7 @@ SIGNS = {"descent": 1, "as_published": -1}
 
 
 @dataclasses.dataclass(frozen=True)
-class FedGaLA(SelfSupervised):
+class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
@@ -65,27 +65,6 @@ class FedGaLA(SelfSupervised):
     proximal: float = hyper(0.0, search=(0.0, 1e-2), source="FedGaLA, Table 4")
 
 
-class Server(NamedTuple):
-    """The averaged variables, and the last step of their parameters (empty without local alignment)."""
-
-    average: Average
-    step: PyTree
-
-
-class Sent(NamedTuple):
-    """The averaged variables and their last step."""
-
-    variables: Variables
-    step: PyTree
-
-
-class Message(NamedTuple):
-    """A client's update, and the share of its gradients that it dropped."""
-
-    average: Update
-    discarded: jax.Array
-
-
 def fedgala(setup: Setup, h: FedGaLA) -> Method:
     """Self-supervised clients, aligned.
 
@@ -94,39 +73,27 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
     """
     sign = lookup("sign", h.sign, SIGNS)
     rule = partial(global_alignment, iterations=h.iterations, gamma=h.gamma, scope=h.scope) if h.globally else mean
-    base = self_supervised(setup, h, regularise=partial(regularised, h), rule=rule)
-    align = align_with(lambda context: context.sent.step, h.threshold, sign)
+    base = fedsimclr(setup, h, regularise=partial(regularised, h), rule=rule)
+    align = align_with(lambda context: context.sent.more, h.threshold, sign)
     own = client_optimizer(h, setup.rounds)
-    optimizer = optax.chain(align, own) if h.local else own
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        average, clients = base.init(key, federation)
-        return Server(average, optax.tree.zeros_like(average.variables["params"]) if h.local else {}), clients
-
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        update, kept = base.finish(context._replace(sent=context.sent.variables), trained)
-        return Message(update, discard_rate(trained.optimizer) if h.local else jnp.zeros(())), kept
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Update, PyTree]:
-        step, coefficients = base.aggregate(server.average, clients, messages.average, weights)
-        return step, coefficients | {"discarded": messages.discarded}
-
-    def update(server: Server, clients: Kept, step: Update, moment: Moment) -> tuple[Server, Kept]:
-        average, clients = base.update(server.average, clients, step, moment)
-        moved = subtract(average.variables["params"], server.average.variables["params"]) if h.local else {}
-        return Server(average, moved), clients
-
-    return base._replace(
-        init=init,
-        send=lambda server, client: Sent(base.send(server.average, client), server.step),
-        start=lambda sent, client: base.start(sent.variables, client),
-        optimizer=optimizer,
-        finish=finish,
-        aggregate=aggregate,
-        update=update,
-        predict=lambda server, client: base.predict(server.average, client),
-        unseen=lambda server, clients: base.unseen(server.average, clients),
+    extended = extend(
+        base,
+        server=lambda fresh: optax.tree.zeros_like(fresh.server.variables["params"]) if h.local else {},
+        sent=lambda server, row: server.more,
+        message=lambda context, trained, row: discard_rate(trained.optimizer) if h.local else jnp.zeros(()),
     )
+
+    def aggregate(server: Extended, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Message, PyTree]:
+        step, coefficients = extended.aggregate(server, clients, messages, weights)
+        return step, coefficients | {"discarded": messages.more}
+
+    def update(server: Extended, clients: Kept, step: Message, moment: Moment) -> tuple[Extended, Kept]:
+        after, clients = extended.update(server, clients, step, moment)
+        moved = subtract(after.base.variables["params"], server.base.variables["params"]) if h.local else {}
+        return after._replace(more=moved), clients
+
+    return extended._replace(optimizer=optax.chain(align, own) if h.local else own, aggregate=aggregate, update=update)
 
 
 def regularised(h: FedGaLA, objective: Objective) -> Objective:
@@ -142,3 +109,14 @@ def regularised(h: FedGaLA, objective: Objective) -> Objective:
         return loss, rest
 
     return with_both
+
+
+ENTRY = Entry(
+    "fedgala",
+    FedGaLA,
+    fedgala,
+    "no labels: gradients aligned at clients and updates at the server (FedGaLA)",
+    head="projection",
+    unlabelled=True,
+    presets=SIMCLR,
+)

@@ -17,6 +17,7 @@ from functools import partial
 from fdgjax.aggregation import gradient_mask, mean
 from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 
 
@@ -45,3 +46,6 @@ def fedgma(setup: Setup, h: FedGMA) -> Method:
         return {**update, "params": params}, coefficients
 
     return fedavg(setup, h, rule=rule)
+
+
+ENTRY = Entry("fedgma", FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)")

@@ -29,9 +29,11 @@ from fdgjax.aggregation import masked_mean
 from fdgjax.aggregation.updates import rows, sum_over_leaves
 from fdgjax.aggregation.weighting import keep_rows, normalise, per_row
 from fdgjax.contract import Method, Moment, PyTree, Setup, Variables
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
+from fdgjax.methods.fedavg import FedAvg, Message, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.server import Server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,19 +52,6 @@ class History(NamedTuple):
     rounds: jax.Array
     weight: jax.Array
     change: jax.Array
-
-
-class Step(NamedTuple):
-    """The aggregated update and the clients' histories with this round in them."""
-
-    average: Message
-    histories: History
-
-
-def nothing_known(variables: Variables) -> History:
-    """A client's history before its first round; its weight follows from the federation."""
-    rises = jax.tree.map(jnp.zeros_like, variables)
-    return History(rises, jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
 
 
 def consistent(history: History, updates: Variables, tau: float) -> PyTree:
@@ -93,26 +82,30 @@ def distances(updates: PyTree, masks: PyTree) -> jax.Array:
 
 def fedheal(setup: Setup, h: FedHeal) -> Method:
     """FedAvg with FedHEAL's masks and weights."""
-    base = fedavg(setup, h, memory=Memory(nothing_known, lambda context, trained: context.client.memory))
+    base = fedavg(setup, h)
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        server, clients = base.init(key, federation)
-        weight = normalise(base.weights(federation.train.length), len(federation.ids))
-        return server, clients._replace(memory=clients.memory._replace(weight=weight))
+    def begin(fresh: Fresh) -> History:
+        clients, counts = len(fresh.federation.ids), fresh.federation.train.length
+        nothing, weight = jax.tree.map(jnp.zeros_like, fresh.models()), normalise(base.weights(counts), clients)
+        return History(nothing, jnp.zeros(clients, jnp.int32), weight, jnp.zeros(clients))
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
+    extended = extend(base, row=Row(begin))
+
+    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Extended, PyTree]:
         del server
-        updates, former, there = messages.update, clients.memory, weights > 0
+        updates, former, there = messages.update, clients.more, weights > 0
         masks = consistent(former, updates, h.tau)
         shares = normalise(jnp.where(there, distances(updates["params"], masks["params"]), 0), len(weights))
         change = (1 - h.beta) * former.change + h.beta * shares
         after = remember(former, updates)._replace(weight=former.weight + change, change=change)
         update, used = masked_mean(updates, masks, jnp.where(there, after.weight, 0))
-        step = Step(Message(update, messages.personal), keep_rows(there, after, former))
-        return step, {"weights": used}
+        return Extended(Message(update, messages.personal), keep_rows(there, after, former)), {"weights": used}
 
-    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
-        server, clients = base.update(server, clients, step.average, moment)
-        return server, clients._replace(memory=step.histories)
+    def update(server: Server, clients: Extended, step: Extended, moment: Moment) -> tuple[Server, Extended]:
+        server, clients = extended.update(server, clients, step.base, moment)
+        return server, clients._replace(more=step.more)
 
-    return base._replace(init=init, aggregate=aggregate, update=update)
+    return extended._replace(aggregate=aggregate, update=update)
+
+
+ENTRY = Entry("fedheal", FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)")

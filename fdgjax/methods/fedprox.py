@@ -8,6 +8,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.objectives import cross_entropy, proximal
 
@@ -22,3 +23,6 @@ class FedProx(FedAvg):
 def fedprox(setup: Setup, h: FedProx) -> Method:
     """FedAvg with a proximal term."""
     return fedavg(setup, h, objective=proximal(cross_entropy(setup.model), h.mu))
+
+
+ENTRY = Entry("fedprox", FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)")

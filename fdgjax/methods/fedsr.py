@@ -23,8 +23,10 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import FedAvg, everything_shared, fedavg
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.registry import lookup
@@ -102,3 +104,6 @@ def from_references(
     mean, deviation = scale * representation["mean"], jnp.abs(scale) * representation["deviation"]
     reference = references["reference_mean"], jax.nn.softplus(references["reference_deviation"])
     return gaussian_divergence(mean, deviation, *(table[labels] for table in reference))
+
+
+ENTRY = Entry("fedsr", FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian")

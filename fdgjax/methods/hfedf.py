@@ -21,6 +21,7 @@ from fdgjax.aggregation import align, joined
 from fdgjax.aggregation.scopes import UpdatesRule
 from fdgjax.contract import Method, Moment, PyTree, Setup
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import (
     Gradients,
@@ -122,3 +123,6 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         return stepped._replace(weights=Weights(theta, following(nu, server, moment.key)))
 
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)
+
+
+ENTRY = Entry("hfedf", HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)")

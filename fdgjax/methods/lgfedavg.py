@@ -15,6 +15,7 @@ import dataclasses
 from fdgjax.contract import Method, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.models.depth import layers
 from fdgjax.variables import module_of
@@ -40,3 +41,6 @@ def lgfedavg(setup: Setup, h: LGFedAvg) -> Method:
         )
     shared = {module for layer in found[len(found) - h.global_layers :] for module in layer}
     return fedavg(setup, h, label=lambda path: "shared" if module_of(path) in shared else "local")
+
+
+ENTRY = Entry("lgfedavg", LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)")

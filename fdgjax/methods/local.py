@@ -7,6 +7,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 
 
@@ -26,3 +27,6 @@ def everything_local(path: str) -> str:
 def local(setup: Setup, h: Local) -> Method:
     """FedAvg in which every variable stays at its client."""
     return fedavg(setup, h, label=everything_local)._replace(keep_optimizer=h.keep_optimizer)
+
+
+ENTRY = Entry("local", Local, local, "each client by itself, nothing is sent")

@@ -15,7 +15,9 @@ References:
 import dataclasses
 
 from fdgjax.contract import Method, Setup
-from fdgjax.methods.fedavg import FedAvg, Memory, fedavg
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Row, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import model_contrastive
@@ -35,6 +37,11 @@ def moon(setup: Setup, h: Moon) -> Method:
     Raises:
       UserError: for a model that does not tell its features, as soon as it meets the data.
     """
-    previous = Memory(begin=lambda variables: variables, after=lambda context, trained: trained.variables)
-    objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.memory)
-    return with_features(fedavg(setup, h, objective=objective, memory=previous), setup.model, "moon")
+    extended = extend(
+        fedavg(setup, h), row=Row(lambda fresh: fresh.models(), lambda context, trained: trained.variables)
+    )
+    objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.more)
+    return with_features(extended._replace(objective=objective), setup.model, "moon")
+
+
+ENTRY = Entry("moon", Moon, moon, "features contrasted with former models (Li et al., 2021)")

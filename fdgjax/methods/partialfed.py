@@ -23,8 +23,12 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, PyTree, Setup, Variables
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, Message, Server, fedavg
-from fdgjax.methods.parts.hyper import client_optimizer, hyper, optimizer
+from fdgjax.methods.fedavg import FedAvg, Message, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Row, extend
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
+from fdgjax.methods.parts.server import Server
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, merge, module_of, norm_paths, unflatten
@@ -71,39 +75,40 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
         policy = variables["params"]["policy"]
         noise = jax.random.logistic(jax.random.fold_in(key, 1), policy.shape)
         share = jax.nn.sigmoid((policy + noise) / h.temperature)
-        blended, _ = plain(layerwise(places, blend, share, context.sent, context.client.memory), batch, key, context)
+        blended, _ = plain(layerwise(places, blend, share, context.sent, context.client.more), batch, key, context)
         return loss + blended, aux
 
     base = fedavg(
         setup._replace(model=setup.model._replace(init=with_policy)),
         dataclasses.replace(h, unseen="each"),
-        objective=objective,
         label=lambda path: "local" if path == "params/policy" else "shared",
-        memory=Memory(begin=without_policy, after=lambda context, trained: without_policy(trained.variables)),
     )
+    own = Row(lambda fresh: without_policy(fresh.models()), lambda context, trained: without_policy(trained.variables))
+    extended = extend(base, row=own)
 
-    def start(sent: Variables, client: Kept) -> Variables:
-        loads = client.local["params"]["policy"] > 0
-        return merge(layerwise(places, jnp.where, loads, sent, client.memory), client.local)
+    def start(sent: Variables, client: Extended) -> Variables:
+        loads = client.base.local["params"]["policy"] > 0
+        return merge(layerwise(places, jnp.where, loads, sent, client.more), client.base.local)
 
-    def predict(server: Server, client: Kept) -> Variables:
-        return without_policy(start(base.send(server, client), client))
+    def predict(server: Server, client: Extended) -> Variables:
+        return without_policy(start(extended.send(server, client), client))
 
-    def predict_unseen(server: Server, clients: Kept) -> Variables:
+    def predict_unseen(server: Server, clients: Extended) -> Variables:
         del clients
         return jax.tree.map(lambda leaf: leaf[None], server.variables)
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[PyTree, PyTree]:
-        combined, info = base.aggregate(server, clients, messages, weights)
-        return combined, info | {"policy": clients.local["params"]["policy"]}
+    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+        combined, info = extended.aggregate(server, clients, messages, weights)
+        return combined, info | {"policy": clients.base.local["params"]["policy"]}
 
     unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
     optimizers = {
         "model": client_optimizer(h, setup.rounds),
         "policy": optimizer(h.client_optimizer, learning_rate=h.policy_learning_rate),
     }
-    return base._replace(
+    return extended._replace(
         start=start,
+        objective=objective,
         optimizer=optax.partition(
             optimizers, lambda params: {n: "policy" if n == "policy" else "model" for n in params}
         ),
@@ -132,3 +137,6 @@ def layerwise(
     return unflatten(
         {path: how(by[places[module_of(path)]], leaf, others[path]) for path, leaf in flatten(loaded).items()}
     )
+
+
+ENTRY = Entry("partialfed", PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)")

@@ -9,6 +9,7 @@ Defaults and search ranges: hFedF v2, Table 10.
 import dataclasses
 
 from fdgjax.contract import Method, Moment, Setup
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import (
     HyperNetHyper,
@@ -39,3 +40,6 @@ def pfedhn(setup: Setup, h: PFedHN) -> Method:
         return descend(server, gradient, optimizer)
 
     return hypernet(setup, h, align=average, update=update)
+
+
+ENTRY = Entry("pfedhn", PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)")

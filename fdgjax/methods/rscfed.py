@@ -23,16 +23,20 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation import distance_reweighted, sub_consensus
+from fdgjax.aggregation import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.subsets import DISTANCES
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Setup, Trained, Variables
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import Kept, Memory, Message, Server
+from fdgjax.methods.fedavg import Message
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.methods.ssfl import LabelledServer, labelled_server
-from fdgjax.objectives import cross_entropy, mean_teacher, new_teacher, student_of
+from fdgjax.objectives import cross_entropy, mean_teacher, new_teacher, on_view, student_of
 from fdgjax.registry import lookup
-from fdgjax.views.weak_strong import VIEWS, seen
+from fdgjax.views.weak_strong import VIEWS
 
 OFFICIAL = "Liang et al., official code"
 
@@ -71,31 +75,28 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
     base = labelled_server(
         setup,
         h,
-        server=seen(cross_entropy(setup.model), view),
+        server=on_view(cross_entropy(setup.model), view),
         client=scaled(mean_teacher(setup.model, view, decay=h.decay, temperature=h.temperature), h.consistency),
-        memory=Memory(new_teacher, lambda context, trained: ()),
     )
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        server, clients = base.init(key, federation)
-        keys = jax.vmap(lambda i: jax.random.key_data(jax.random.fold_in(key, i)))(federation.ids)
-        return server, clients._replace(memory=Own(clients.memory, keys))
+    def begin(fresh: Fresh) -> Own:
+        keys = jax.vmap(lambda i: jax.random.key_data(jax.random.fold_in(fresh.key, i)))(fresh.federation.ids)
+        return Own(jax.vmap(new_teacher)(fresh.models()), keys)
 
     def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context, trained._replace(variables=student_of(trained.variables)))
-        return message, kept._replace(memory=next_own(context, trained))
+        return base.finish(context, trained._replace(variables=student_of(trained.variables)))
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+    extended = extend(base._replace(finish=finish), row=Row(begin, next_own))
+
+    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
         del server
         rule = partial(distance_reweighted, beta=h.beta, sizes=weights, distance=h.distance)
-        members = draw_subsets(clients.memory.key, weights, h.subsets, h.share)
-        update, coefficients = sub_consensus(messages.update, weights, members=members, rule=rule)
+        members = draw_subsets(clients.more.key, weights, h.subsets, h.share)
+        update, coefficients = mean_of_subsets(messages.update, weights, members=members, rule=rule)
         return Message(update, messages.personal), {"weights": coefficients}
 
-    return base._replace(
-        init=init,
-        start=lambda sent, client: base.start(sent, client) | {"teacher": client.memory.teacher},
-        finish=finish,
+    return extended._replace(
+        start=lambda sent, client: base.start(sent, client.base) | {"teacher": client.more.teacher},
         aggregate=aggregate,
         label=lambda path: "local" if path.startswith("teacher/") else base.label(path),
         trained=student_of if base.trained else None,
@@ -104,7 +105,7 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
 
 def next_own(context: Context, trained: Trained) -> Own:
     """The teacher as it was left, and the key of the lots of this round."""
-    key = jax.random.fold_in(jax.random.wrap_key_data(context.client.memory.key), context.round)
+    key = jax.random.fold_in(jax.random.wrap_key_data(context.client.more.key), context.round)
     return Own(trained.variables["teacher"], jax.random.key_data(key))
 
 
@@ -129,3 +130,13 @@ def scaled(objective: Objective, by: float) -> Objective:
         return by * loss, rest
 
     return times
+
+
+ENTRY = Entry(
+    "rscfed",
+    RSCFed,
+    rscfed,
+    "labelled server, mean teachers, sub-consensus (Liang et al., 2022)",
+    server=True,
+    presets=SERVED,
+)

@@ -23,12 +23,12 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained, Variables
-from fdgjax.data.federation import Federation
-from fdgjax.methods.fedavg import FedAvg, Kept, Memory, fedavg
-from fdgjax.methods.fedavg import Message as Update
-from fdgjax.methods.fedavg import Server as Average
-from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, client_optimizer, hyper, learning_rate_factor, sum_gradients
+from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper, learning_rate_factor
+from fdgjax.methods.parts.optimizers import client_optimizer, sum_gradients
 from fdgjax.objectives import cross_entropy, shifted
 from fdgjax.registry import lookup
 from fdgjax.variables import subtract
@@ -48,26 +48,11 @@ class Scaffold(FedAvg):
     control: str = hyper("gradients", search=("gradients", "displacement"), source="Karimireddy et al., option II")
 
 
-class Server(NamedTuple):
-    """x with its optimiser's state, the control variate c, and the sum of all clients' weights."""
+class Control(NamedTuple):
+    """What the server keeps beside x: the control variate c, and the sum of all clients' weights."""
 
-    average: Average
-    control: PyTree
+    variate: PyTree
     total: jax.Array
-
-
-class Sent(NamedTuple):
-    """x and c."""
-
-    variables: Variables
-    control: PyTree
-
-
-class Message(NamedTuple):
-    """A client's `y_i - x` and d_i; and what the server makes of all of them."""
-
-    average: Update
-    control: PyTree
 
 
 def mean_gradient(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
@@ -90,53 +75,46 @@ CONTROLS: Mapping[str, Callable[[jax.Array, Context, Trained], PyTree]] = {
 
 def scaffold(setup: Setup, h: Scaffold) -> Method:
     """FedAvg with control variates: c at the server, c_i in a client's row."""
-    corrected = lookup("control", h.control, CONTROLS)
+    corrected, base = lookup("control", h.control, CONTROLS), fedavg(setup, h)
+
+    def at_server(fresh: Fresh) -> Control:
+        total = jnp.sum(base.weights(fresh.federation.train.length))
+        return Control(optax.tree.zeros_like(fresh.server.variables["params"]), total)
 
     def correction(context: Context) -> PyTree:
-        return subtract(context.sent.control, context.client.memory)
+        return subtract(context.sent.more, context.client.more)
 
     def next_control(context: Context, trained: Trained) -> PyTree:
         rate = h.client_learning_rate * learning_rate_factor(h, context.round, setup.rounds)
         new = subtract(corrected(rate, context, trained), correction(context))
         # Without a single step (fewer samples than a batch) there was no gradient to go by.
-        return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.memory)
+        return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.more)
 
-    # What follows the zeros needs c, which FedAvg knows nothing of: see `finish`.
-    zero = Memory(lambda variables: optax.tree.zeros_like(variables["params"]), lambda context, trained: ())
-    base = fedavg(setup, h, objective=shifted(cross_entropy(setup.model), correction), memory=zero)
+    extended = extend(
+        base,
+        server=at_server,
+        sent=lambda server, row: server.more.variate,
+        row=Row(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_control),
+        message=lambda context, trained, control: subtract(control, context.client.more),
+    )
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
-        server, clients = base.init(key, federation)
-        control = optax.tree.zeros_like(server.variables["params"])
-        return Server(server, control, jnp.sum(base.weights(federation.train.length))), clients
+    def aggregate(
+        server: Extended, clients: Extended, messages: Extended, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
+        average, coefficients = extended.aggregate(server, clients, messages, weights)
+        return Extended(average, weighted_sum(messages.more, weights / server.more.total)), coefficients
 
-    def send(server: Server, client: Kept) -> Sent:
-        return Sent(base.send(server.average, client), server.control)
+    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
+        server, clients = extended.update(server, clients, step.base, moment)
+        variate = optax.tree.add(server.more.variate, step.more)
+        return server._replace(more=server.more._replace(variate=variate)), clients
 
-    def start(sent: Sent, client: Kept) -> Variables:
-        return base.start(sent.variables, client)
-
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        message, kept = base.finish(context._replace(sent=context.sent.variables), trained)
-        control = next_control(context, trained)
-        return Message(message, subtract(control, context.client.memory)), kept._replace(memory=control)
-
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
-        average, coefficients = base.aggregate(server.average, clients, messages.average, weights)
-        return Message(average, weighted_sum(messages.control, weights / server.total)), coefficients
-
-    def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
-        average, clients = base.update(server.average, clients, step.average, moment)
-        return Server(average, optax.tree.add(server.control, step.control), server.total), clients
-
-    return base._replace(
-        init=init,
-        send=send,
-        start=start,
+    return extended._replace(
+        objective=shifted(cross_entropy(setup.model), correction),
         optimizer=client_optimizer(h, setup.rounds, watch=sum_gradients()),
-        finish=finish,
         aggregate=aggregate,
         update=update,
-        predict=lambda server, client: base.predict(server.average, client),
-        unseen=lambda server, clients: base.unseen(server.average, clients),
     )
+
+
+ENTRY = Entry("scaffold", Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)")

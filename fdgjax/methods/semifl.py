@@ -5,11 +5,11 @@
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
     w <- w + sum_i p_i (w_i - w) over clients with something in D_fix;    w <- local epochs at the server from w
 
-a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`),
-in the place of the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for
-each minibatch, k among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row.
-BatchNorm layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the
-server's samples, it is SSFL with `guess=argmax`.
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), in the
+place of the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each
+minibatch, k among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row. BatchNorm
+layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and
+order of the server's samples, it is SSFL with `guess=argmax`.
 
 Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
 NeurIPS 2022, Algorithm 1, and its official code.
@@ -17,7 +17,6 @@ NeurIPS 2022, Algorithm 1, and its official code.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,14 +36,18 @@ from fdgjax.contract import (
     Trained,
     Variables,
 )
-from fdgjax.methods.fedavg import Kept, Server
-from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.fedavg import Message
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.methods.ssfl import GUESSES, SSFL, guess_labels, labelled_server
-from fdgjax.objectives import cross_entropy, mean_cross_entropy
+from fdgjax.objectives import cross_entropy, mean_cross_entropy, on_view
 from fdgjax.registry import lookup
-from fdgjax.views.weak_strong import VIEWS, Views, seen
+from fdgjax.views.weak_strong import VIEWS, Views
 
 LAST: Mapping[str, bool] = {"first": False, "last": True}
 """When in a round the server trains."""
@@ -70,48 +73,36 @@ class SemiFL(SSFL):
     server: str = hyper("last", search=tuple(LAST), source="Diao et al., official code")
 
 
-class Message(NamedTuple):
-    """A client's update and the size of its D_fix."""
-
-    update: Update
-    sure: jax.Array
-
-
-class Step(NamedTuple):
-    """The mean update, and whether there was any."""
-
-    update: Update
-    any: jax.Array
-
-
 def semifl(setup: Setup, h: SemiFL) -> Method:
     """SSFL on confident guesses, with weak and strong views and mixed samples."""
     views = lookup("augmentation", h.augmentation, VIEWS)
     base = labelled_server(
         setup,
         h,
-        server=seen(cross_entropy(setup.model), views.weak),
+        server=on_view(cross_entropy(setup.model), views.weak),
         client=fixed_and_mixed(setup.model, h, views),
-        prepare=sure_labels(guess_labels(setup.model, h), h.threshold),
         last=lookup("server", h.server, LAST),
     )
 
     def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
         message, kept = base.finish(context, trained)
-        kept = jax.tree.map(lambda new, old: jnp.where(context.notes > 0, new, old), kept, context.client)
-        return Message(message, context.notes), kept
+        return message, jax.tree.map(lambda new, old: jnp.where(context.notes > 0, new, old), kept, context.client)
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Step, PyTree]:
-        counted = jnp.where(messages.sure > 0, weights, 0)
-        average, coefficients = base.aggregate(server, clients, messages.update, counted)
-        return Step(average, jnp.any(counted > 0)), coefficients
+    extended = extend(base._replace(finish=finish), message=lambda context, trained, row: context.notes)
 
-    def update(server: Server, clients: Kept, step: Step, moment: Moment) -> tuple[Server, Kept]:
-        moved, clients = base.update(server, clients, step.update, moment)
+    def aggregate(server: Server, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
+        counted = jnp.where(messages.more > 0, weights, 0)
+        average, coefficients = extended.aggregate(server, clients, messages, counted)
+        return Extended(average, jnp.any(counted > 0)), coefficients
+
+    def update(server: Server, clients: Kept, step: Extended, moment: Moment) -> tuple[Server, Kept]:
+        moved, clients = extended.update(server, clients, step.base, moment)
         # Where nobody counts the server's momentum does not move it either, as in the official code.
-        return jax.tree.map(lambda new, old: jnp.where(step.any, new, old), moved, server), clients
+        return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
-    return with_features(base._replace(finish=finish, aggregate=aggregate, update=update), setup.model, "semifl")
+    prepare = sure_labels(guess_labels(setup.model, h), h.threshold)
+    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    return with_features(method, setup.model, "semifl")
 
 
 def sure_labels(
@@ -130,7 +121,7 @@ def sure_labels(
 
 def fixed_and_mixed(model: Model, h: SemiFL, views: Views) -> Objective:
     """Cross-entropy on strong views of D_fix, and on its weak views mixed with others of the batch."""
-    fixed = seen(cross_entropy(model), views.strong)
+    fixed = on_view(cross_entropy(model), views.strong)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         loss, (changed, _) = fixed(variables, batch, key, context)
@@ -149,3 +140,13 @@ def fixed_and_mixed(model: Model, h: SemiFL, views: Views) -> Objective:
         return loss + h.mix * (share * own + (1 - share) * other), (changed, {})
 
     return objective
+
+
+ENTRY = Entry(
+    "semifl",
+    SemiFL,
+    semifl,
+    "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
+    server=True,
+    presets=SERVED,
+)

@@ -15,21 +15,20 @@ from collections.abc import Callable, Mapping
 
 import jax
 
-from fdgjax.contract import Context, Guess, Method, Model, Objective, Output, Prepared, Samples, Setup, Variables
-from fdgjax.methods.fedavg import NOTHING, FedAvg, Memory, everything_shared, fedavg, server_stage
-from fdgjax.methods.parts.hyper import client_optimizer, hyper
-from fdgjax.methods.parts.pseudo_labels import argmax_labels, centroid_labels
+from fdgjax.contract import Context, Method, Model, Objective, Prepared, Samples, Setup, Variables
+from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.optimizers import client_optimizer
+from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
 from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.server import server_stage
+from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import cross_entropy
 from fdgjax.randomness import class_aware
 from fdgjax.registry import lookup
 from fdgjax.variables import module_of, norm_paths
-
-GUESSES: Mapping[str, Callable[[Output, jax.Array], Guess]] = {
-    "centroids": lambda output, mask: centroid_labels(output.features, output.logits, mask),
-    "argmax": lambda output, mask: argmax_labels(output.logits),
-}
-"""How labels are guessed, from what a model says of all samples of a client and the mask of its padding."""
 
 GUESSERS: Mapping[str, Callable[[Context], Variables]] = {
     "server": lambda context: context.sent,
@@ -83,8 +82,8 @@ def semi_supervised(setup: Setup, h: SSFL, name: str, *, server: Objective, clie
     Raises:
       UserError: an unknown name in `h`, or a model without features.
     """
-    base = labelled_server(setup, h, server=server, client=client, prepare=guess_labels(setup.model, h))
-    return with_features(base, setup.model, name)
+    base = labelled_server(setup, h, server=server, client=client)
+    return with_features(base._replace(prepare=guess_labels(setup.model, h)), setup.model, name)
 
 
 def labelled_server(
@@ -93,8 +92,6 @@ def labelled_server(
     *,
     server: Objective,
     client: Objective,
-    prepare: Callable[[Context, Samples], Prepared] | None = None,
-    memory: Memory = NOTHING,
     last: bool = False,
 ) -> Method:
     """FedAvg with a server that trains, too; BatchNorm layers kept or averaged.
@@ -102,8 +99,6 @@ def labelled_server(
     Args:
       setup, h: as for every method.
       server, client: the objectives.
-      prepare: what a client works out before it trains.
-      memory: what clients' rows hold besides variables.
       last: whether the server trains after the aggregation.
     """
     norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
@@ -114,8 +109,6 @@ def labelled_server(
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        memory=memory,
-        prepare=prepare,
         stage=server_stage(server, client_optimizer(h, setup.rounds), order, last),
     )
 
@@ -125,13 +118,16 @@ def guess_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared
     guess, guesser = lookup("guess", h.guess, GUESSES), lookup("guesser", h.guesser, GUESSERS)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        return Prepared(guess(look(model, guesser(context), samples), samples.mask))
+        return Prepared(guess(outputs_for_all(model, guesser(context), samples), samples.mask))
 
     return prepare
 
 
-def look(model: Model, variables: Variables, samples: Samples) -> Output:
-    """What a model says of all samples of a client, `[longest, ...]`."""
-    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
-    output: Output = samples.each(lambda batch: model.apply(variables, batch.images, False, key)[0])
-    return output
+ENTRY = Entry(
+    "ssfl",
+    SSFL,
+    ssfl,
+    "labelled server, clients on pseudo-labels (UAP's baseline)",
+    server=True,
+    presets=SERVED,
+)

@@ -20,7 +20,9 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.ssfl import SSFL, semi_supervised
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import (
@@ -105,3 +107,13 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
 def last_layer(model: Model) -> str:
     """The path of the last layer's kernel, `[m, classes]`."""
     return f"params/{depth_order(model.init)[-1]}/kernel"
+
+
+ENTRY = Entry(
+    "uap",
+    UAP,
+    uap,
+    "labelled server, unlabelled clients, features aligned to Gaussians (UAP)",
+    server=True,
+    presets=SERVED,
+)

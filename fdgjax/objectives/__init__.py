@@ -11,7 +11,7 @@ from fdgjax.objectives.representation import gaussian_divergence, mean_length, m
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.shifted import shifted
 from fdgjax.objectives.transformed import also_transformed
-from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
+from fdgjax.objectives.viewed import on_view
 
 __all__ = [
     "also_transformed",
@@ -25,18 +25,17 @@ __all__ = [
     "followed",
     "gaussian_divergence",
     "info_nce",
-    "low_amplitudes",
     "mean_cross_entropy",
     "mean_length",
     "mean_squared_length",
     "mean_teacher",
-    "mix_amplitudes",
     "mmd",
     "model_contrastive",
     "negative_cosine",
     "new_teacher",
     "nt_xent",
     "off_diagonal_covariance",
+    "on_view",
     "proximal",
     "random_classes",
     "shifted",

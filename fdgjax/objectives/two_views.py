@@ -14,7 +14,7 @@ from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, O
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.objectives.self_supervised import directions, info_nce, negative_cosine, nt_xent
 from fdgjax.variables import merge
-from fdgjax.views.weak_strong import View
+from fdgjax.views.view import View
 
 MODEL = ("params", "batch_stats")
 """The collections of the model itself."""

@@ -8,7 +8,7 @@ from fdgjax.report.drawing import Figure
 from fdgjax.report.reading import Run
 
 
-class Entry(NamedTuple):
+class Exhibit(NamedTuple):
     """title, caption: what is seen. draw: the figure, None where the runs have no data for it."""
 
     title: str
@@ -16,87 +16,87 @@ class Entry(NamedTuple):
     draw: Callable[[Sequence[Run]], Figure | None]
 
 
-FIGURES: Mapping[str, Entry] = {
-    "accuracy_by_round": Entry(
+FIGURES: Mapping[str, Exhibit] = {
+    "accuracy_by_round": Exhibit(
         "Accuracy against rounds",
         "Line: mean over seeds. Band: one sample standard deviation.",
         figures.accuracy_by_round,
     ),
-    "accuracy_by_bytes": Entry(
+    "accuracy_by_bytes": Exhibit(
         "Accuracy against bytes",
         "All that clients sent and received until then. Line: mean over seeds; band: one sample standard deviation.",
         figures.accuracy_by_bytes,
     ),
-    "accuracy_by_domain": Entry(
+    "accuracy_by_domain": Exhibit(
         "Accuracy on each domain",
         "At the reported round. Whiskers: one sample standard deviation over seeds.",
         figures.accuracy_by_domain,
     ),
-    "fairness": Entry(
+    "fairness": Exhibit(
         "Fairness",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
         "to the left.",
         figures.fairness,
     ),
-    "radar": Entry(
+    "radar": Exhibit(
         "Every domain and client",
         "Mean over seeds, each axis in parts of the best accuracy on it (as FDSE, figure 3).",
         figures.radar,
     ),
-    "aggregation_weights": Entry(
+    "aggregation_weights": Exhibit(
         "Aggregation weights",
         "A line for each client, mean over seeds and, where each layer has its own weights, over layers; dotted: equal "
         "weights (as hFedF, figure 5a). Runs whose weights never change are left out.",
         methods.aggregation_weights,
     ),
-    "discard_rate": Entry(
+    "discard_rate": Exhibit(
         "Discarded gradients",
         "Share of the gradients' entries that clients drop, mean over clients (FedGaLA).",
         methods.discard_rate,
     ),
-    "probe_by_labels": Entry(
+    "probe_by_labels": Exhibit(
         "Probe accuracy by the share of labels",
         "Without any training a linear probe finds: dotted, in the pixels; dashed, in the fresh encoder.",
         methods.probe_by_labels,
     ),
-    "probes_again": Entry(
+    "probes_again": Exhibit(
         "Probes after training",
         "By fdgjax.probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Before "
         "any training: dotted, in the pixels; dashed, in the fresh encoder.",
         afterwards.probes_again,
     ),
-    "domain_shift": Entry(
+    "domain_shift": Exhibit(
         "Domain shift and gradients",
         "Each point is a pair of domains: the covariance of their gradients against the mutual information of their "
         "features, by fdgjax.domain_shift (as FedGaLA, figure 2); empty where one of them is unseen. Whiskers: one "
         "deviation over gradients.",
         afterwards.domain_shift,
     ),
-    "reliability": Entry(
+    "reliability": Exhibit(
         "Reliability",
         "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there "
         "is none. Above the diagonal a model is more often right than it says. Bins with less than half a percent of "
         "the samples are left out.",
         methods.reliability,
     ),
-    "confidence": Entry(
+    "confidence": Exhibit(
         "Confidence of right and of wrong predictions",
         "The same samples; each histogram sums to 100 % (as hFedF, figure 6b).",
         methods.confidence,
     ),
-    "embeddings": Entry(
+    "embeddings": Exhibit(
         "Client embeddings",
         "What the hypernetwork knows of each client; by its number (as hFedF, figure 6a). First seed.",
         looks.embeddings,
     ),
-    "divergence": Entry(
+    "divergence": Exhibit(
         "Divergence of the clients' models",
         "Mean distance of the parameters of two clients, in parts of their mean size, layer by layer (as hFedF, figure "
         "5b); of the first 20 clients and the first seed. Methods whose clients have the same model, to a part in "
         "10,000, are left out.",
         looks.divergence,
     ),
-    "features": Entry(
+    "features": Exhibit(
         "Features",
         "The last layer's input for held-out samples, each by the model that is judged on it, in two dimensions by "
         "t-SNE (as FDSE, figure 4). First seed.",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.views.weak_strong import View
+from fdgjax.views.view import View
 
 LUMA = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in a grey value (ITU-R 601), as in Pillow."""

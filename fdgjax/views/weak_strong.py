@@ -1,15 +1,12 @@
 """Weak and strong views of images, drawn anew for each minibatch, for methods that want a model to agree on both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, Variables
-
-View = Callable[[jax.Array, jax.Array], jax.Array]
-"""`(key, images [batch, height, width, channels]) -> images`."""
+from fdgjax.views.view import View
 
 
 class Views(NamedTuple):
@@ -59,13 +56,3 @@ def draw_places(key: jax.Array, many: int, height: int, width: int) -> jax.Array
 
 
 VIEWS: Mapping[str, Views] = {"none": Views(plain, plain), "shift": Views(shift, shift_and_cut_out)}
-
-
-def seen(objective: Objective, view: View) -> Objective:
-    """The objective on a view of the images."""
-
-    def on_view(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        images = view(jax.random.fold_in(key, 1), batch.images)
-        return objective(variables, batch._replace(images=images), key, context)
-
-    return on_view

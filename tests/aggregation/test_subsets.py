@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.aggregation import distance_reweighted, mean, sub_consensus
+from fdgjax.aggregation import distance_reweighted, mean, mean_of_subsets
 from fdgjax.errors import UserError
 
 UPDATES = {"a": np.float32([[1, 0], [0, 1], [2, 2], [9, 9]]), "b": np.float32([0, 1, 3, 9])}
@@ -47,12 +47,12 @@ def test_an_unknown_distance_is_refused() -> None:
 def test_the_consensus_is_the_mean_of_the_sub_sets_that_have_somebody() -> None:
     weights = jnp.asarray(SIZES, jnp.float32)
     members = jnp.asarray([[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 1, 1]], bool)
-    update, coefficients = sub_consensus(UPDATES, weights, members=members, rule=mean)
+    update, coefficients = mean_of_subsets(UPDATES, weights, members=members, rule=mean)
     wanted = (np.array([5 / 6, 1 / 6, 0, 0]) + np.array([0, 1 / 4, 3 / 4, 0])) / 2
     np.testing.assert_allclose(coefficients, wanted, rtol=1e-6)
     np.testing.assert_allclose(update["b"], wanted @ UPDATES["b"], rtol=1e-6)
     everybody = partial(distance_reweighted, beta=2.0, sizes=weights)
-    _, coefficients = sub_consensus(UPDATES, weights, members=jnp.ones((2, 4), bool), rule=everybody)
+    _, coefficients = mean_of_subsets(UPDATES, weights, members=jnp.ones((2, 4), bool), rule=everybody)
     np.testing.assert_allclose(coefficients, by_hand(SIZES, 2.0, "joint"), rtol=1e-5)
-    _, nobody = sub_consensus(UPDATES, jnp.zeros(4), members=members, rule=mean)
+    _, nobody = mean_of_subsets(UPDATES, jnp.zeros(4), members=members, rule=mean)
     np.testing.assert_array_equal(nobody, np.zeros(4))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 
 from fdgjax.contract import Method
-from fdgjax.methods.parts.extend import extend_rows
+from fdgjax.methods.parts.extend import Row, extend
 
 
 def as_received(method: Method) -> Method:
@@ -22,13 +22,13 @@ def as_trained(method: Method) -> Method:
     own = method.trained
     if own is None:
         return method
-    extended = extend_rows(
-        method,
-        begin=lambda server, clients, federation: jax.vmap(
-            method.predict, in_axes=(None, 0), axis_size=len(federation.ids)
-        )(server, clients),
+    row = Row(
+        begin=lambda fresh: jax.vmap(method.predict, in_axes=(None, 0), axis_size=len(fresh.federation.ids))(
+            fresh.server, fresh.clients
+        ),
         after=lambda context, trained: own(trained.variables),
     )
+    extended = extend(method, row=row)
     return extended._replace(predict=lambda server, row: row.more)
 
 

@@ -9,7 +9,7 @@ from fdgjax.contract import Batch, Context, Execution, ObjectiveResult, Variable
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
-from fdgjax.methods.parts.hyper import optimizer
+from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.randomness import shuffle

@@ -1,77 +1,190 @@
-"""A method whose clients' rows hold something more, of which the method itself knows nothing."""
+"""A method with more in its server state, its messages or its clients' rows than the method it is made from.
+
+    sent_i    = (base's sent_i, more)        message_i = (base's message_i, more)
+    server    = (base's server, more)        row_i     = (base's row_i, more)
+
+The base method sees its own parts and nothing else. Functions that are replaced in the result are handed the extended
+values:
+
+    extended = extend(fedavg(setup, h), server=control, sent=lambda server, row: server.more, ...)
+    return extended._replace(update=update)
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import optax
 
 from fdgjax.contract import (
     Batch,
     Context,
     Method,
     Moment,
+    Objective,
     ObjectiveResult,
     Prepared,
     PyTree,
     Samples,
+    Stage,
     Trained,
     Variables,
 )
 from fdgjax.data.federation import Federation
 
 
-class Row(NamedTuple):
-    """A client's row of the method, and what was added to it."""
+class Extended(NamedTuple):
+    """A value of the base method, and what was added to it."""
 
-    client: PyTree
+    base: PyTree
     more: PyTree
 
 
-def extend_rows(
-    method: Method,
-    begin: Callable[[PyTree, PyTree, Federation], PyTree],
-    after: Callable[[Context, Trained], PyTree],
-) -> Method:
-    """The same method with more in each client's row.
+class Fresh(NamedTuple):
+    """The base method before the first round.
 
-    Args:
-      method: sees its own rows only.
-      begin: `(server, clients, federation) -> [clients, ...]`, what is added before the first round.
-      after: what is added after a round; the former is `context.client.more`.
+    key: of the initialisation. server, clients: its state. federation: the data.
+    models: computes the variables that each client starts from, `[clients, ...]`.
     """
 
-    def inside(context: Context) -> Context:
-        return context._replace(client=context.client.client)
+    key: jax.Array
+    server: PyTree
+    clients: PyTree
+    federation: Federation
+    models: Callable[[], Variables]
 
-    def init(key: jax.Array, federation: Federation) -> tuple[PyTree, Row]:
-        server, clients = method.init(key, federation)
-        return server, Row(clients, begin(server, clients, federation))
 
-    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        return method.objective(variables, batch, key, inside(context))
+def unchanged(context: Context, trained: Trained) -> PyTree:
+    """A row's addition as it was."""
+    del trained
+    return context.client.more
 
-    own_prepare = method.prepare
+
+class Row(NamedTuple):
+    """What is added to clients' rows.
+
+    begin: `(fresh) -> [clients, ...]`. after: `(context, trained) -> more`, when a client has trained; the former value
+    is `context.client.more`.
+    """
+
+    begin: Callable[[Fresh], PyTree]
+    after: Callable[[Context, Trained], PyTree] = unchanged
+
+
+class Lens(NamedTuple):
+    """How a base value is taken out of the value that holds it, and put back."""
+
+    base: Callable[[PyTree], PyTree]
+    put: Callable[[PyTree, PyTree], PyTree]
+
+
+WITHIN = Lens(lambda whole: whole.base, lambda whole, base: whole._replace(base=base))
+WHOLE = Lens(lambda whole: whole, lambda whole, base: base)
+
+
+def extend(
+    base: Method,
+    *,
+    server: Callable[[Fresh], PyTree] | None = None,
+    sent: Callable[[PyTree, PyTree], PyTree] | None = None,
+    row: Row | None = None,
+    message: Callable[[Context, Trained, PyTree], PyTree] | None = None,
+) -> Method:
+    """The base method with more state; each part that is given turns the base's values into `Extended` ones.
+
+    Args:
+      base: the method that is extended; it sees its own parts of every value.
+      server: `(fresh) -> more`, what is added to the server's state.
+      sent: `(server, row) -> more`, what is added to what a client is sent.
+      row: what is added to clients' rows.
+      message: `(context, trained, row's new addition) -> more`, what is added to what a client sends.
+
+    Returns:
+      A method that aggregates and updates the base's parts alone: `aggregate` takes extended messages and returns the
+      base's aggregate, `update` takes that aggregate and leaves every addition as it was.
+    """
+    at_server, at_row = (WITHIN if part else WHOLE for part in (server, row))
+    in_sent, in_message = (WITHIN if part else WHOLE for part in (sent, message))
+
+    def of_base(context: Context) -> Context:
+        return context._replace(sent=in_sent.base(context.sent), client=at_row.base(context.client))
+
+    def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
+        state, clients = base.init(key, federation)
+
+        def models() -> Variables:
+            start = lambda client: base.start(base.send(state, client), client)  # noqa: E731
+            return jax.vmap(start, axis_size=len(federation.ids))(clients)
+
+        fresh = Fresh(key, state, clients, federation, models)
+        return Extended(state, server(fresh)) if server else state, Extended(
+            clients, row.begin(fresh)
+        ) if row else clients
+
+    def send(state: PyTree, client: PyTree) -> PyTree:
+        given = base.send(at_server.base(state), at_row.base(client))
+        return Extended(given, sent(state, client)) if sent else given
+
+    def finish(context: Context, trained: Trained) -> tuple[PyTree, PyTree]:
+        told, kept = base.finish(of_base(context), trained)
+        more = row.after(context, trained) if row else ()
+        return Extended(told, message(context, trained, more)) if message else told, Extended(
+            kept, more
+        ) if row else kept
+
+    def aggregate(state: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
+        return base.aggregate(at_server.base(state), at_row.base(clients), in_message.base(messages), weights)
+
+    def update(state: PyTree, clients: PyTree, step: PyTree, moment: Moment) -> tuple[PyTree, PyTree]:
+        new_state, new_clients = base.update(at_server.base(state), at_row.base(clients), step, moment)
+        return at_server.put(state, new_state), at_row.put(clients, new_clients)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        return own_prepare(inside(context), samples) if own_prepare else Prepared()
+        return base.prepare(of_base(context), samples) if base.prepare else Prepared()
 
-    def finish(context: Context, trained: Trained) -> tuple[PyTree, Row]:
-        message, kept = method.finish(inside(context), trained)
-        return message, Row(kept, after(context, trained))
-
-    def update(server: PyTree, rows: Row, aggregate: PyTree, moment: Moment) -> tuple[PyTree, Row]:
-        server, clients = method.update(server, rows.client, aggregate, moment)
-        return server, rows._replace(client=clients)
-
-    return method._replace(
+    return base._replace(
         init=init,
-        send=lambda server, row: method.send(server, row.client),
-        start=lambda sent, row: method.start(sent, row.client),
-        objective=objective,
-        prepare=prepare if own_prepare else None,
+        send=send,
+        start=lambda sent, client: base.start(in_sent.base(sent), at_row.base(client)),
+        objective=on_context(base.objective, of_base),
+        optimizer=optimizer_on_context(base.optimizer, of_base),
         finish=finish,
-        aggregate=lambda server, rows, messages, weights: method.aggregate(server, rows.client, messages, weights),
+        aggregate=aggregate,
         update=update,
-        predict=lambda server, row: method.predict(server, row.client),
-        unseen=lambda server, rows: method.unseen(server, rows.client),
+        predict=lambda state, client: base.predict(at_server.base(state), at_row.base(client)),
+        unseen=lambda state, clients: base.unseen(at_server.base(state), at_row.base(clients)),
+        prepare=prepare if base.prepare else None,
+        stage=stage_within(base.stage, at_server) if base.stage else None,
+    )
+
+
+def on_context(objective: Objective, change: Callable[[Context], Context]) -> Objective:
+    """The objective in a changed context."""
+
+    def changed(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
+        return objective(variables, batch, key, change(context))
+
+    return changed
+
+
+def optimizer_on_context(
+    optimizer: optax.GradientTransformation, change: Callable[[Context], Context]
+) -> optax.GradientTransformationExtraArgs:
+    """The optimiser in a changed context."""
+    flexible = optax.with_extra_args_support(optimizer)
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None, *, context: Context, **others: Any
+    ) -> tuple[PyTree, PyTree]:
+        return flexible.update(updates, state, params, context=change(context), **others)
+
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)
+
+
+def stage_within(stage: Stage, server: Lens) -> Stage:
+    """Training at the server, in the base's part of the server's state."""
+    return stage._replace(
+        begin=lambda state: stage.begin(server.base(state)),
+        objective=on_context(stage.objective, lambda context: context._replace(sent=server.base(context.sent))),
+        finish=lambda state, trained: server.put(state, stage.finish(server.base(state), trained)),
     )

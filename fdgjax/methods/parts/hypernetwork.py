@@ -14,15 +14,9 @@ from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients
-from fdgjax.methods.fedavg import WEIGHTINGS
-from fdgjax.methods.parts.hyper import (
-    SERVER_LEARNING_RATES,
-    TABLE_10,
-    ClientHyper,
-    client_optimizer,
-    hyper,
-    optimizer,
-)
+from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ClientHyper, hyper
+from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
+from fdgjax.methods.parts.server import WEIGHTINGS
 from fdgjax.models.hypernetwork import HyperNetwork, find_layers, init_hypernetwork
 from fdgjax.objectives import cross_entropy
 from fdgjax.randomness import draw_each

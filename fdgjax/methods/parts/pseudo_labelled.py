@@ -15,9 +15,10 @@ from fdgjax.contract import Context, Each, Guess, Method, Prepared, PyTree, Samp
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, samples_of, train_locally
-from fdgjax.methods.parts.extend import extend_rows
-from fdgjax.methods.parts.hyper import client_optimizer
-from fdgjax.methods.ssfl import GUESSES, look
+from fdgjax.methods.parts.extend import Row, extend
+from fdgjax.methods.parts.optimizers import client_optimizer
+from fdgjax.methods.parts.pseudo_labels import outputs_for_all
+from fdgjax.methods.ssfl import GUESSES
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 
@@ -71,7 +72,7 @@ def on_pseudo_labels(
     def guessed(variables: Variables, federation: Federation) -> Guess:
         def one_client(shared: PyTree, rows: jax.Array, count: jax.Array) -> Guess:
             samples = samples_of(shared[1], rows, count, batching.batch_size)
-            return guess_of(look(model, shared[0], samples), samples.mask)
+            return guess_of(outputs_for_all(model, shared[0], samples), samples.mask)
 
         guess: Guess = over_clients(one_client, setup.execution)((variables, federation), *federation.train)
         return guess
@@ -82,11 +83,9 @@ def on_pseudo_labels(
         start_here = model._replace(init=lambda key: jax.tree.map(lambda _, leaf: leaf, model.init(key), variables))
         from_it = build(setup._replace(model=start_here), h)
         guess = guessed(variables, federation)
-        return extend_rows(from_it, begin=lambda *_: guess, after=lambda context, _: context.client.more).init(
-            key, federation
-        )
+        return extend(from_it, row=Row(lambda fresh: guess)).init(key, federation)
 
-    extended = extend_rows(build(setup, h), begin=lambda *_: (), after=lambda context, _: context.client.more)
+    extended = extend(build(setup, h), row=Row(lambda fresh: ()))
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         guess = context.client.more

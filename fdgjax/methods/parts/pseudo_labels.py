@@ -1,9 +1,11 @@
 """Labels guessed for samples that have none."""
 
+from collections.abc import Callable, Mapping
+
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Guess
+from fdgjax.contract import Guess, Model, Output, Samples, Variables
 
 
 def argmax_labels(logits: jax.Array) -> Guess:
@@ -63,3 +65,17 @@ def _directions(vectors: jax.Array) -> jax.Array:
 def _guess(logits: jax.Array, labels: jax.Array) -> Guess:
     of_labels = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
     return Guess(labels.astype(jnp.int32), of_labels, trust=jnp.ones_like(of_labels))
+
+
+GUESSES: Mapping[str, Callable[[Output, jax.Array], Guess]] = {
+    "centroids": lambda output, mask: centroid_labels(output.features, output.logits, mask),
+    "argmax": lambda output, mask: argmax_labels(output.logits),
+}
+"""How labels are guessed, from a model's outputs for all samples of a client and the mask of its padding."""
+
+
+def outputs_for_all(model: Model, variables: Variables, samples: Samples) -> Output:
+    """A model's outputs for all samples of a client, in evaluation mode, `[longest, ...]`."""
+    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+    output: Output = samples.each(lambda batch: model.apply(variables, batch.images, False, key)[0])
+    return output

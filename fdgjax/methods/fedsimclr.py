@@ -1,4 +1,4 @@
-"""Self-supervised learning at each client, averaged: FedSimCLR, FedMoCo, FedBYOL and FedSimSiam.
+"""FedSimCLR: self-supervised learning at each client, averaged; so are FedMoCo, FedBYOL and FedSimSiam.
 
     w_i <- local epochs of a self-supervised loss (`fdgjax.objectives.two_views`) from w;    w <- sum_i p_i w_i
 
@@ -16,7 +16,9 @@ from typing import Any
 
 from fdgjax.contract import Method, Objective, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from fdgjax.registry import lookup
 from fdgjax.views.simclr import random_flip, random_resized_crop, simclr_view
@@ -33,7 +35,7 @@ AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class SelfSupervised(FedAvg):
+class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
     part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
@@ -61,41 +63,13 @@ class SelfSupervised(FedAvg):
 
 
 @dataclasses.dataclass(frozen=True)
-class FedSimCLR(SelfSupervised):
-    """Adam 1e-4."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BySGD(SelfSupervised):
+class BySGD(FedSimCLR):
     """SGD 0.03 with momentum 0.9, of all methods but SimCLR."""
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
     client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
     client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
-
-
-@dataclasses.dataclass(frozen=True)
-class FedMoCo(BySGD):
-    """The target follows more slowly."""
-
-    part: str = hyper("moco", search=("moco",), source="He et al., 2020")
-    decay: float = hyper(0.999, search=(0.99, 0.999), source="FedGaLA, official code")
-
-
-@dataclasses.dataclass(frozen=True)
-class FedBYOL(BySGD):
-    """With a target and a predictor."""
-
-    part: str = hyper("byol", search=("byol",), source="Grill et al., 2020")
-
-
-@dataclasses.dataclass(frozen=True)
-class FedSimSiam(BySGD):
-    """With a predictor, and a learning rate of its own."""
-
-    part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
-    client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
 
 
 def fate(path: str) -> str:
@@ -113,9 +87,9 @@ def of_predictor(path: str) -> bool:
     return "projector/predictor_" in path
 
 
-def self_supervised(
+def fedsimclr(
     setup: Setup,
-    h: SelfSupervised,
+    h: FedSimCLR,
     *,
     label: Callable[[str], str] = fate,
     regularise: Callable[[Objective], Objective] | None = None,
@@ -152,7 +126,12 @@ def self_supervised(
     )
 
 
-fedsimclr: Callable[[Setup, FedSimCLR], Method] = self_supervised
-fedmoco: Callable[[Setup, FedMoCo], Method] = self_supervised
-fedbyol: Callable[[Setup, FedBYOL], Method] = self_supervised
-fedsimsiam: Callable[[Setup, FedSimSiam], Method] = self_supervised
+ENTRY = Entry(
+    "fedsimclr",
+    FedSimCLR,
+    fedsimclr,
+    "no labels: SimCLR at each client, averaged",
+    head="projection",
+    unlabelled=True,
+    presets=SIMCLR,
+)

@@ -1,0 +1,30 @@
+"""FedBYOL: BYOL at each client, averaged; each client keeps its target and its predictor.
+
+Grill et al., "Bootstrap your own latent: a new approach to self-supervised learning", NeurIPS 2020.
+Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
+"""
+
+import dataclasses
+
+from fdgjax.methods.fedsimclr import BySGD, fedsimclr
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import UNLABELLED
+
+
+@dataclasses.dataclass(frozen=True)
+class FedBYOL(BySGD):
+    """With a target and a predictor."""
+
+    part: str = hyper("byol", search=("byol",), source="Grill et al., 2020")
+
+
+ENTRY = Entry(
+    "fedbyol",
+    FedBYOL,
+    fedsimclr,
+    "no labels: BYOL at each client, averaged",
+    head="prediction",
+    unlabelled=True,
+    presets=UNLABELLED,
+)

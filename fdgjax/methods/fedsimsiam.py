@@ -1,0 +1,31 @@
+"""FedSimSiam: SimSiam at each client, averaged; each client keeps its predictor.
+
+Chen and He, "Exploring simple Siamese representation learning", CVPR 2021.
+Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
+"""
+
+import dataclasses
+
+from fdgjax.methods.fedsimclr import PUBLISHED, BySGD, fedsimclr
+from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.presets import UNLABELLED
+
+
+@dataclasses.dataclass(frozen=True)
+class FedSimSiam(BySGD):
+    """With a predictor, and a learning rate of its own."""
+
+    part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
+    client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
+
+
+ENTRY = Entry(
+    "fedsimsiam",
+    FedSimSiam,
+    fedsimclr,
+    "no labels: SimSiam at each client, averaged",
+    head="prediction",
+    unlabelled=True,
+    presets=UNLABELLED,
+)

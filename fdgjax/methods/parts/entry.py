@@ -1,0 +1,30 @@
+"""A method's entry: how the rest of the package knows it."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from fdgjax.contract import Method, Setup
+
+
+class Entry(NamedTuple):
+    """A method of the registry; stands as `ENTRY` in the method's file.
+
+    name: on the command line, the name of the file. hyper: its hyperparameters, a frozen dataclass. build: the method
+    for a setup. summary: one line on what it is.
+    unit: the entry of `fdgjax.models.UNITS` that it is made for; '' where any model will do.
+    head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
+    unlabelled: whether it learns without any labels, and is evaluated by a linear probe.
+    server: whether it is made for a server that holds labelled data, and clients without labels.
+    presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
+    """
+
+    name: str
+    hyper: type[Any]
+    build: Callable[[Setup, Any], Method]
+    summary: str
+    unit: str = ""
+    head: str = ""
+    unlabelled: bool = False
+    server: bool = False
+    presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

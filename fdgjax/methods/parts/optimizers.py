@@ -1,0 +1,103 @@
+"""Optimisers made from hyperparameters."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError, unknown
+from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, learning_rate_factor
+from fdgjax.registry import lookup
+
+
+def client_optimizer(
+    h: ClientHyper, rounds: int, watch: optax.GradientTransformation | None = None
+) -> optax.GradientTransformation:
+    """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
+    learning rate's change over the `rounds`; each of them only where it does something. `watch` is shown the clipped
+    gradients (see `sum_gradients`).
+
+    Raises:
+      UserError: unknown optimiser or schedule.
+    """
+    steps = [optax.clip_by_global_norm(h.client_clip)] if h.client_clip else []
+    steps += [watch] if watch else []
+    steps += [
+        optimizer(
+            h.client_optimizer,
+            learning_rate=h.client_learning_rate,
+            weight_decay=h.client_weight_decay,
+            momentum=h.client_momentum,
+        )
+    ]
+    lookup("client_schedule", h.client_schedule, SCHEDULES)
+    changes = h.client_learning_rate_decay != 1 or h.client_schedule != "constant"
+    steps += [scale_by_round(lambda round_: learning_rate_factor(h, round_, rounds))] if changes else []
+    return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
+
+
+class GradientSum(NamedTuple):
+    """The sum of the gradients of all steps so far."""
+
+    gradient_sum: PyTree
+
+
+def sum_gradients() -> optax.GradientTransformation:
+    """Leaves gradients as they are and adds them up; `optax.tree.get(state, "gradient_sum")` is the sum."""
+
+    def update(updates: PyTree, state: GradientSum, params: PyTree | None = None) -> tuple[PyTree, GradientSum]:
+        del params
+        return updates, GradientSum(optax.tree.add(state.gradient_sum, updates))
+
+    return optax.GradientTransformation(lambda params: GradientSum(optax.tree.zeros_like(params)), update)
+
+
+def scale_by_round(factor_of: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformationExtraArgs:
+    """Updates times a factor of the round, which comes as an extra argument."""
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
+    ) -> tuple[PyTree, PyTree]:
+        del params, others
+        factor = factor_of(round)
+        return jax.tree.map(lambda u: (factor * u).astype(u.dtype), updates), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+def optimizer(
+    name: str, *, learning_rate: float, weight_decay: float = 0.0, momentum: float = 0.0
+) -> optax.GradientTransformation:
+    """Any optax optimiser by name, after an L2 gradient `weight_decay * w`.
+
+    Raises:
+      UserError: no optax optimiser of that name, or a momentum for one that takes none.
+    """
+    accepted = {
+        key: inspect.signature(value).parameters
+        for key, value in vars(optax).items()
+        if inspect.isfunction(value)
+        and not key.startswith(("_", "scale_by"))
+        and "learning_rate" in inspect.signature(value).parameters
+    }
+    if name not in accepted:
+        raise unknown("optimizer", name, accepted)
+    extra = {"momentum": momentum} if momentum else {}
+    if extra and "momentum" not in accepted[name]:
+        raise UserError(f"optimizer '{name}' takes no momentum, got {momentum}; expected 0 or an optimizer like sgd")
+    base = getattr(optax, name)(learning_rate=learning_rate, **extra)
+    return lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
+
+
+def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """The same under `jax_numpy_dtype_promotion=strict`, where optax's own mixing of floats and step counts fails."""
+    flexible = optax.with_extra_args_support(transformation)
+
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None, **others: Any) -> tuple[PyTree, PyTree]:
+        with jax.numpy_dtype_promotion("standard"):
+            return flexible.update(updates, state, params, **others)
+
+    return optax.GradientTransformationExtraArgs(transformation.init, update)

@@ -1,0 +1,24 @@
+"""What methods of a kind need on a data set, laid over `fdgjax.config.presets`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+SERVED: Mapping[str, Mapping[str, Any]] = {
+    "rotated_digits": {
+        "rounds": 40,
+        "local_epochs": 5,
+        "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
+    }
+}
+"""A labelled server: on the digits UAP's rounds, and an optimiser for a small network that starts from nothing."""
+
+UNLABELLED: Mapping[str, Mapping[str, Any]] = {
+    "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
+}
+"""No labels: on the digits a run of a minute or two."""
+
+SIMCLR: Mapping[str, Mapping[str, Any]] = {
+    **UNLABELLED,
+    "fedgala_pacs_small": {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}},
+}
+"""SimCLR with few epochs: ten times the learning rate, and a softmax that is less sharp."""

@@ -1,0 +1,71 @@
+"""What clients keep of a model, and what an unseen domain gets of it."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Model, PyTree, Variables
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+from fdgjax.variables import flatten
+
+Label = Callable[[str], str]
+"""The fate of a variable by its path, an entry of `fdgjax.variables.LABELS`."""
+
+Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
+"""Mixes personal variables: `(stacked [clients, ...], weights [clients]) -> (stacked, coefficients)`."""
+
+
+class Kept(NamedTuple):
+    """A client's row: its `personal` variables, which the server mixes, and the `local` ones, which it never sees."""
+
+    personal: Variables
+    local: Variables
+
+
+UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
+    "each": lambda kept: kept,
+    "mean": lambda kept: jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0, keepdims=True), kept),
+    "server": lambda kept: jax.tree.map(lambda leaf: leaf[:0], kept),
+}
+"""What an unseen domain gets of the variables that clients keep, `[models, ...]`: each client's, one mean, or none of
+them, where the server trains and has its own."""
+
+
+def everything_shared(path: str) -> str:
+    """FedAvg's labels: one value for all."""
+    del path
+    return "shared"
+
+
+def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
+    """Every client keeps its own."""
+    del weights
+    return personal, {}
+
+
+def has_own(model: Model, label: Label) -> bool:
+    """Whether clients have variables that others do not have."""
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return any(label(path) != "shared" for path in flatten(shapes))
+
+
+def unseen_rule(name: str, *, own: bool, server_trains: bool) -> Callable[[PyTree], PyTree]:
+    """The entry of `UNSEEN` by its name.
+
+    Args:
+      name: the entry.
+      own: whether clients have variables of their own.
+      server_trains: whether the server has values of these, too.
+
+    Raises:
+      UserError: no such entry, or `server` where the server has no complete model.
+    """
+    if name == "server" and own and not server_trains:
+        raise UserError(
+            "method.unseen got 'server', but the server does not train and lacks what clients keep; expected each or "
+            "mean"
+        )
+    return lookup("unseen", name, UNSEEN)
