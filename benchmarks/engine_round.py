@@ -21,10 +21,10 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
 from fdgjax.engine.local import Batching
-from fdgjax.experiment import as_model
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS as NETWORKS
 from fdgjax.models import UNITS
+from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, conv2d
 from fdgjax.registry import lookup
 from fdgjax.run.memory import free_bytes, peak_bytes, predict

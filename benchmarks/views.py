@@ -17,9 +17,9 @@ import optax
 from benchmarks.options import guarded, positive
 from benchmarks.tables import markdown
 from fdgjax.contract import Batch, Context, Variables
-from fdgjax.experiment import as_model
-from fdgjax.methods.parts.hyper import optimizer as named
+from fdgjax.methods.parts.optimizers import optimizer as named
 from fdgjax.models import HEADS, MODELS
+from fdgjax.models.client_model import as_model
 from fdgjax.objectives.two_views import PARTS, Settings
 from fdgjax.registry import lookup
 from fdgjax.views.simclr import simclr_view

@@ -9,11 +9,8 @@ Published: PACS, target photo, d = 3, after 200 rounds: id 74.9, ood 65.0 (hFedF
 Measured: Rotated digits (target r45, seed 0): id 0.953, ood 0.926; half a minute.
 """
 
-from ml_collections import ConfigDict
+from functools import partial
 
 from fdgjax.config import make_config
 
-
-def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set."""
-    return make_config("central", dataset)
+get_config = partial(make_config, "central")

@@ -8,12 +8,8 @@ Paper: "Federated unsupervised domain generalization using global and local alig
 Published: PACS, target photo, linear probe after 100 rounds: 50.0 (10 %), 33.9 (30 %) (Table 1).
 """
 
-from ml_collections import ConfigDict
+from functools import partial
 
 from fdgjax.config import make_config
-from fdgjax.config.presets import UNLABELLED_DIGITS
 
-
-def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set."""
-    return make_config("fedema", dataset, {"rotated_digits": UNLABELLED_DIGITS})
+get_config = partial(make_config, "fedema")

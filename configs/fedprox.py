@@ -9,11 +9,8 @@ Published: PACS, target photo, d = 1, after 200 rounds: id 67.2, ood 56.1 (hFedF
 Measured: Rotated digits (target r45, seed 0): id 0.920, ood 0.933; half a minute.
 """
 
-from ml_collections import ConfigDict
+from functools import partial
 
 from fdgjax.config import make_config
 
-
-def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set."""
-    return make_config("fedprox", dataset)
+get_config = partial(make_config, "fedprox")

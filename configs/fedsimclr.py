@@ -10,12 +10,8 @@ Measured: PACS, reduced (`fedgala_pacs_small`, 40 rounds): probe of sketch 0.572
 fifteen minutes on one core (docs/results.md).
 """
 
-from ml_collections import ConfigDict
+from functools import partial
 
 from fdgjax.config import make_config
-from fdgjax.config.presets import SMALL_SIMCLR, UNLABELLED_DIGITS
 
-
-def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set."""
-    return make_config("fedsimclr", dataset, {"rotated_digits": UNLABELLED_DIGITS, "fedgala_pacs_small": SMALL_SIMCLR})
+get_config = partial(make_config, "fedsimclr")

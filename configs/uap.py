@@ -11,12 +11,8 @@ Measured: Rotated digits (server r0, target r45, seed 0): id 0.533, ood 0.505; h
 docs/results.md.
 """
 
-from ml_collections import ConfigDict
+from functools import partial
 
 from fdgjax.config import make_config
-from fdgjax.config.presets import SERVED_DIGITS
 
-
-def get_config(dataset: str = "rotated_digits") -> ConfigDict:
-    """The config of this method on a data set."""
-    return make_config("uap", dataset, {"rotated_digits": SERVED_DIGITS})
+get_config = partial(make_config, "uap")

@@ -25,7 +25,7 @@ from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
-from fdgjax.experiment import Experiment, as_model, make_module
+from fdgjax.experiment import Experiment
 from fdgjax.files import write_json
 from fdgjax.run.reopen import reopen
 
@@ -76,10 +76,9 @@ def measure_pairs(experiment: Experiment, state: State, batches: int, repeats: i
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)
     rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names)}
     gradients = gradients_of(experiment, state, rows, (repeats, batches), rng)
-    model = as_model(make_module(experiment.config, len(data.class_names)), data.images.shape[1:])
     first = experiment.method.predict(state.server, jax.tree.map(lambda leaf: leaf[0], state.clients))
     judged, size = [(first, own) for own in rows.values()], experiment.config.eval_batch_size
-    features = dict(zip(rows, features_of_rows(model, experiment.federation, judged, size), strict=True))
+    features = dict(zip(rows, features_of_rows(experiment.model, experiment.federation, judged, size), strict=True))
     pairs = []
     for one, other in itertools.combinations(rows, 2):
         left, right = pairs_of_a_class(rng, data.labels[rows[one]], data.labels[rows[other]], PAIRS)
@@ -111,8 +110,8 @@ def gradients_of(
     method, data = experiment.method, experiment.data
     if method.prepare is not None:
         raise UserError(
-            f"method '{experiment.config.method}' works out labels before it trains; expected a run of a method whose "
-            "loss needs nothing but a batch, such as fedsimclr or fedavg"
+            f"method '{experiment.config.method.name}' prepares labels before it trains; expected a run of a method "
+            "whose loss needs nothing but a batch, such as fedsimclr or fedavg"
         )
     client = jax.tree.map(lambda leaf: leaf[0], state.clients)
     sent = method.send(state.server, client)

@@ -19,11 +19,10 @@ from rich.table import Table
 
 from fdgjax.config import seeds_of
 from fdgjax.errors import UserError
+from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.files import write_json
-from fdgjax.methods import METHODS
 from fdgjax.registry import lookup
-from fdgjax.run.measuring import evaluate, references
 from fdgjax.run.reopen import config_of, reopen
 
 
@@ -64,14 +63,16 @@ def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, An
       UserError: no run, one of a method that classifies, or a probe that cannot be.
     """
     config = config_of(run, data_dir)
-    if not METHODS[config.method].unlabelled:
-        raise UserError(
-            f"{run} is a run of '{config.method}', which classifies; expected one that learns without labels"
-        )
     probing = dataclasses.replace(config.probe, **changes)
     lookup("layer", probing.layer, LAYERS)
     experiment, state, history = reopen(run, data_dir, probe=probing)
-    trained, before = evaluate(experiment, state), references(experiment, experiment.init())
+    evaluation, federation = experiment.evaluation, experiment.federation
+    if not evaluation.probes:
+        raise UserError(
+            f"{run} is a run of '{config.method.name}', which classifies; expected one that learns without labels"
+        )
+    trained = evaluate(evaluation, state, federation)
+    before = references(evaluation, experiment.init(), federation)
     seeds = [
         {
             "seed": seed,

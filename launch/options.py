@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.config.command_line import TYPES, check_type, leaves
+from fdgjax.config.command_line import set_keys
 from fdgjax.errors import UserError
-from fdgjax.registry import lookup
 from launch.cells import Cell
 
 NOT_REDUCING = frozenset(
@@ -87,11 +86,6 @@ def assign(cell: Cell, words: Sequence[str]) -> Cell:
     Raises:
       UserError: no such key, or a value of another type.
     """
-    for word in words:
-        key, _, value = word.partition("=")
-        default = lookup("config key", key, dict(leaves(cell.config)))
-        check_type(key, value, default)
-        _, read = TYPES[type(default)]
-        cell.config.update_from_flattened_dict({key: read(value)})
+    set_keys(cell.config, words)
     changes = [word for word in words if word.partition("=")[0] not in NOT_REDUCING]
     return cell._replace(reduced=", ".join([cell.reduced] * bool(cell.reduced) + changes))

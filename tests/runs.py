@@ -18,7 +18,8 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
-from fdgjax.experiment import build, state_shapes
+from fdgjax.experiment import build
+from fdgjax.run.ahead import state_shapes
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, open_checkpoints
 from tests.toys import compiling_quickly

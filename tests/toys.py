@@ -17,7 +17,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Rows, pool
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.units import identity

@@ -1,16 +1,7 @@
-"""What an experiment is, as data."""
+"""What an experiment is, as data: its typed form, its form on the command line, presets, and checks."""
 
-from fdgjax.config.schema import (
-    Config,
-    DataConfig,
-    ModelConfig,
-    for_seed,
-    from_plain,
-    make_config,
-    read_config,
-    seeds_of,
-    to_plain,
-)
+from fdgjax.config.making import from_plain, make_config, read_config
+from fdgjax.config.schema import Config, DataConfig, ModelConfig, for_seed, identity, seeds_of, to_plain
 
 __all__ = [
     "Config",
@@ -18,6 +9,7 @@ __all__ = [
     "ModelConfig",
     "for_seed",
     "from_plain",
+    "identity",
     "make_config",
     "read_config",
     "seeds_of",

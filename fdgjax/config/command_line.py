@@ -10,10 +10,10 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from fdgjax.config import Config, read_config, seeds_of, to_plain
+from fdgjax.config.making import read_config
+from fdgjax.config.schema import Config, identity, seeds_of, to_plain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.errors import UserError, unknown
-from fdgjax.records.workdir import identity
 from fdgjax.registry import lookup
 
 
@@ -28,14 +28,8 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
         experiment can have.
     """
     check_config_file(argv)
-    defaults = dict(leaves(read_flags([a for a in argv if not is_override(a)]).config))
-    overrides = [a.lstrip("-").removeprefix("config.").partition("=") for a in argv[1:] if is_override(a)]
-    for key, equals, value in overrides:
-        check_no_section(key, defaults)
-        default = lookup("config key", key, defaults)
-        if equals or not isinstance(default, bool):
-            check_type(key, value, default)
-    values = read_flags(argv)
+    values = read_flags([argument for argument in argv if not is_override(argument)])
+    set_keys(values.config, [a.lstrip("-").removeprefix("config.") for a in argv[1:] if is_override(a)])
     config = read_config(values.config)
     return config, Path(values.workdir or default_workdir(config))
 
@@ -52,13 +46,28 @@ def check_no_section(key: str, known: Iterable[str]) -> None:
         raise UserError(f"config.{key} got a value but is a section; expected one of its keys: {', '.join(inside)}")
 
 
-def check_type(key: str, value: str, default: Any) -> None:
-    """Raises a `UserError` where `value` cannot be read as the type of the key's default."""
-    words, reads = TYPES[type(default)]
+def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
+    """Sets keys of the config by words such as `rounds=7`; a bare `drop_last` is True.
+
+    Raises:
+      UserError: an unknown key, a section, or a value that cannot be read as the type of the key's default.
+    """
+    known = dict(leaves(config))
+    for word in words:
+        key, equals, text = word.partition("=")
+        check_no_section(key, known)
+        default = lookup("config key", key, known)
+        value = True if not equals and isinstance(default, bool) else read_value(key, text, default)
+        config.update_from_flattened_dict({key: value})
+
+
+def read_value(key: str, text: str, default: Any) -> Any:
+    """`text` as the type of the key's default; a `UserError` where it cannot be read."""
+    expected, read = TYPES[type(default)]
     try:
-        reads(value)
+        return read(text)
     except ValueError:
-        raise UserError(f"config.{key} got '{value}'; expected {words}, such as {default!r}") from None
+        raise UserError(f"config.{key} got '{text}'; expected {expected}, such as {default!r}") from None
 
 
 def read_bool(value: str) -> bool:
@@ -79,7 +88,7 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", None, "configs/METHOD.py[:DATASET]", flag_values=values)
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
-    before, sys.argv = sys.argv, list(argv)  # config_flags reads the overrides from there
+    before, sys.argv = sys.argv, list(argv)  # config_flags looks there for overrides, which are read here
     try:
         rest = values(list(argv))
     except flags.Error as error:
@@ -140,4 +149,4 @@ def default_workdir(config: Config) -> str:
     seeds = seeds_of(config)
     named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"
     target = config.data.target or ("first" if PROTOCOLS[config.data.protocol].unseen else config.data.protocol)
-    return f"runs/{config.method}-{config.data.name}-{target}-{named}-{digest}"
+    return f"runs/{config.method.name}-{config.data.name}-{target}-{named}-{digest}"

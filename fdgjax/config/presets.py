@@ -43,17 +43,6 @@ def fedgala_on(dataset: str, **changes: Any) -> Mapping[str, Any]:
     return {**FEDGALA, "data": {"name": dataset, "target": "photo", "image_size": 32}} | changes
 
 
-SMALL_SIMCLR: Mapping[str, Any] = {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}}
-"""SimCLR with few epochs: ten times the learning rate, and a softmax that is less sharp."""
-
-UNLABELLED_DIGITS: Mapping[str, Any] = {
-    "rounds": 60,
-    "drop_last": True,
-    "model": {"name": "digits_cnn", "width": 0.5},
-}
-"""No labels and rotated digits: a run of a minute or two."""
-
-
 UAP: Mapping[str, Any] = {
     "rounds": 40,
     "batch_size": 64,
@@ -67,14 +56,6 @@ UAP: Mapping[str, Any] = {
 }
 """UAP, section 5: a labelled domain at the server, one unseen, the others at clients without labels; every method with
 the same training."""
-
-
-SERVED_DIGITS: Mapping[str, Any] = {
-    "rounds": 40,
-    "local_epochs": 5,
-    "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
-}
-"""A labelled server and rotated digits: UAP's rounds, and an optimiser for a small network that starts from nothing."""
 
 
 def uap_on(dataset: str, model: Mapping[str, Any], image_size: int = 0, **changes: Any) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) 
 
 
 @partial(jax.jit, static_argnames=("classes", "how"))
-def probe(
+def linear_probe(
     key: jax.Array,
     features: jax.Array,
     labels: jax.Array,

@@ -11,7 +11,9 @@ __all__ = ["METHODS", "Entry"]
 
 def found() -> Mapping[str, Entry]:
     """The entries of all method files, by name."""
-    modules = (importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__))
+    modules = (
+        importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__) if not each.ispkg
+    )
     entries: list[Entry] = [module.ENTRY for module in modules]
     return {entry.name: entry for entry in entries}
 

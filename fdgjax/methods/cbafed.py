@@ -164,6 +164,6 @@ ENTRY = Entry(
     CBAFed,
     cbafed,
     "labelled server, class-balanced thresholds (Li et al., 2023)",
-    server=True,
+    protocol="labelled_server",
     presets=SERVED,
 )

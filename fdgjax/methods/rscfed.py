@@ -137,6 +137,6 @@ ENTRY = Entry(
     RSCFed,
     rscfed,
     "labelled server, mean teachers, sub-consensus (Liang et al., 2022)",
-    server=True,
+    protocol="labelled_server",
     presets=SERVED,
 )

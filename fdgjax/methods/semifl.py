@@ -147,6 +147,6 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
-    server=True,
+    protocol="labelled_server",
     presets=SERVED,
 )

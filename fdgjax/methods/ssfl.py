@@ -128,6 +128,6 @@ ENTRY = Entry(
     SSFL,
     ssfl,
     "labelled server, clients on pseudo-labels (UAP's baseline)",
-    server=True,
+    protocol="labelled_server",
     presets=SERVED,
 )

@@ -114,6 +114,6 @@ ENTRY = Entry(
     UAP,
     uap,
     "labelled server, unlabelled clients, features aligned to Gaussians (UAP)",
-    server=True,
+    protocol="labelled_server",
     presets=SERVED,
 )

@@ -7,12 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax.config import Config, for_seed, seeds_of, to_plain
+from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
 from fdgjax.errors import UserError
 from fdgjax.files import write_json
-
-# Where data lie says nothing about the experiment.
-PLACES = ("dir", "cache_dir")
 
 
 class Workdir(NamedTuple):
@@ -84,11 +81,6 @@ def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:
     if config.seeds == 1:
         return [workdir]
     return [open_workdir(workdir.path / f"seed_{seed}", for_seed(config, seed)) for seed in seeds_of(config)]
-
-
-def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a config that makes it another experiment when it changes."""
-    return {**plain, "data": {k: v for k, v in plain["data"].items() if k not in PLACES}}
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:

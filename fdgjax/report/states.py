@@ -12,7 +12,7 @@ from fdgjax.contract import Variables
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.features import features_of_rows
-from fdgjax.experiment import Experiment, as_model, make_module
+from fdgjax.experiment import Experiment
 from fdgjax.run.reopen import reopen
 from fdgjax.variables import flatten, module_of
 
@@ -119,7 +119,6 @@ def features_of(experiment: Experiment, federation: Federation, own: Variables, 
     """Features of the samples that figures are measured on: each client's model on its own test, else validation
     samples, the first model for the unseen domain on that; of each as many as leave room for the others."""
     data, config = experiment.data, experiment.config
-    model = as_model(make_module(config, len(data.class_names)), data.images.shape[1:])
     table = federation.test if np.asarray(federation.test.length).any() else federation.validation
 
     def pick(tree: Variables, i: int) -> Variables:
@@ -130,7 +129,7 @@ def features_of(experiment: Experiment, federation: Federation, own: Variables, 
     judged = [(variables, rows) for variables, rows in judged if len(rows)]
     share = MOST_SAMPLES // max(len(judged), 1)
     judged = [(variables, spread(rows, share)) for variables, rows in judged]
-    said = features_of_rows(model, federation, judged, config.eval_batch_size)
+    said = features_of_rows(experiment.model, federation, judged, config.eval_batch_size)
     if not said or not said[0].shape[1]:
         return None
     places = np.concatenate([rows for _, rows in judged])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config import Config, seeds_of
-from fdgjax.experiment import Experiment, build, compile_ahead, state_shapes
+from fdgjax.experiment import Experiment, build
 from fdgjax.files import write_json
 from fdgjax.records import (
     History,
@@ -22,6 +22,7 @@ from fdgjax.records import (
     summarise,
     summarise_seeds,
 )
+from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage

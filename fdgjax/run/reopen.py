@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from fdgjax.config import Config, from_plain
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.experiment import Experiment, build, state_shapes
+from fdgjax.experiment import Experiment, build
 from fdgjax.records import History, Workdir, open_checkpoints
+from fdgjax.run.ahead import state_shapes
 
 
 class Reopened(NamedTuple):

@@ -13,9 +13,9 @@ from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
+from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.experiment import Experiment
-from fdgjax.run.measuring import evaluate, references
 
 Record = dict[str, Any]
 
@@ -57,7 +57,9 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
     # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(jnp.max(state.round)) + 1
-    before: list[Record] = references(experiment, state) if first == 1 else [{} for _ in seeds]
+    before: list[Record] = (
+        references(experiment.evaluation, state, experiment.federation) if first == 1 else [{} for _ in seeds]
+    )
     for done in range(first, config.rounds + 1):
         begin = time.perf_counter()
         state, info = experiment.round(state, experiment.train)
@@ -71,7 +73,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
             for one, rows in zip(infos, each_seed(tables, len(seeds)), strict=True)
         ]
         if done % config.eval_every == 0 or done == config.rounds:
-            metrics = evaluate(experiment, state)
+            metrics = evaluate(experiment.evaluation, state, experiment.federation)
             records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
         if done == 1:
             records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]

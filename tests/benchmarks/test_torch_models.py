@@ -13,7 +13,7 @@ import optax
 import pytest
 from flax import traverse_util
 
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.models import AlexNet, DSEUnit, InceptionCNN, ResNet
 
 torch = pytest.importorskip("torch", reason="PyTorch is optional, and only benchmarks use it")

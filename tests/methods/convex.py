@@ -10,7 +10,7 @@ import numpy as np
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.engine import Execution, Plan
 from fdgjax.engine.local import Batching
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.objectives import cross_entropy
 from tests.toys import CLASSES, IMAGE, flat, make_case, toy_federation

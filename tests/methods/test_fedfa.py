@@ -11,7 +11,7 @@ import pytest
 from fdgjax.contract import Moment, Setup
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Kept, Message
 from fdgjax.models.units import AugmentedUnit

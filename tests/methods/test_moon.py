@@ -8,7 +8,7 @@ import pytest
 from fdgjax.contract import Setup
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.moon import Moon
 from fdgjax.variables import bytes_of

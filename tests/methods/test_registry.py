@@ -13,7 +13,7 @@ from fdgjax.contract import Setup
 from fdgjax.engine import RoundInfo
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper, client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN

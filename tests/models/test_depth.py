@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.depth import depth_order, layers
 from fdgjax.variables import flatten

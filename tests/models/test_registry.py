@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.experiment import as_model
+from fdgjax.models.client_model import as_model
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
 from fdgjax.nn import Dense
 

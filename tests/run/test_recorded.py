@@ -16,7 +16,8 @@ from rich.console import Console as RichConsole
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
-from fdgjax.experiment import build, state_shapes
+from fdgjax.experiment import build
+from fdgjax.run.ahead import state_shapes
 from fdgjax.records import open_workdir
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run

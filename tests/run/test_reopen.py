@@ -10,7 +10,8 @@ import pytest
 
 from fdgjax import domain_shift, probe
 from fdgjax.errors import UserError
-from fdgjax.experiment import build, state_shapes
+from fdgjax.experiment import build
+from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import config_of, reopen

@@ -15,7 +15,8 @@ class Entry(NamedTuple):
     unit: the entry of `fdgjax.models.UNITS` that it is made for; '' where any model will do.
     head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
     unlabelled: whether it learns without any labels, and is evaluated by a linear probe.
-    server: whether it is made for a server that holds labelled data, and clients without labels.
+    protocol: who holds what, the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs begin with; with
+      `labelled_server` it needs a server that holds labelled data, and runs with no other.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
     """
 
@@ -26,5 +27,5 @@ class Entry(NamedTuple):
     unit: str = ""
     head: str = ""
     unlabelled: bool = False
-    server: bool = False
+    protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

@@ -1,0 +1,119 @@
+"""Values that no experiment can have, each refused in one line."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fdgjax.config.schema import Config, DataConfig
+from fdgjax.data.loading import DATASETS
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.engine import CLIENT_AXES, SEED_AXES
+from fdgjax.errors import UserError
+from fdgjax.evaluation.linear_probe import LAYERS
+from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.pseudo_labels import GUESSES
+from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.registry import lookup
+
+NAMES: Mapping[str, Mapping[str, Any]] = {
+    "data.name": DATASETS,
+    "model.name": MODELS,
+    "client_axis": CLIENT_AXES,
+    "seed_axis": SEED_AXES,
+    "selection": SELECTIONS,
+    "client_model": CLIENT_MODELS,
+    "data.protocol": PROTOCOLS,
+    "probe.layer": LAYERS,
+    "pseudo_labels.guess": GUESSES,
+}
+"""Keys that name an entry of a registry."""
+
+OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS}
+"""Such keys that may be empty."""
+
+LEAST: Mapping[str, int] = {
+    "rounds": 1,
+    "local_epochs": 1,
+    "batch_size": 1,
+    "eval_every": 1,
+    "eval_batch_size": 1,
+    "checkpoint_every": 1,
+    "chunk": 1,
+    "devices": 1,
+    "clients_per_round": 0,
+    "seed": 0,
+    "seeds": 1,
+    "data.clients": 0,
+    "data.image_size": 0,
+    "data.shots": 0,
+    "probe.repeats": 1,
+    "probe.epochs": 1,
+    "probe.batch_size": 1,
+    "pseudo_labels.epochs": 1,
+}
+"""The smallest value of a key."""
+
+
+def check(config: Config) -> None:
+    """Raises a `UserError` for a value that no experiment can have."""
+    for key, entries in NAMES.items():
+        lookup(key, value_of(config, key), entries)
+    for key, entries in OPTIONAL.items():
+        if name := value_of(config, key):
+            lookup(key, name, entries)
+    for key, smallest in LEAST.items():
+        if value_of(config, key) < smallest:
+            raise UserError(f"config.{key} got {value_of(config, key)}; expected at least {smallest}")
+    if not 0 < config.model.width < math.inf:
+        raise UserError(
+            f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "
+            "the channels"
+        )
+    if config.seed + config.seeds > 2**32:
+        raise UserError(
+            f"config.seed got {config.seed} with {config.seeds} seeds; expected seeds below 2**32; lower config.seed"
+        )
+    if not 0 < config.data.validation < 1:
+        raise UserError(
+            f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
+        )
+    _ = config.probe.percents
+    check_protocol(config)
+
+
+def value_of(config: Config, key: str) -> Any:
+    """The value of a key, `data.name` style."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def check_protocol(config: Config) -> None:
+    """Raises a `UserError` for a value that the protocol has no use for, or cannot use."""
+    name, data = config.data.protocol, config.data
+    protocol = PROTOCOLS[name]
+    for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())) - protocol.takes):
+        value, default = getattr(data, key), getattr(DataConfig(), key)
+        if value != default:
+            users = " or ".join(other for other, entry in PROTOCOLS.items() if key in entry.takes)
+            raise UserError(
+                f"config.data.{key} got {value!r}, but the protocol '{name}' has no use for it; expected {default!r}, "
+                f"or config.data.protocol={users}"
+            )
+    if "test" in protocol.takes and not (0 < data.test < 1 and data.validation + data.test < 1):
+        raise UserError(
+            f"config.data.test got {data.test} with config.data.validation={data.validation}; expected two fractions "
+            "above 0 that leave something to train on, such as 0.1 and 0.1"
+        )
+    if protocol.labelled_server and config.selection == "validation":
+        raise UserError(
+            f"config.selection got 'validation', but in the protocol '{name}' clients have no labels to validate with; "
+            "expected last"
+        )
+    if config.selection == "oracle" and not protocol.unseen:
+        raise UserError(
+            f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain to look at; expected last "
+            "or validation"
+        )

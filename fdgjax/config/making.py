@@ -1,0 +1,75 @@
+"""Configs made from a method and a preset, and read back as typed data."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from fdgjax.config.checks import check
+from fdgjax.config.presets import PRESETS, dataset_of
+from fdgjax.config.schema import Config, DataConfig, ModelConfig
+from fdgjax.data.loading import DATASETS
+from fdgjax.errors import UserError
+from fdgjax.evaluation.linear_probe import Probing
+from fdgjax.methods import METHODS
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
+from fdgjax.registry import lookup
+
+SECTIONS: Mapping[str, type] = {
+    "pseudo_labels": PseudoLabels,
+    "probe": Probing,
+    "model": ModelConfig,
+    "data": DataConfig,
+}
+"""The nested parts of a config that do not depend on the method."""
+
+
+def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.ConfigDict:
+    """The locked config of a method on a data set or with a preset, as a config file returns it.
+
+    Args:
+      method: name of the method; its hyperparameters become the keys of `config.method`.
+      preset: a data set (with its model, image size and target) or an entry of `fdgjax.config.presets.PRESETS`, which
+        names its data set and may set any other key. What the method's own entry says of it is laid over that.
+
+    Raises:
+      UserError: unknown method, data set or preset, or a preset for a key that does not exist.
+    """
+    entry = lookup("method", method, METHODS)
+    lookup("data set or preset", preset, {**DATASETS, **PRESETS})
+    config = ml_collections.ConfigDict(dataclasses.asdict(Config(method=entry.hyper(name=method))))
+    config.data.name = dataset_of(preset)
+    config.data.protocol = entry.protocol
+    config.lock()
+    for layer in (PRESETS.get(preset, {}), entry.presets.get(preset, {})):
+        config.update(layer)
+    return config
+
+
+def read_config(config: ml_collections.ConfigDict) -> Config:
+    """The typed experiment of a config file, checked.
+
+    Raises:
+      UserError: a value that no experiment can have; says which key, what was got and what was expected.
+    """
+    return from_plain(config.to_dict())
+
+
+def from_plain(plain: Mapping[str, Any]) -> Config:
+    """The typed experiment of nested plain data, the inverse of `to_plain`; checked.
+
+    Raises:
+      UserError: like `read_config`.
+    """
+    method = plain["method"]
+    entry = lookup("method", method["name"], METHODS)
+    if {field.name for field in dataclasses.fields(entry.hyper)} != set(method):
+        raise UserError(
+            f"method.name='{entry.name}' but the other method.* keys belong to another method; "
+            f"start from --config=configs/{entry.name}.py instead of setting method.name"
+        )
+    sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
+    typed = Config(**{**plain, **sections, "method": entry.hyper(**method)})
+    check(typed)
+    return typed

@@ -1,0 +1,152 @@
+"""How a state is evaluated: by its predictions, or by linear probes where a method learns without labels.
+
+Both are the same kind of value. What is observed of a state comes from one jitted program for all seeds; the figures
+are made of it on the host.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Execution, Method, Model, PyTree
+from fdgjax.data.domains import Domains
+from fdgjax.data.federation import Federation
+from fdgjax.engine import State, each_seed
+from fdgjax.engine.local import as_floats
+from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
+from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
+from fdgjax.evaluation.tally import compile_evaluation, compile_representation
+
+
+class Evaluation(NamedTuple):
+    """How a state is evaluated.
+
+    observe: `(state, federation) -> observed`, jitted or compiled, of all seeds.
+    measure: `observed -> figures`, one `Metrics` for each seed.
+    references: `observed of the fresh state -> figures that training has to beat`, a dict for each seed, empty where
+      there are none.
+    probes: whether the figures are those of linear probes.
+    """
+
+    observe: Callable[[State, Federation], PyTree]
+    measure: Callable[[PyTree], list[Metrics]]
+    references: Callable[[PyTree], list[dict[str, Any]]]
+    probes: bool = False
+
+
+def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> list[Metrics]:
+    """Each seed's figures of a state."""
+    return evaluation.measure(evaluation.observe(state, federation))
+
+
+def references(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]]:
+    """What each seed's training has to beat, from the state before it."""
+    return evaluation.references(evaluation.observe(fresh, federation))
+
+
+def of_predictions(
+    method: Method,
+    model: Model,
+    data: Domains,
+    *,
+    seeds: int,
+    batch_size: int,
+    adapt_batch_size: int,
+    execution: Execution,
+) -> Evaluation:
+    """Accuracy, loss and calibration of a classifying method, see `Metrics`.
+
+    Args:
+      method, model, data: what is evaluated, and on which domains.
+      seeds: how many are trained side by side.
+      batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
+      execution: how clients and seeds are run.
+    """
+    observe = compile_evaluation(
+        method,
+        model,
+        domains=len(data.domain_names),
+        batch_size=batch_size,
+        adapt_batch_size=adapt_batch_size,
+        execution=execution,
+    )
+
+    def figures(tallies: PyTree) -> list[Metrics]:
+        return [measure(one, data.domain_names) for one in each_seed(jax.device_get(tallies), seeds)]
+
+    return Evaluation(observe, figures, lambda tallies: [{} for _ in range(seeds)])
+
+
+def of_representations(
+    method: Method,
+    model: Model,
+    data: Domains,
+    *,
+    probing: Probing,
+    targets: Sequence[np.ndarray],
+    seeds: Sequence[int],
+    batch_size: int,
+    execution: Execution,
+) -> Evaluation:
+    """Linear probes of a method that learns without labels, on the unseen domain.
+
+    The references are what a probe finds in the fresh encoder (`random_encoder_probe`) and in the pixels
+    (`pixel_probe`), by percentage of labels.
+
+    Args:
+      method, model, data: what is evaluated, and on which images and labels.
+      probing: how.
+      targets: for each seed the positions of the unseen domain's samples.
+      seeds: of the splits, and of the probes' minibatches.
+      batch_size: samples at a time, when they are represented.
+      execution: how clients and seeds are run.
+    """
+    observe = compile_representation(method, model, LAYERS[probing.layer], batch_size=batch_size, execution=execution)
+    probes = [partial(probe_rows, probing, data, seed, rows) for seed, rows in zip(seeds, targets, strict=True)]
+
+    def figures(represented: PyTree) -> list[Metrics]:
+        each = zip(probes, each_seed(represented, len(seeds)), strict=True)
+        return [measure_probe(probe(one)) for probe, one in each]
+
+    def before(represented: PyTree) -> list[dict[str, Any]]:
+        found = []
+        for probe, rows, fresh in zip(probes, targets, figures(represented), strict=True):
+            pixels = as_floats(jnp.asarray(data.images[rows])).reshape(1, len(rows), -1)
+            of_pixels = measure_probe(probe(pixels)).probe_by_percent
+            found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels})
+        return found
+
+    return Evaluation(observe, figures, before, probes=True)
+
+
+def probe_rows(
+    probing: Probing, data: Domains, seed: int, rows: np.ndarray, represented: jax.Array
+) -> dict[int, np.ndarray]:
+    """Accuracies of linear probes by their percentage of labels, `[models, repeats]` each.
+
+    Args:
+      probing: how.
+      data: holds the labels.
+      seed: of the splits and of the probes' minibatches.
+      rows: the samples.
+      represented: each model's representation of them, `[models, longest, m]`.
+    """
+    labels = data.labels[rows]
+    found = {}
+    for percent in probing.percents:
+        split = stratified_split(labels, percent, probing.repeats, seed)
+        of_model = partial(
+            linear_probe,
+            jax.random.key(seed),
+            labels=jnp.asarray(labels, jnp.int32),
+            train=jnp.asarray(split.train),
+            test=jnp.asarray(split.test),
+            classes=len(data.class_names),
+            how=probing,
+        )
+        found[percent] = np.stack([np.asarray(of_model(features=one[: len(rows)])) for one in represented])
+    return found

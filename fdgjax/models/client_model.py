@@ -1,0 +1,48 @@
+"""The client model: a network of the registry with units and a head, as the two pure functions of the contract."""
+
+from collections.abc import Sequence
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Model, Output, Variables
+from fdgjax.models import HEADS, MODELS, UNITS
+
+
+def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "") -> nn.Module:
+    """The network called `name` in `MODELS`.
+
+    Args:
+      name: an entry of `MODELS`.
+      classes: number of classes.
+      width: factor on its channels.
+      unit: an entry of `UNITS`, what its replaceable units are; '' for its own.
+      head: an entry of `HEADS`, what follows it; '' for nothing.
+    """
+
+    def network(outputs: int) -> nn.Module:
+        return MODELS[name](outputs, width, UNITS[unit] if unit else None)
+
+    return HEADS[head or "linear"](network, classes, width)
+
+
+def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
+    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its features are
+    what it sows last under that name, and whatever else it sows it tells as `more`."""
+
+    def init(key: jax.Array) -> Variables:
+        return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
+
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
+        mutable = [name for name in variables if name != "params"] if train else []
+        logits, changed = module.apply(
+            variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+        )
+        # What submodules sow is theirs; of values of one name the last is the nearest to the logits.
+        sown = changed.get("intermediates", {}).items()
+        told = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
+        features = told.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
+        return Output(logits, features, told), {name: changed[name] for name in mutable}
+
+    return Model(init, apply)
