@@ -19,9 +19,9 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
 from fdgjax.experiment import build
-from fdgjax.run.ahead import state_shapes
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, open_checkpoints
+from fdgjax.run.ahead import state_shapes
 from tests.toys import compiling_quickly
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -2,13 +2,19 @@
 
 import dataclasses
 
+import flax.linen as nn
 import pytest
 
-from fdgjax.config import Config, ModelConfig
-from fdgjax.experiment import make_module, model_facts
+from fdgjax.config import ModelConfig
+from fdgjax.experiment import model_config, model_facts
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
+from fdgjax.models.client_model import make_network
 from fdgjax.models.units import official_dse_unit
+
+
+def network_of(model: ModelConfig) -> nn.Module:
+    return make_network(model.name, 3, width=model.width, unit=model.unit, head=model.head)
 
 
 @pytest.mark.parametrize(
@@ -26,21 +32,17 @@ from fdgjax.models.units import official_dse_unit
         ),
     ],
 )
-def test_units_by_config_then_method_then_model(
-    model: ModelConfig, wish: str, expected: AlexNet, facts: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(METHODS, "fedavg", METHODS["fedavg"]._replace(unit=wish))
-    config = Config(model=model)
-    assert make_module(config, 3) == expected
-    assert model_facts(config) == {"model": "alexnet"} | facts
+def test_units_by_config_then_method_then_model(model: ModelConfig, wish: str, expected: AlexNet, facts: dict) -> None:
+    chosen = model_config(model, METHODS["fedavg"]._replace(unit=wish))
+    assert network_of(chosen) == expected
+    assert model_facts(chosen) == {"model": "alexnet"} | facts
 
 
-def test_a_head_by_config_or_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_by_config_or_method() -> None:
     wrapped = GaussianHead(AlexNet(256, 0.25), 3)
-    model = ModelConfig("alexnet", 0.25)
-    config = Config(model=dataclasses.replace(model, head="gaussian"))
-    assert make_module(config, 3) == wrapped
-    assert model_facts(config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
-    assert make_module(Config(model=model), 3) == AlexNet(3, 0.25)
-    monkeypatch.setitem(METHODS, "fedavg", METHODS["fedavg"]._replace(head="gaussian"))
-    assert make_module(Config(model=model), 3) == wrapped
+    model, entry = ModelConfig("alexnet", 0.25), METHODS["fedavg"]
+    by_config = model_config(dataclasses.replace(model, head="gaussian"), entry)
+    assert network_of(by_config) == wrapped
+    assert model_facts(by_config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
+    assert network_of(model_config(model, entry)) == AlexNet(3, 0.25)
+    assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped

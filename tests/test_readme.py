@@ -8,7 +8,7 @@ import pytest
 from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data.loading import DATASETS
 from fdgjax.experiment import build
-from fdgjax.methods import METHODS, Entry
+from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.cost import cost
 from fdgjax.run.training import train
@@ -48,10 +48,9 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
     assert code.count("\n") < 40
     names: dict = {"__name__": "example"}
     exec(compile(code, "README.md", "exec"), names)
-    monkeypatch.setitem(METHODS, "fedmedian", Entry(names["FedMedian"], names["fedmedian"], "median"))
+    monkeypatch.setitem(METHODS, "fedmedian", names["ENTRY"])
     config = Config(
-        method="fedmedian",
-        hyper=names["FedMedian"](),
+        method=names["FedMedian"](name="fedmedian"),
         model=ModelConfig("perceptron"),
         rounds=3,
         eval_every=3,

@@ -17,9 +17,9 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Rows, pool
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
 from fdgjax.engine.local import Batching
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, UNITS, Unit
+from fdgjax.models.client_model import as_model
 from fdgjax.models.units import identity
 from fdgjax.run.training import round_record
 

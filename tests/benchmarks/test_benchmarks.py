@@ -25,8 +25,8 @@ from benchmarks.round import main
 from benchmarks.tables import paired_ratio
 from fdgjax import models
 from fdgjax.errors import UserError
-from fdgjax.models.client_model import as_model
 from fdgjax.models import AlexNet, DSEUnit, InceptionCNN
+from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, Dense
 from tests.toys import compiling_quickly
 

@@ -13,8 +13,8 @@ import optax
 import pytest
 from flax import traverse_util
 
-from fdgjax.models.client_model import as_model
 from fdgjax.models import AlexNet, DSEUnit, InceptionCNN, ResNet
+from fdgjax.models.client_model import as_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is optional, and only benchmarks use it")
 from benchmarks import torch_models, torch_round  # noqa: E402

@@ -84,8 +84,8 @@ def test_values_arrive_with_their_types() -> None:
     config, workdir = parsed(
         CONFIG, "--config.rounds=7", "--config.method.ema=1", "--config.drop_last", "--workdir=somewhere"
     )
-    assert (config.rounds, config.hyper.ema, config.drop_last) == (7, 1.0, True)
-    assert isinstance(config.hyper.ema, float)
+    assert (config.rounds, config.method.ema, config.drop_last) == (7, 1.0, True)
+    assert isinstance(config.method.ema, float)
     assert workdir == Path("somewhere")
 
 
@@ -108,8 +108,8 @@ def test_another_experiment_gets_another_default_folder() -> None:
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_method_has_a_config_for_every_data_set(method: str, dataset: str) -> None:
     config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
-    assert (config.method, config.data.name) == (method, dataset)
-    assert isinstance(config.hyper, METHODS[method].hyper)
+    assert (config.method.name, config.data.name) == (method, dataset)
+    assert isinstance(config.method, METHODS[method].hyper)
 
 
 def test_help_lists_every_key_with_its_value() -> None:

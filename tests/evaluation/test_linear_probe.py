@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.errors import UserError
-from fdgjax.evaluation.linear_probe import Probing, probe, stratified_split
+from fdgjax.evaluation.linear_probe import Probing, linear_probe, stratified_split
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
 HOW = Probing(repeats=3, epochs=60, batch_size=32, learning_rate=0.05)
@@ -45,7 +45,7 @@ def test_percentages_are_whole_numbers(words: str) -> None:
 def accuracies(features: np.ndarray, labels: np.ndarray, percent: int = 30) -> np.ndarray:
     split = stratified_split(labels, percent, 3, 0)
     key = jax.random.key(0)
-    return np.asarray(probe(key, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW))
+    return np.asarray(linear_probe(key, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW))
 
 
 def test_what_is_linear_is_found_whatever_its_scale_and_what_is_not_there_is_not() -> None:
@@ -68,5 +68,5 @@ def test_repeats_are_splits_of_their_own() -> None:
     labels = rng.permutation(np.repeat(np.arange(3), 30))
     features = jnp.asarray(rng.normal(size=(90, 5)) + np.eye(3, 5)[labels], jnp.float32)
     split = stratified_split(labels, 30, 3, 0)
-    got = probe(jax.random.key(0), features, jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW)
+    got = linear_probe(jax.random.key(0), features, jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW)
     assert len(set(np.asarray(got).tolist())) > 1

@@ -10,8 +10,8 @@ import numpy as np
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.engine import Execution, Plan
 from fdgjax.engine.local import Batching
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
+from fdgjax.models.client_model import as_model
 from fdgjax.objectives import cross_entropy
 from tests.toys import CLASSES, IMAGE, flat, make_case, toy_federation
 

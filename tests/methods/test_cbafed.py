@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Moment
-from fdgjax.methods.cbafed import CBAFed, Message, choose_labels, shares_of, thresholds
-from fdgjax.methods.fedavg import Message as Update
+from fdgjax.methods.cbafed import CBAFed, choose_labels, shares_of, thresholds
+from fdgjax.methods.fedavg import Message
+from fdgjax.methods.parts.extend import Extended
 from tests.toys import (
     CLASSES,
     Case,
@@ -40,9 +41,9 @@ def test_where_everything_is_used_it_is_ssfl_by_argmax() -> None:
     bare = {"threshold": -2.0, "residual": 1.0, "class_aware": True, "by_use": False}
     ssfl = make_case(build("ssfl", toy_federation(), "norm", guess="argmax"), plan=WHOLE).advance(2)
     state = case_of("norm", **bare).advance(2)
-    close(state.server.average, ssfl.server)
+    close(state.server.base, ssfl.server)
     close(state.clients, ssfl.clients)
-    assert state.server.former == {}
+    assert state.server.more.former == {}
 
 
 def test_the_thresholds_by_hand() -> None:
@@ -68,9 +69,9 @@ def test_which_labels_are_used() -> None:
 def test_clients_weigh_by_the_labels_they_used() -> None:
     method, federation = build("cbafed", toy_federation()), toy_federation()
     server, clients = method.init(jax.random.key(0), federation)
-    update = jax.tree.map(lambda leaf: jnp.ones((4, *leaf.shape)), server.average.variables)
+    update = jax.tree.map(lambda leaf: jnp.ones((4, *leaf.shape)), server.base.variables)
     counts = jnp.asarray([[1.0, 0, 2], [0, 0, 0], [5, 5, 5], [0, 1, 0]])
-    step, info = method.aggregate(server, clients, Message(Update(update, {}), counts), jnp.asarray([5.0, 8, 0, 9]))
+    step, info = method.aggregate(server, clients, Extended(Message(update, {}), counts), jnp.asarray([5.0, 8, 0, 9]))
     np.testing.assert_allclose(info["weights"], [0.75, 0, 0, 0.25], rtol=1e-6)
     np.testing.assert_array_equal(step.counts, [1, 1, 2])
 
@@ -78,21 +79,21 @@ def test_clients_weigh_by_the_labels_they_used() -> None:
 def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
     case = shared_case("cbafed", plan=WHOLE)
     state = case.start()
-    np.testing.assert_array_equal(state.server.counts, server_counts())
+    np.testing.assert_array_equal(state.server.more.counts, server_counts())
     state, info = case.round(state, poison(case.federation, 1))
     wanted = np.zeros(CLASSES)
     for client, length in enumerate(np.asarray(case.federation.train.length)):
         labels, trust = (np.asarray(leaf[client])[:length] for leaf in (info.guess.labels, info.guess.trust))
         wanted += (client != 1) * np.bincount(labels, weights=trust, minlength=CLASSES)
-    np.testing.assert_array_equal(state.server.counts, server_counts() + wanted)
+    np.testing.assert_array_equal(state.server.more.counts, server_counts() + wanted)
 
 
 def test_residuals_by_hand() -> None:
     """Every second round a quarter of the new model and three of the one kept then, the first after round 0."""
     method = build("cbafed", toy_federation(), residual=0.25, period=2)
     server, clients = method.init(jax.random.key(0), toy_federation())
-    step = Message(Update(jax.tree.map(jnp.ones_like, server.average.variables), {}), jnp.zeros(CLASSES))
-    begin, update = flat(copy(server.average.variables)), jax.jit(method.update)
+    step = Extended(Message(jax.tree.map(jnp.ones_like, server.base.variables), {}), jnp.zeros(CLASSES))
+    begin, update = flat(copy(server.base.variables)), jax.jit(method.update)
     for round_, way in enumerate([1.0, 2.0, 0.25 * 3 + 0.75 * 1, 2.5, 0.25 * 3.5 + 0.75 * 1.5]):
         server, _ = update(server, clients, step, Moment(jnp.int32(round_), jax.random.key(0)))
-        np.testing.assert_allclose(flat(server.average.variables) - begin, way, rtol=1e-5)
+        np.testing.assert_allclose(flat(server.base.variables) - begin, way, rtol=1e-5)

@@ -8,10 +8,11 @@ import pytest
 from fdgjax.contract import Batch, Context
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
-from fdgjax.methods.fedavg import Kept
-from fdgjax.methods.feddg import Bank, Sent, mixed_with_others
-from fdgjax.objectives import low_amplitudes
+from fdgjax.methods.feddg import Bank, mixed_with_others
+from fdgjax.methods.parts.extend import Extended
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.variables import bytes_of
+from fdgjax.views.amplitude import low_amplitudes
 from tests.toys import (
     CLIENTS,
     IMAGE,
@@ -35,8 +36,8 @@ SHOWN = 16
 
 def test_without_the_second_loss_it_is_fedavg() -> None:
     bare, fedavg = make_case(build("feddg", toy_federation(), gamma=0.0)), shared_case("fedavg", plan=WHOLE)
-    close(bare.advance(2).server.average, fedavg.advance(2).server)
-    mixed = shared_case("feddg", plan=WHOLE).advance(1).server.average
+    close(bare.advance(2).server.base, fedavg.advance(2).server)
+    mixed = shared_case("feddg", plan=WHOLE).advance(1).server.base
     assert not np.allclose(flat(mixed), flat(fedavg.advance(1).server), rtol=0, atol=1e-5)
 
 
@@ -51,35 +52,35 @@ def shown(client: int, round_: int) -> jax.Array:
 def test_the_bank_holds_the_amplitudes_that_clients_showed_last() -> None:
     case = shared_case("feddg", plan=WHOLE)
     state = case.start()
-    assert not state.server.bank.there.any()
+    assert not state.server.more.there.any()
     for round_ in range(2):
         state, _ = case.round(state, case.federation)
         wanted = jnp.stack([shown(client, round_) for client in range(CLIENTS)])
-        np.testing.assert_allclose(state.server.bank.amplitudes, wanted, rtol=1e-5)
-        assert state.server.bank.there.all()
-    before = copy(state.server.bank.amplitudes)
+        np.testing.assert_allclose(state.server.more.amplitudes, wanted, rtol=1e-5)
+        assert state.server.more.there.all()
+    before = copy(state.server.more.amplitudes)
     state, _ = case.round(state, poison(case.federation, 1))
-    np.testing.assert_array_equal(state.server.bank.amplitudes[1], before[1])
-    assert not np.array_equal(state.server.bank.amplitudes[0], before[0])
+    np.testing.assert_array_equal(state.server.more.amplitudes[1], before[1])
+    assert not np.array_equal(state.server.more.amplitudes[0], before[0])
 
 
 def test_a_client_that_never_counted_is_not_in_the_bank() -> None:
     case = shared_case("feddg", plan=WHOLE)
     state, _ = case.round(case.start(), poison(case.federation, 2))
-    np.testing.assert_array_equal(state.server.bank.there, [True, True, False, True])
+    np.testing.assert_array_equal(state.server.more.there, [True, True, False, True])
 
 
 def test_places_go_by_the_names_of_clients() -> None:
     order = [2, 0, 3, 1]
     _, clients = shared_method("feddg").init(jax.random.key(0), reorder(toy_federation(), order))
-    np.testing.assert_array_equal(clients.memory, order)
+    np.testing.assert_array_equal(clients.more, order)
 
 
 def mix(there: list[bool], place: int) -> np.ndarray:
     """200 equal images of half brightness, mixed in full with clients whose brightness is 0.1, 0.2, ..."""
     amplitudes = jnp.broadcast_to(jnp.arange(1, 5).reshape(4, 1, 1, 1, 1) / 10, (4, SHOWN, 1, 1, 1))
     batch = Batch(jnp.zeros((200, *IMAGE)), jnp.zeros(200, jnp.int32), jnp.ones(200))
-    sent = Sent({}, Bank(amplitudes, jnp.asarray(there)))
+    sent = Extended({}, Bank(amplitudes, jnp.asarray(there)))
     context = Context(sent, Kept({}, {}, jnp.int32(place)), {}, jnp.int32(1))
     images = mixed_with_others(small_hyper("feddg", mixture="full"))(batch, jax.random.key(0), context)
     return np.round((np.asarray(images)[:, 0, 0, 0] + 1) / 2, 4)

@@ -62,7 +62,7 @@ def accuracy(variables: PyTree, client: int) -> float:
 def test_the_second_rounds_weights_follow_the_losses_of_both_models() -> None:
     case = shared_case("feddg_ga", plan=WHOLE)
     state = case.advance(1)
-    received, own = copy(state.server.variables), copy(state.clients.memory.model)
+    received, own = copy(state.server.variables), copy(state.clients.more.model)
     gaps = np.array([mean_loss(received, i) - mean_loss(row(own, i), i) for i in range(CLIENTS)])
     _, info = case.round(state, case.federation)
     wanted = np.clip(1 / CLIENTS + 0.2 / 3 * gaps / np.abs(gaps).max(), 0, 1)
@@ -76,7 +76,7 @@ def test_the_step_decays_to_nothing_over_the_rounds() -> None:
     still = jax.tree.map(lambda leaf: jnp.zeros((CLIENTS, *leaf.shape), leaf.dtype), message)
     still = still._replace(gap=jnp.asarray([1.0, 0.0, 0.0, -1.0]))
     for round_, factor in ((1, 1.0), (2, 2 / 3), (3, 1 / 3), (4, 0.0)):  # `build` plans three rounds
-        rows = clients._replace(memory=clients.memory._replace(rounds=jnp.full(CLIENTS, round_ + 1)))
+        rows = clients._replace(more=clients.more._replace(rounds=jnp.full(CLIENTS, round_ + 1)))
         step, _ = method.aggregate(server, rows, still, jnp.ones(CLIENTS))
         moved = 0.2 / 3 * factor
         np.testing.assert_allclose(step.weights, [0.25 + moved, 0.25, 0.25, 0.25 - moved], rtol=1e-5)
@@ -101,7 +101,7 @@ def test_a_client_that_was_dropped_keeps_its_model_and_weight() -> None:
     state, info = case.round(state, poison(case.federation, 1))
     np.testing.assert_array_equal(flat(row(state.clients, 1)), flat(before))
     assert info.coefficients["weights"][1] == 0
-    np.testing.assert_allclose(jnp.sum(state.clients.memory.weight), 1, rtol=1e-5)
+    np.testing.assert_allclose(jnp.sum(state.clients.more.weight), 1, rtol=1e-5)
 
 
 def test_one_number_more_travels() -> None:
@@ -123,7 +123,7 @@ def test_labels_count_as_much_as_they_are_trusted_and_accuracies_can_be_compared
         gap[label] = float(method.prepare(context, only).notes), float(chosen.sum())
     everything = float(method.prepare(context, samples).notes)
     assert everything == pytest.approx(sum(g * n for g, n in gap.values()) / 9, abs=1e-6)
-    assert everything == pytest.approx(accuracy(mine.memory.model, 3) - accuracy(context.received, 3), abs=1e-6)
+    assert everything == pytest.approx(accuracy(mine.more.model, 3) - accuracy(context.received, 3), abs=1e-6)
 
 
 def trusted(trust: jax.Array) -> Guess:

@@ -33,21 +33,21 @@ def test_the_first_round_is_fedproxs_at_twice_the_step() -> None:
     fedprox = make_case(build("fedprox", toy_federation(), mu=ALPHA, **same))
     case = shared_case("feddyn", plan=WHOLE)
     before, prox, after = (
-        flat(x) for x in (case.start().server.average, fedprox.advance(1).server, case.advance(1).server.average)
+        flat(x) for x in (case.start().server.base, fedprox.advance(1).server, case.advance(1).server.base)
     )
     np.testing.assert_allclose(after - before, 2 * (prox - before), rtol=1e-3, atol=1e-5)
     doubled = make_case(build("fedprox", toy_federation(), mu=ALPHA, server_learning_rate=2.0, **same)).advance(2)
-    assert not np.allclose(flat(case.advance(2).server.average), flat(doubled.server), atol=1e-4)
+    assert not np.allclose(flat(case.advance(2).server.base), flat(doubled.server), atol=1e-4)
 
 
 def test_the_servers_update_by_hand() -> None:
     """Algorithm 1's last lines in NumPy, for two clients of four, twice."""
     method, federation, rng = shared_method("feddyn"), toy_federation(), np.random.default_rng(0)
     server, clients = method.init(jax.random.key(0), federation)
-    w, h = flat(server.average), 0.0
+    w, h = flat(server.base), 0.0
     for _ in range(2):
         updates = jax.tree.map(
-            lambda leaf: jnp.asarray(rng.normal(size=(2, *leaf.shape)), jnp.float32), server.average.variables
+            lambda leaf: jnp.asarray(rng.normal(size=(2, *leaf.shape)), jnp.float32), server.base.variables
         )
         seen = [flat(row(updates, client)) for client in range(2)]
         h = h - ALPHA / len(federation.ids) * sum(seen)
@@ -55,8 +55,8 @@ def test_the_servers_update_by_hand() -> None:
         rows = jax.tree.map(lambda leaf: leaf[:2], clients)
         step, _ = method.aggregate(server, rows, Message(updates, {}), jnp.ones(2))
         server, _ = method.update(server, rows, step, None)
-        np.testing.assert_allclose(flat(server.average), w, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(flat(server.h), h, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(flat(server.base), w, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(flat(server.more.h), h, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
@@ -69,7 +69,7 @@ def test_the_servers_h_is_the_mean_of_the_clients(weighting: str) -> None:
     for round_ in range(4):
         state, _ = case.round(state, poison(case.federation, 3) if round_ == 2 else case.federation)
         rows = np.stack([flat(row(state.clients, client)) for client in case.everyone])
-        np.testing.assert_allclose(flat(state.server.h), shares @ rows, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(flat(state.server.more.h), shares @ rows, rtol=1e-4, atol=1e-6)
     assert np.abs(rows).max() > 1e-4
 
 

@@ -33,7 +33,7 @@ def test_a_client_starts_from_the_global_model_then_from_tau_of_its_own_then_fro
         state = case.advance(rounds)
         server = state.server.variables["params"]
         for client in case.everyone:
-            own = row(state.clients.memory.params, client)
+            own = row(state.clients.more.params, client)
             if rounds == 1:
                 lambdas[client] = 0.7 / apart(server, own)
             share = min(lambdas[client] * apart(server, own), 1)
@@ -47,7 +47,7 @@ def test_a_client_starts_from_the_global_model_then_from_tau_of_its_own_then_fro
 def test_a_client_remembers_what_it_sent_statistics_come_from_the_server() -> None:
     case = make_case(build("fedema", toy_federation(), "norm"), plan=WHOLE)
     state = case.advance(2)
-    mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.clients.memory.params)
+    mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.clients.more.params)
     close(mean, state.server.variables["params"])
     sent = starts(case, state, 1)
     jax.tree.map(np.testing.assert_array_equal, sent["batch_stats"], state.server.variables["batch_stats"])

@@ -11,9 +11,9 @@ import pytest
 from fdgjax.contract import Moment, Setup
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Kept, Message
+from fdgjax.models.client_model import as_model
 from fdgjax.models.units import AugmentedUnit
 from fdgjax.variables import flatten
 from tests.toys import CLIENTS, IMAGE, DenseNet, build, close, flat, make_case, small_hyper, toy_federation

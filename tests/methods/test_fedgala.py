@@ -15,7 +15,7 @@ WHOLE = make_plan("map", drop_nonfinite=True)
 def test_without_both_alignments_it_is_fedsimclr() -> None:
     bare = make_case(build("fedgala", toy_federation(), local=False, globally=False), plan=WHOLE).advance(3)
     wanted = shared_case("fedsimclr", plan=WHOLE).advance(3)
-    jax.tree.map(np.testing.assert_array_equal, bare.server.average, wanted.server)
+    jax.tree.map(np.testing.assert_array_equal, bare.server.base, wanted.server)
     jax.tree.map(np.testing.assert_array_equal, bare.optimizers, wanted.optimizers)
 
 
@@ -39,14 +39,12 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     case = shared_case("fedgala", plan=WHOLE)
     one = case.advance(1)
     start = case.start()
-    moved = jax.tree.map(
-        lambda a, b: a - b, one.server.average.variables["params"], start.server.average.variables["params"]
-    )
-    close(one.server.step, moved)
+    moved = jax.tree.map(lambda a, b: a - b, one.server.base.variables["params"], start.server.base.variables["params"])
+    close(one.server.more, moved)
     sent = traffic(case.method, case.federation).sent
     assert bytes_of(sent.step) == bytes_of(sent.variables["params"])
     plain = build("fedgala", toy_federation(), local=False)
-    assert not jax.tree.leaves(traffic(plain, case.federation).sent.step)
+    assert not jax.tree.leaves(traffic(plain, case.federation).sent.more)
 
 
 @pytest.mark.slow
@@ -69,7 +67,7 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
 def test_every_choice_matters(changed: dict[str, object]) -> None:
     other = make_case(build("fedgala", toy_federation(), **changed), plan=WHOLE).advance(2)
     wanted = shared_case("fedgala", plan=WHOLE).advance(2)
-    assert not np.allclose(flat(other.server.average), flat(wanted.server.average), rtol=0, atol=1e-7)
+    assert not np.allclose(flat(other.server.base), flat(wanted.server.base), rtol=0, atol=1e-7)
 
 
 def test_an_unknown_sign_is_refused_in_one_line() -> None:

@@ -84,13 +84,13 @@ def test_masks_and_weights_are_those_of_plain_loops() -> None:
         after, clients = method.update(server, clients, step, None)
         moved = flat(after.variables) - flat(server.variables)
         np.testing.assert_allclose(moved, np.concatenate([leaf.ravel() for leaf in wanted]), rtol=1e-3, atol=1e-5)
-        np.testing.assert_allclose(clients.memory.weight, plain.weight, rtol=1e-5)
+        np.testing.assert_allclose(clients.more.weight, plain.weight, rtol=1e-5)
         shown = np.asarray(plain.weight) * np.asarray(there)
         np.testing.assert_allclose(info["weights"], shown / shown.sum(), rtol=1e-5)
         for client in absent:
             jax.tree.map(np.testing.assert_array_equal, row(clients, client), row(before, client))
         server = after
-    assert clients.memory.rounds.tolist() == [4, 4, 4, 5]
+    assert clients.more.rounds.tolist() == [4, 4, 4, 5]
 
 
 def test_where_every_update_counts_and_weights_stay_it_is_fedavg() -> None:

@@ -15,9 +15,9 @@ import pytest
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
 from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
 from tests.toys import BATCH, build, toy_federation
 

@@ -8,9 +8,9 @@ import pytest
 from fdgjax.contract import Setup
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.moon import Moon
+from fdgjax.models.client_model import as_model
 from fdgjax.variables import bytes_of
 from tests.toys import (
     IMAGE,
@@ -47,7 +47,7 @@ def test_a_client_keeps_its_model_of_the_last_round_it_counted_in() -> None:
     case, locally = (shared_case(name, plan=WHOLE) for name in ("moon", "local"))
     state = case.advance(1)
     # In a first round Local's clients train as FedAvg's do.
-    close(state.clients.memory, locally.advance(1).clients.local)
+    close(state.clients.more, locally.advance(1).clients.local)
     before = copy(row(state.clients, 1))
     state, _ = case.round(state, poison(case.federation, 1))
     np.testing.assert_array_equal(flat(row(state.clients, 1)), flat(before))

@@ -36,7 +36,7 @@ def test_loading_everything_is_fedavg_and_nothing_local() -> None:
     everything = make_case(build("partialfed", federation, "norm", **chosen)).advance(2)
     close(everything.server.variables, fedavg.server.variables)
     nothing = make_case(build("partialfed", federation, "norm", policy="none", **chosen, **FIXED)).advance(2)
-    close(nothing.clients.memory, local.clients.local)
+    close(nothing.clients.more, local.clients.local)
 
 
 def test_a_fixed_policy_keeps_batch_norm() -> None:
@@ -46,7 +46,7 @@ def test_a_fixed_policy_keeps_batch_norm() -> None:
     got = method.predict(state.server, mine)
     for collection, modules in got.items():
         for module, leaves in modules.items():
-            source = mine.memory if module == "norm" else state.server.variables
+            source = mine.more if module == "norm" else state.server.variables
             close(leaves, source[collection][module], rtol=0, atol=0)
     np.testing.assert_array_equal(mine.local["params"]["policy"], [1, 1, -1])
 
@@ -60,7 +60,7 @@ def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_
         state, info = case.round(state, case.federation)
     who = np.asarray(info.participants)
     share = np.asarray(LENGTHS)[who] / np.asarray(LENGTHS)[who].sum()
-    mean = jax.tree.map(lambda leaf: np.tensordot(share, np.asarray(leaf, np.float64)[who], 1), state.clients.memory)
+    mean = jax.tree.map(lambda leaf: np.tensordot(share, np.asarray(leaf, np.float64)[who], 1), state.clients.more)
     close(state.server.variables, mean)
 
 
@@ -106,7 +106,7 @@ def test_the_policy_moves_away_from_a_global_layer_that_fits_worse() -> None:
         mine = row(state.clients, client)
         got = case.method.predict(state.server, mine)["params"]
         for place, module in enumerate(("linear_1", "linear_2")):
-            source = state.server.variables if policies[client, place] > 0 else mine.memory
+            source = state.server.variables if policies[client, place] > 0 else mine.more
             close(got[module], source["params"][module], rtol=0, atol=0)
 
 

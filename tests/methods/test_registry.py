@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from pathlib import Path
 
 import chex
 import jax
@@ -9,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax import methods
 from fdgjax.contract import Setup
 from fdgjax.engine import RoundInfo
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
-from fdgjax.models.client_model import as_model
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.hyper import ClientHyper, client_optimizer, optimizer
+from fdgjax.methods.parts.hyper import ClientHyper
+from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
+from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
 from tests.toys import (
     CLIENTS,
@@ -34,6 +37,12 @@ from tests.toys import (
 )
 
 ALL = sorted(METHODS)
+
+
+def hyperparameters(kind: type) -> list[dataclasses.Field]:
+    """All fields but the method's name."""
+    return [field for field in dataclasses.fields(kind) if field.name != "name"]
+
 
 # Grid and PACS column of hFedF v2, Table 10; non-federated methods take FedAvg's (appendix C.8.2).
 RATES, SERVER_RATES = {1e-3, 1e-4, 1e-5}, {1e-1, 1e-2, 1e-3}
@@ -78,7 +87,7 @@ def test_every_hyperparameter_has_a_default_a_range_and_a_source(name: str) -> N
     assert dataclasses.is_dataclass(kind)
     assert kind.__dataclass_params__.frozen
     default = kind()
-    for field in dataclasses.fields(kind):
+    for field in hyperparameters(kind):
         assert field.metadata["search"], field.name
         assert field.metadata["source"], field.name
         value = getattr(default, field.name)
@@ -87,6 +96,11 @@ def test_every_hyperparameter_has_a_default_a_range_and_a_source(name: str) -> N
     with pytest.raises(dataclasses.FrozenInstanceError):
         default.client_learning_rate = 1.0
     assert METHODS[name].summary
+
+
+def test_a_file_of_the_folder_is_a_method_of_that_name() -> None:
+    files = {file.stem for file in Path(methods.__file__).parent.glob("*.py")} - {"__init__"}
+    assert set(METHODS) == files == {entry.name for entry in METHODS.values()}
 
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name in TABLE_10 for key in TABLE_10[name]])
@@ -100,7 +114,7 @@ def test_the_papers_selected_values_are_the_defaults(name: str, key: str) -> Non
 
 @pytest.mark.parametrize("name", ALL)
 def test_defaults_lie_in_their_ranges(name: str) -> None:
-    for field in dataclasses.fields(METHODS[name].hyper):
+    for field in hyperparameters(METHODS[name].hyper):
         assert field.default in field.metadata["search"], field.name
 
 

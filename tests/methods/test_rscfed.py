@@ -59,7 +59,7 @@ def test_lots_are_drawn_anew_in_every_round() -> None:
     state, seen = case.start(), []
     for _ in range(3):
         state, _ = case.round(state, case.federation)
-        seen.append(np.asarray(draw_subsets(state.clients.memory.key, jnp.ones(4), 16, 0.5)))
+        seen.append(np.asarray(draw_subsets(state.clients.more.key, jnp.ones(4), 16, 0.5)))
     assert not (seen[0] == seen[1]).all()
     assert not (seen[1] == seen[2]).all()
 

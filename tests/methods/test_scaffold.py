@@ -8,8 +8,8 @@ import pytest
 
 from fdgjax.contract import Context, Trained
 from fdgjax.engine.traffic import traffic
-from fdgjax.methods.fedavg import Kept
-from fdgjax.methods.scaffold import Sent
+from fdgjax.methods.parts.extend import Extended
+from fdgjax.methods.parts.sharing import Kept
 from fdgjax.variables import bytes_of
 from tests.methods.convex import PLAIN_SGD, gradient_at_rest
 from tests.toys import (
@@ -34,8 +34,8 @@ def test_the_first_round_is_fedavgs() -> None:
     """All control variates are zero; with momentum, weight decay and the defaults' clipping."""
     fedavg = make_case(build("fedavg", toy_federation(), weighting="uniform", client_clip=10.0))
     case = shared_case("scaffold", plan=WHOLE)
-    close(case.advance(1).server.average, fedavg.advance(1).server)
-    assert not np.allclose(flat(case.advance(2).server.average), flat(fedavg.advance(2).server), atol=1e-5)
+    close(case.advance(1).server.base, fedavg.advance(1).server)
+    assert not np.allclose(flat(case.advance(2).server.base), flat(fedavg.advance(2).server), atol=1e-5)
 
 
 def test_with_one_client_it_is_fedavg() -> None:
@@ -43,8 +43,8 @@ def test_with_one_client_it_is_fedavg() -> None:
     case = make_case(build("scaffold", federation), federation)
     fedavg = make_case(build("fedavg", federation, client_clip=10.0), federation)
     state = case.advance(3)
-    close(state.server.average, fedavg.advance(3).server, atol=1e-5)
-    assert np.abs(flat(state.server.control)).max() > 1e-3
+    close(state.server.base, fedavg.advance(3).server, atol=1e-5)
+    assert np.abs(flat(state.server.more.variate)).max() > 1e-3
 
 
 def test_the_mean_gradient_is_the_papers_displacement() -> None:
@@ -63,18 +63,18 @@ def test_the_update_by_hand() -> None:
     method = build("scaffold", federation, **PLAIN_SGD)
     server, clients = method.init(jax.random.key(0), federation)
     noise = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), tree)  # noqa: E731
-    params = server.average.variables["params"]
+    params = server.base.variables["params"]
     server, steps, seen = server._replace(control=noise(params)), 3, [0, 2]
-    messages, wanted_x, wanted_c = [], flat(params), flat(server.control)
+    messages, wanted_x, wanted_c = [], flat(params), flat(server.more.variate)
     for _ in seen:
         c_i, gradients, y = noise(params), noise(params), noise(params)
-        sent, kept = Sent(server.average.variables, server.control), Kept({}, {}, c_i)
+        sent, kept = Extended(server.base.variables, server.more.variate), Extended(Kept({}, {}), c_i)
         context = Context(sent, kept, {"params": params}, jnp.int32(0))
         state = jax.tree.map(lambda leaf: leaf, method.optimizer.init(params))
         state = optax.tree.set(state, gradient_sum=gradients)
         message, kept = method.finish(context, Trained({"params": y}, state, jnp.float32(0), jnp.int32(steps)))
-        new = flat(c_i) - flat(server.control) + flat(gradients) / steps
-        np.testing.assert_allclose(flat(kept.memory), new, rtol=1e-4, atol=1e-5)
+        new = flat(c_i) - flat(server.more.variate) + flat(gradients) / steps
+        np.testing.assert_allclose(flat(kept.more), new, rtol=1e-4, atol=1e-5)
         messages.append(message)
         wanted_x = wanted_x + (flat(y) - flat(params)) / len(seen)
         wanted_c = wanted_c + (new - flat(c_i)) / len(federation.ids)
@@ -82,8 +82,8 @@ def test_the_update_by_hand() -> None:
     rows = jax.tree.map(lambda leaf: leaf[jnp.asarray(seen)], clients)
     step, _ = method.aggregate(server, rows, stacked, jnp.ones(len(seen)))
     after, _ = method.update(server, rows, step, None)
-    np.testing.assert_allclose(flat(after.average), wanted_x, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(flat(after.control), wanted_c, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(flat(after.base), wanted_x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(flat(after.more.variate), wanted_c, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
@@ -97,7 +97,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients(weighting: str) 
         federation = poison(case.federation, 3) if round_ == 2 else case.federation
         state, _ = case.round(state, federation)
         rows = np.stack([flat(row(state.clients, client)) for client in case.everyone])
-        np.testing.assert_allclose(flat(state.server.control), shares @ rows, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(flat(state.server.more.variate), shares @ rows, rtol=1e-4, atol=1e-5)
     assert (np.abs(rows[2]) == 0).all(), "a client without a full batch learned something"
 
 

@@ -11,8 +11,9 @@ from fdgjax.contract import Method, Setup
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
-from fdgjax.methods import METHODS, PseudoLabels, on_pseudo_labels
+from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from tests.engine.plain import PlainRound
 from tests.toys import (
     BATCH,
@@ -32,7 +33,7 @@ from tests.toys import (
 )
 
 WHOLE = make_plan("map", drop_nonfinite=True)
-SERVED = sorted(name for name, entry in METHODS.items() if entry.server)
+SERVED = sorted(name for name, entry in METHODS.items() if entry.protocol == "labelled_server")
 BEFORE = Batching(3, BATCH, False)
 
 

@@ -9,7 +9,8 @@ import optax
 
 from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples
 from fdgjax.methods.fedavg import Message
-from fdgjax.methods.semifl import Step, sure_labels
+from fdgjax.methods.parts.extend import Extended
+from fdgjax.methods.semifl import sure_labels
 from tests.toys import (
     BATCH,
     IMAGE,
@@ -52,7 +53,7 @@ def test_momentum_moves_nothing_where_nobody_counts() -> None:
     server, clients = method.init(jax.random.key(0), toy_federation())
     step = jax.tree.map(jnp.ones_like, server.variables)
     for anyone, way in ((True, 1.0), (False, 1.0), (True, 2.5)):
-        after, _ = method.update(server, clients, Step(Message(step, {}), jnp.array(anyone)), None)
+        after, _ = method.update(server, clients, Extended(Message(step, {}), jnp.array(anyone)), None)
         server = after
         np.testing.assert_allclose(flat(server.variables) - start_of(method), way, rtol=1e-5)
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fdgjax.models.client_model import as_model
 from fdgjax.models import MODELS, UNITS
+from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order, layers
 from fdgjax.variables import flatten
 from tests.models.test_registry import KINDS, LAST, SMALLEST, network

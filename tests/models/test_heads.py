@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.models.client_model import as_model
 from fdgjax.models import HEADS, MODELS, GaussianHead
+from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten
 from tests.toys import CLASSES, IMAGE, DenseNet
 

@@ -17,8 +17,8 @@ from fdgjax.config import ModelConfig
 from fdgjax.contract import Model
 from fdgjax.errors import UserError
 from fdgjax.experiment import build
-from fdgjax.models.client_model import as_model
 from fdgjax.models import HEADS, MODELS
+from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from
 from fdgjax.variables import flatten
 from tests.runs import small

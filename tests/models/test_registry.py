@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.models.client_model import as_model
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
+from fdgjax.models.client_model import as_model
 from fdgjax.nn import Dense
 
 SMALLEST = {"alexnet": 63}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Model
-from fdgjax.models.client_model import as_model
 from fdgjax.models import HEADS
+from fdgjax.models.client_model import as_model
 from fdgjax.objectives import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.self_supervised import directions
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model

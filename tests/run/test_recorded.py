@@ -17,8 +17,8 @@ from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.experiment import build
-from fdgjax.run.ahead import state_shapes
 from fdgjax.records import open_workdir
+from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from tests.runs import (
@@ -198,7 +198,7 @@ def test_memory_is_said_before_and_after(finished: Finished) -> None:
 def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
     diverging = dataclasses.replace(
-        config, hyper=dataclasses.replace(config.hyper, client_optimizer="sgd", client_learning_rate=1e38)
+        config, method=dataclasses.replace(config.method, client_optimizer="sgd", client_learning_rate=1e38)
     )
     with pytest.raises(UserError, match=r"client 0 sent an update with NaN or infinity in round 1; .*drop_nonfinite"):
         run(diverging, tmp_path / "stopped", Console(), never())

@@ -25,7 +25,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Path
     del perceptron
     folder = tmp_path_factory.mktemp("reopened")
     config = small(folder, "fedsimclr", rounds=1, probe={"repeats": 2, "epochs": 2})
-    quick = {"hyper": {"augmentation": "flip"}, "model": {"width": 1 / 128}}
+    quick = {"method": {"augmentation": "flip"}, "model": {"width": 1 / 128}}
     config = dataclasses.replace(
         config, **{key: dataclasses.replace(getattr(config, key), **values) for key, values in quick.items()}
     )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context
-from fdgjax.objectives import also_transformed, cross_entropy, low_amplitudes, mix_amplitudes
+from fdgjax.objectives import also_transformed, cross_entropy
+from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
 from tests.toys import CLASSES, IMAGE, close, tiny_model
 
 # Images of small contrast, so that no mixture leaves the range of brightness.
