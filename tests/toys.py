@@ -28,8 +28,12 @@ DOMAINS = 3
 IMAGE = (4, 4, 1)
 LENGTHS = (5, 8, 1, 9)
 """Training samples per client: with batches of 4, a partial batch of 1, none, one client smaller than a batch."""
+FULL_LENGTHS = (6, 8, 3, 11)
+"""The same for what divides by the spread of a batch, or compares its samples: no batch of copies or of one sample."""
 CLIENTS = len(LENGTHS)
 BATCH = 4
+FEATURES, MANY_FEATURES = 4, 16
+"""What a toy network's last layer reads; many for what compares directions of features: few are often all dead."""
 POISON = 255
 """The brightness of an image that makes a toy method's loss NaN; no other is all of it."""
 
@@ -67,13 +71,14 @@ class DenseNet(nn.Module):
     """A unit and a linear layer; the unit sees an image of `pixels` with all other numbers as its channels."""
 
     classes: int = CLASSES
+    features: int = FEATURES
     dropout: float = 0.0
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        x = self.unit(_linear, 4, name="linear_1")(x.reshape(len(x), *self.pixels, -1), train=train)
+        x = self.unit(_linear, self.features, name="linear_1")(x.reshape(len(x), *self.pixels, -1), train=train)
         x = x.reshape(len(x), -1)
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
         self.sow("intermediates", "features", x)
@@ -84,12 +89,13 @@ class NormNet(nn.Module):
     """A unit, BatchNorm, a linear layer; the unit sees an image of `pixels`."""
 
     classes: int = CLASSES
+    features: int = FEATURES
     unit: Unit = UNITS["plain"]
     pixels: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        x = self.unit(_linear, 4, activation=identity, name="linear_1")(
+        x = self.unit(_linear, self.features, activation=identity, name="linear_1")(
             x.reshape(len(x), *self.pixels, -1), train=train
         )
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
@@ -115,8 +121,15 @@ def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
     unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
     # Only images are augmented.
     pixels = (2, 2) if unit == "augmented" else ()
-    network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels)
+    features = MANY_FEATURES if METHODS[method].unlabelled or method == "moon" else FEATURES
+    network = functools.partial(MODELS[name], features=features, unit=UNITS[unit], pixels=pixels)
     return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
+
+
+def lengths_for(method: str) -> tuple[int, ...]:
+    """Training samples per client of the standard federation of a method."""
+    entry = METHODS[method]
+    return FULL_LENGTHS if entry.unit or entry.unlabelled else LENGTHS
 
 
 def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
@@ -129,14 +142,15 @@ def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
 
 
 @functools.lru_cache
-def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: int = 7, longest: int = 9) -> Federation:
-    """Clients of `lengths` training and `held` validation samples (one more each), `unseen` of the target.
+def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: int = 7, longest: int = 0) -> Federation:
+    """Clients of `lengths` training and `held` validation samples (one more each), `unseen` of the target; rows are as
+    long as the longest, or `longest`.
 
     The ids are not the positions.
     """
     rng = np.random.default_rng(7)
     validation = [held + client for client in range(len(lengths))]
-    train, many = rows_of(lengths, 0, longest), sum(lengths)
+    train, many = rows_of(lengths, 0, longest or max(lengths)), sum(lengths)
     held_out = rows_of(validation, many, max(validation))
     samples = many + sum(validation) + unseen
     labels = rng.integers(0, CLASSES, samples)
@@ -270,7 +284,8 @@ def make_case(method: Method, federation: Federation | None = None, plan: Plan |
 @functools.cache
 def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
     """`shared_method` on the standard federation, compiled once for all tests."""
-    return make_case(shared_method(name, model, plan.execution.devices if plan else 1), plan=plan)
+    method = shared_method(name, model, plan.execution.devices if plan else 1)
+    return make_case(method, toy_federation(lengths_for(name)), plan)
 
 
 @contextlib.contextmanager
@@ -320,11 +335,9 @@ def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -
 def tolerance(name: str) -> dict[str, float]:
     """How close two runs of a method come, for `close`.
 
-    A client with a single sample has batches of copies; BatchNorm, in the units and projectors that some methods ask
-    for, divides their rounding by the root of its epsilon.
+    Self-supervised networks have one or two BatchNorms, and each divides rounding by the spread of few samples.
     """
-    entry = METHODS[name]
-    return {"rtol": 1e-2, "atol": 5e-3} if entry.unit or entry.unlabelled else {}
+    return {"rtol": 2e-3, "atol": 2e-4} if METHODS[name].unlabelled else {}
 
 
 def flat(tree: PyTree) -> np.ndarray:

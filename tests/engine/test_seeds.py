@@ -18,11 +18,13 @@ from tests.toys import (
     CLIENTS,
     DOMAINS,
     KINDS,
+    LENGTHS,
     POISON,
     build,
     close,
     copy,
     flat,
+    lengths_for,
     make_plan,
     shared_case,
     shared_method,
@@ -44,16 +46,16 @@ NESTED = [
 
 
 @functools.cache
-def splits(alike: bool) -> tuple[Federation, Federation]:
-    """Two splits of the toy data: other rows, other lengths.
+def splits(alike: bool, lengths: tuple[int, ...] = LENGTHS) -> tuple[Federation, Federation]:
+    """Two splits of the toy data: other rows, other lengths than `lengths`.
 
     `alike`: the longest rows are as long in both, so that one program serves either; else they are now here, now there.
     """
-    one = toy_federation()
-    unseen = np.asarray(one.target.places)[0]
+    one = toy_federation(lengths)
+    unseen, many, longest = np.asarray(one.target.places)[0], sum(lengths), max(lengths)
     rows = np.random.default_rng(1).permutation(len(one.labels) - len(unseen))
-    train = np.split(rows[:23], np.cumsum([3, 9, 2] if alike else [3, 12, 2]))
-    held_out = np.split(rows[23:], np.cumsum([5, 1, 6] if alike else [5, 1, 7]))
+    train = np.split(rows[:many], np.cumsum([lengths[0] - 2, longest + (0 if alike else 3), lengths[2] + 1]))
+    held_out = np.split(rows[many:], np.cumsum([5, 1, 6] if alike else [5, 1, 7]))
     test = pad_rows([rows[: min(client, 1) if alike else client] for client, rows in enumerate(held_out)])
     target = pad_rows([unseen[:5]])
     if alike:
@@ -64,7 +66,7 @@ def splits(alike: bool) -> tuple[Federation, Federation]:
 
 def splits_for(name: str) -> tuple[Federation, Federation]:
     """Alike for most methods, whose own round and initialisation are then those that other tests have compiled."""
-    return splits(alike=name not in SEVERAL)
+    return splits(name not in SEVERAL, lengths_for(name))
 
 
 @functools.cache

@@ -12,6 +12,8 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from tests.toys import (
     CLASSES,
+    FULL_LENGTHS,
+    LENGTHS,
     Case,
     build,
     close,
@@ -28,7 +30,8 @@ WHOLE = make_plan("map", drop_nonfinite=True)
 
 
 def case_of(model: str = "dense", **chosen: Any) -> Case:
-    return make_case(build("cbafed", toy_federation(), model, **chosen), plan=WHOLE)
+    federation = toy_federation(FULL_LENGTHS if model == "norm" else LENGTHS)
+    return make_case(build("cbafed", federation, model, **chosen), federation, WHOLE)
 
 
 def server_counts() -> np.ndarray:
@@ -39,8 +42,9 @@ def server_counts() -> np.ndarray:
 
 def test_where_everything_is_used_it_is_ssfl_by_argmax() -> None:
     bare = {"threshold": -2.0, "residual": 1.0, "class_aware": True, "by_use": False}
-    ssfl = make_case(build("ssfl", toy_federation(), "norm", guess="argmax"), plan=WHOLE).advance(2)
-    state = case_of("norm", **bare).advance(2)
+    case = case_of("norm", **bare)
+    ssfl = make_case(build("ssfl", case.federation, "norm", guess="argmax"), case.federation, WHOLE).advance(2)
+    state = case.advance(2)
     close(state.server.base, ssfl.server)
     close(state.clients, ssfl.clients)
     assert state.server.more.former == {}

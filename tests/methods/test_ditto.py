@@ -9,7 +9,18 @@ from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.ditto import beside, part
 from fdgjax.variables import bytes_of, subtract
-from tests.toys import IMAGE, build, close, flat, make_case, make_plan, shared_case, tiny_model, toy_federation
+from tests.toys import (
+    FULL_LENGTHS,
+    IMAGE,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    shared_case,
+    tiny_model,
+    toy_federation,
+)
 
 WHOLE = make_plan(drop_nonfinite=True)
 
@@ -17,10 +28,11 @@ WHOLE = make_plan(drop_nonfinite=True)
 def test_the_global_model_is_fedavgs_and_without_the_term_the_personal_ones_are_locals() -> None:
     # So short a gradient that both models are clipped, each by its own length.
     chosen = {"client_clip": 0.1, "client_learning_rate_decay": 0.9}
-    federation, rounds = toy_federation(), 3
-    both = make_case(build("ditto", federation, "norm", mu=0.0, **chosen), plan=WHOLE).advance(rounds)
-    fedavg = make_case(build("fedavg", federation, "norm", **chosen), plan=WHOLE).advance(rounds)
-    local = make_case(build("local", federation, "norm", keep_optimizer=False, **chosen), plan=WHOLE).advance(rounds)
+    federation, rounds = toy_federation(FULL_LENGTHS), 3
+    both = make_case(build("ditto", federation, "norm", mu=0.0, **chosen), federation, WHOLE).advance(rounds)
+    fedavg = make_case(build("fedavg", federation, "norm", **chosen), federation, WHOLE).advance(rounds)
+    alone = build("local", federation, "norm", keep_optimizer=False, **chosen)
+    local = make_case(alone, federation, WHOLE).advance(rounds)
     close(part(both.server.variables, "global"), fedavg.server.variables)
     close(part(both.clients.local, "personal"), local.clients.local)
 

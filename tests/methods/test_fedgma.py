@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from tests.toys import build, close, flat, make_case, make_plan, shared_case, toy_federation
+from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 
@@ -32,6 +32,7 @@ def test_the_server_takes_the_masked_mean_of_what_clients_did() -> None:
 
 
 def test_statistics_are_averaged() -> None:
-    masked, plain = (make_case(build(name, toy_federation(), "norm")).advance(1) for name in ("fedgma", "fedavg"))
+    federation = toy_federation(FULL_LENGTHS)
+    masked, plain = (make_case(build(name, federation, "norm"), federation).advance(1) for name in ("fedgma", "fedavg"))
     close(masked.server.variables["batch_stats"], plain.server.variables["batch_stats"])
     assert not np.allclose(flat(masked.server), flat(plain.server), rtol=0, atol=1e-3)

@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context
+from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.partialfed import without_policy
 from fdgjax.variables import bytes_of
 from tests.toys import (
+    FULL_LENGTHS,
     IMAGE,
     LENGTHS,
     build,
@@ -28,15 +30,15 @@ FIXED = {"policy_learning_rate": 0.0}
 
 
 def test_loading_everything_is_fedavg_and_nothing_local() -> None:
-    federation = toy_federation()
-    chosen = {"client_clip": 0.1}
-    fedavg = make_case(build("fedavg", federation, "norm", **chosen)).advance(2)
-    local = make_case(build("local", federation, "norm", keep_optimizer=False, **chosen)).advance(2)
+    federation, chosen = toy_federation(FULL_LENGTHS), {"client_clip": 0.1}
+
+    def after(name: str, **more: object) -> State:
+        return make_case(build(name, federation, "norm", **chosen, **more), federation).advance(2)
+
+    fedavg, local = after("fedavg"), after("local", keep_optimizer=False)
     # While the policy says `all`, learning it changes nothing, its gradient is not clipped with the model's.
-    everything = make_case(build("partialfed", federation, "norm", **chosen)).advance(2)
-    close(everything.server.variables, fedavg.server.variables)
-    nothing = make_case(build("partialfed", federation, "norm", policy="none", **chosen, **FIXED)).advance(2)
-    close(nothing.clients.more, local.clients.local)
+    close(after("partialfed").server.variables, fedavg.server.variables)
+    close(after("partialfed", policy="none", **FIXED).clients.more, local.clients.local)
 
 
 def test_a_fixed_policy_keeps_batch_norm() -> None:

@@ -13,7 +13,9 @@ from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.semifl import sure_labels
 from tests.toys import (
     BATCH,
+    FULL_LENGTHS,
     IMAGE,
+    LENGTHS,
     Case,
     build,
     close,
@@ -31,12 +33,14 @@ BARE = {"mix": 0.0, "augmentation": "none", "server": "first", "server_momentum"
 
 
 def case_of(model: str = "dense", **chosen: Any) -> Case:
-    return make_case(build("semifl", toy_federation(), model, **chosen), plan=WHOLE)
+    federation = toy_federation(FULL_LENGTHS if model == "norm" else LENGTHS)
+    return make_case(build("semifl", federation, model, **chosen), federation, WHOLE)
 
 
 def test_with_everything_sure_and_nothing_mixed_it_is_ssfl_by_argmax() -> None:
-    ssfl = make_case(build("ssfl", toy_federation(), "norm", guess="argmax"), plan=WHOLE)
-    close(case_of("norm", **BARE, threshold=0.0, class_aware=True).advance(2), ssfl.advance(2))
+    case = case_of("norm", **BARE, threshold=0.0, class_aware=True)
+    ssfl = make_case(build("ssfl", case.federation, "norm", guess="argmax"), case.federation, WHOLE)
+    close(case.advance(2), ssfl.advance(2))
 
 
 def test_where_nothing_is_sure_only_the_server_trains() -> None:

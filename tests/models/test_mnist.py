@@ -8,7 +8,8 @@ import pytest
 from fdgjax.models.mnist import GroupNormUnit, MnistCNN
 from fdgjax.models.units import identity
 from fdgjax.nn import Dense
-from fdgjax.variables import flatten
+from tests.conformance import check
+from tests.conformance.networks import MNIST, mnist_given
 
 
 def test_size_at_mnists_pixels_and_others() -> None:
@@ -36,16 +37,5 @@ def test_groups_are_normalised_after_the_activation(features: int, groups: int) 
 
 
 def test_numbers_are_those_of_pytorchs_layers() -> None:
-    torch = pytest.importorskip("torch")
-    model, rng = MnistCNN(4, width=1 / 4), np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (3, 11, 12, 2)).astype(np.float32)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.asarray(x))
-    variables = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.3, leaf.shape), jnp.float32), shapes)
-    given = {path: torch.from_numpy(np.array(leaf)) for path, leaf in flatten(variables["params"]).items()}
-    y = torch.from_numpy(x).permute(0, 3, 1, 2)
-    for i, stride in enumerate((1, 2, 1, 1), start=1):
-        kernel = given[f"conv_{i}/layer/kernel"].permute(3, 2, 0, 1)
-        y = torch.conv2d(y, kernel, given[f"conv_{i}/layer/bias"], stride=stride, padding=1).relu()
-        y = torch.nn.functional.group_norm(y, 8, given[f"conv_{i}/gn/scale"], given[f"conv_{i}/gn/bias"])
-    expected = y.mean((2, 3)) @ given["head/kernel"] + given["head/bias"]
-    np.testing.assert_allclose(jax.jit(model.apply)(variables, x), expected, rtol=1e-4, atol=1e-4)
+    variables, x = mnist_given()
+    check("mnist", {"logits": jax.jit(MNIST.apply)(variables, x)}, rtol=1e-4, atol=1e-4)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,65 +21,13 @@ from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from
 from fdgjax.variables import flatten
+from tests.conformance import check, torch_numbers
+from tests.conformance.weights import CLASSES, FILES, SIDE, Tensors, images, resnet, vit, weights_for
 from tests.runs import small
 from tests.toys import compiling_quickly
 
-Tensors = dict[str, np.ndarray]
-CLASSES = 3
-SIDE = 16
 WIDTHS = {"resnet18_imagenet": 1 / 16, "resnet50_imagenet": 1 / 16, "vit_b8": 1 / 6}
 """The transformer's has two heads."""
-
-
-def numbers(shapes: Mapping[str, tuple[int, ...]]) -> Tensors:
-    rng = np.random.default_rng(0)
-    draw = lambda shape: rng.normal(0, 0.3, shape).astype(np.float32)  # noqa: E731
-    made = {name: draw(shape) for name, shape in shapes.items()}
-    return {name: np.abs(value) + 0.5 if name.endswith("running_var") else value for name, value in made.items()}
-
-
-def batch_norm(name: str, features: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.{leaf}": (features,) for leaf in ("weight", "bias", "running_mean", "running_var")}
-
-
-def resnet(depths: tuple[int, ...], windows: tuple[int, ...], expansion: int, channels: int = 3) -> Tensors:
-    """torchvision's names and shapes, written down from its layers; a first stage of 4 channels."""
-    shapes: dict[str, tuple[int, ...]] = {"conv1.weight": (4, channels, 7, 7)} | batch_norm("bn1", 4)
-    before = 4
-    for stage, depth in enumerate(depths):
-        inner, outer = 4 * 2**stage, 4 * 2**stage * expansion
-        for block in range(depth):
-            name, entering = f"layer{stage + 1}.{block}", before
-            for i, window in enumerate(windows, start=1):
-                leaving = outer if i == len(windows) else inner
-                shapes[f"{name}.conv{i}.weight"] = (leaving, entering, window, window)
-                shapes |= batch_norm(f"{name}.bn{i}", leaving)
-                entering = leaving
-            if before != outer:
-                shapes[f"{name}.downsample.0.weight"] = (outer, before, 1, 1)
-                shapes |= batch_norm(f"{name}.downsample.1", outer)
-            before = outer
-    return numbers(shapes | {"fc.weight": (CLASSES, before), "fc.bias": (CLASSES,)})
-
-
-def vit(features: int = 128, depth: int = 12) -> Tensors:
-    """timm's names and shapes, for images of 2 x 2 patches."""
-    shapes: dict[str, tuple[int, ...]] = {"cls_token": (1, 1, features), "pos_embed": (1, 5, features)}
-    linear = {"patch_embed.proj": (features, 3, 8, 8), "norm": (features,), "head": (CLASSES, features)}
-    for i in range(depth):
-        linear |= {f"blocks.{i}.{name}": (features,) for name in ("norm1", "norm2")}
-        linear |= {f"blocks.{i}.attn.qkv": (3 * features, features), f"blocks.{i}.attn.proj": (features, features)}
-        linear |= {f"blocks.{i}.mlp.fc1": (4 * features, features), f"blocks.{i}.mlp.fc2": (features, 4 * features)}
-    for name, shape in linear.items():
-        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    return numbers(shapes)
-
-
-FILES: Mapping[str, Callable[[], Tensors]] = {
-    "resnet18_imagenet": lambda: resnet((2, 2, 2, 2), (3, 3), 1),
-    "resnet50_imagenet": lambda: resnet((3, 4, 6, 3), (1, 3, 1), 4),
-    "vit_b8": vit,
-}
 
 
 @functools.cache
@@ -162,58 +110,12 @@ def test_attention_s_one_tensor_is_queries_keys_and_values_of_each_head(tmp_path
     np.testing.assert_allclose(np.einsum("hd,hdf->f", heads, out), expected, rtol=1e-4, atol=1e-4)
 
 
-def torch_resnet18(t: Any, x: Any, torch: Any) -> Any:
-    """torchvision's forward in evaluation, from its names."""
-
-    def unit(x: Any, conv: str, bn: str, stride: int) -> Any:
-        weight = t[f"{conv}.weight"]
-        y = torch.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
-        statistics = (t[f"{bn}.{leaf}"] for leaf in ("running_mean", "running_var", "weight", "bias"))
-        return torch.nn.functional.batch_norm(y, *statistics)
-
-    x = torch.max_pool2d(unit(x, "conv1", "bn1", 2).relu(), 3, 2, 1)
-    for stage in (1, 2, 3, 4):
-        for block in (0, 1):
-            name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
-            y = unit(x, f"{name}.conv1", f"{name}.bn1", stride).relu()
-            y = unit(y, f"{name}.conv2", f"{name}.bn2", 1)
-            down = f"{name}.downsample"
-            x = (y + (unit(x, f"{down}.0", f"{down}.1", stride) if f"{down}.0.weight" in t else x)).relu()
-    return x.mean((2, 3)) @ t["fc.weight"].T + t["fc.bias"]
-
-
-def torch_vit(t: Any, x: Any, torch: Any) -> Any:
-    """timm's forward, from its names."""
-    f = torch.nn.functional
-
-    def linear(x: Any, name: str) -> Any:
-        return x @ t[f"{name}.weight"].T + t[f"{name}.bias"]
-
-    def norm(x: Any, name: str) -> Any:
-        return f.layer_norm(x, x.shape[-1:], t[f"{name}.weight"], t[f"{name}.bias"], 1e-6)
-
-    x = torch.conv2d(x, t["patch_embed.proj.weight"], t["patch_embed.proj.bias"], stride=8).flatten(2).transpose(1, 2)
-    x = torch.cat([t["cls_token"].expand(len(x), -1, -1), x], 1) + t["pos_embed"]
-    for i in range(12):
-        name = f"blocks.{i}"
-        qkv = linear(norm(x, f"{name}.norm1"), f"{name}.attn.qkv").reshape(len(x), -1, 3, 2, 64).permute(2, 0, 3, 1, 4)
-        attended = f.scaled_dot_product_attention(*qkv).transpose(1, 2).flatten(2)
-        x = x + linear(attended, f"{name}.attn.proj")
-        x = x + linear(f.gelu(linear(norm(x, f"{name}.norm2"), f"{name}.mlp.fc1")), f"{name}.mlp.fc2")
-    return linear(norm(x, "norm")[:, 0], "head")
-
-
-@pytest.mark.parametrize(("name", "forward"), [("resnet18_imagenet", torch_resnet18), ("vit_b8", torch_vit)])
-def test_logits_are_those_of_pytorch(name: str, forward: Callable[..., Any], tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    tensors = {key: value / 4 if value.ndim == 2 else value for key, value in FILES[name]().items()}
-    model = starting_from(read_weights(saved(tensors, tmp_path), name), model_of(name))
-    x = np.random.default_rng(1).uniform(-1, 1, (2, SIDE, SIDE, 3)).astype(np.float32)
+@pytest.mark.parametrize("name", ["resnet18_imagenet", "vit_b8"])
+def test_logits_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
+    model, x = starting_from(read_weights(saved(weights_for(name), tmp_path), name), model_of(name)), images()
     ours = jax.jit(lambda x: model.apply(model.init(jax.random.key(0)), x, False, jax.random.key(0))[0].logits)(x)
-    theirs = forward(
-        {k: torch.from_numpy(v) for k, v in tensors.items()}, torch.from_numpy(x).permute(0, 3, 1, 2), torch
-    )
-    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
+    largest = float(np.abs(torch_numbers(name)["logits"]).max())
+    check(name, {"logits": ours}, rtol=1e-3, atol=1e-3 * largest)
 
 
 @pytest.mark.parametrize("held", [5, 0])
