@@ -67,12 +67,12 @@ def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, An
     lookup("layer", probing.layer, LAYERS)
     experiment, state, history = reopen(run, data_dir, probe=probing)
     evaluation, federation = experiment.evaluation, experiment.federation
-    if not evaluation.probes:
+    before = references(evaluation, experiment.init(), federation)
+    if before is None:
         raise UserError(
             f"{run} is a run of '{config.method.name}', which classifies; expected one that learns without labels"
         )
     trained = evaluate(evaluation, state, federation)
-    before = references(evaluation, experiment.init(), federation)
     seeds = [
         {
             "seed": seed,

@@ -27,15 +27,13 @@ class Evaluation(NamedTuple):
 
     observe: `(state, federation) -> observed`, jitted or compiled, of all seeds.
     measure: `observed -> figures`, one `Metrics` for each seed.
-    references: `observed of the fresh state -> figures that training has to beat`, a dict for each seed, empty where
+    references: `observed of the fresh state -> figures that training has to beat`, a dict for each seed; None where
       there are none.
-    probes: whether the figures are those of linear probes.
     """
 
     observe: Callable[[State, Federation], PyTree]
     measure: Callable[[PyTree], list[Metrics]]
-    references: Callable[[PyTree], list[dict[str, Any]]]
-    probes: bool = False
+    references: Callable[[PyTree], list[dict[str, Any]]] | None = None
 
 
 def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> list[Metrics]:
@@ -43,9 +41,10 @@ def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> li
     return evaluation.measure(evaluation.observe(state, federation))
 
 
-def references(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]]:
-    """What each seed's training has to beat, from the state before it."""
-    return evaluation.references(evaluation.observe(fresh, federation))
+def references(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]] | None:
+    """What each seed's training has to beat, from the state before it; None, and nothing is computed, where there is no
+    such thing."""
+    return evaluation.references(evaluation.observe(fresh, federation)) if evaluation.references else None
 
 
 def of_predictions(
@@ -78,7 +77,7 @@ def of_predictions(
     def figures(tallies: PyTree) -> list[Metrics]:
         return [measure(one, data.domain_names) for one in each_seed(jax.device_get(tallies), seeds)]
 
-    return Evaluation(observe, figures, lambda tallies: [{} for _ in range(seeds)])
+    return Evaluation(observe, figures)
 
 
 def of_representations(
@@ -120,7 +119,7 @@ def of_representations(
             found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels})
         return found
 
-    return Evaluation(observe, figures, before, probes=True)
+    return Evaluation(observe, figures, before)
 
 
 def probe_rows(

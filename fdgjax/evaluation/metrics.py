@@ -8,6 +8,9 @@ import numpy as np
 
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
+Record = dict[str, Any]
+"""One round as it is recorded, a line of `metrics.jsonl`: losses, figures and diagnostics by name."""
+
 HEADLINES: Mapping[str, str] = {
     "id_accuracy": "id",
     "ood_accuracy": "ood",

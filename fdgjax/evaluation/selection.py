@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.evaluation import HEADLINES
-
-Record = Mapping[str, Any]
+from fdgjax.evaluation.metrics import Record
 
 
 class Selection(NamedTuple):

@@ -3,18 +3,19 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 
 from fdgjax.contract import PyTree
+from fdgjax.evaluation.metrics import Record
 
 
 class History(NamedTuple):
     """What a run knows besides its state: for each seed the records of its rounds, and the seconds they took."""
 
-    records: list[list[dict[str, Any]]]
+    records: list[list[Record]]
     seconds: float
 
 

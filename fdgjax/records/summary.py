@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.metrics import Metrics, is_evaluated
+from fdgjax.evaluation.metrics import Metrics, Record, is_evaluated
 from fdgjax.evaluation.selection import SELECTIONS, ledger
 from fdgjax.registry import lookup
 
@@ -14,7 +14,7 @@ TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_
 
 
 def summarise(
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     selection: str,
     facts: Mapping[str, Any],
     timings: Mapping[str, float],

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, is_evaluated
+from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.records import Workdir
 from fdgjax.registry import lookup
 from fdgjax.report.states import Look
-
-Record = dict[str, Any]
 
 SAME = frozenset(
     {

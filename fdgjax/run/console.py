@@ -17,9 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.metrics import is_evaluated
-
-Record = Mapping[str, Any]
+from fdgjax.evaluation.metrics import Record, is_evaluated
 
 
 class Console:
@@ -59,7 +57,7 @@ class Console:
 
             yield show
 
-    def result(self, summary: Record) -> None:
+    def result(self, summary: Mapping[str, Any]) -> None:
         """The table of accuracies per domain, and where the rest is; of several seeds, means and deviations."""
         std = summary.get("std", {})
         several = f"seeds {', '.join(map(str, summary['seeds']))}: mean +- sample std" if std else ""
@@ -76,7 +74,7 @@ class Console:
             f"{summary['images_per_second']:,.0f} images/s   {summary['wall_seconds']:.0f} s"
         )
 
-    def probes(self, summary: Record, std: Record) -> None:
+    def probes(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """A table of linear probes by their percentage of labels; of several seeds, means and deviations over these."""
         table = Table()
         table.add_column("labels")
@@ -86,7 +84,7 @@ class Console:
             table.add_row(f"{percent} %", figure(value, over_seeds.get(percent, over_splits[percent])))
         self._rich.print(table)
 
-    def accuracies(self, summary: Record, std: Record) -> None:
+    def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """The table of accuracies per domain, and the figures beside it."""
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
@@ -112,6 +110,6 @@ def figure(value: float, std: float | None) -> str:
     return f"{value:.3f}" if std is None else f"{value:.3f} +- {std:.3f}"
 
 
-def headlines(record: Record, std: Record = MappingProxyType({})) -> str:
+def headlines(record: Mapping[str, Any], std: Mapping[str, Any] = MappingProxyType({})) -> str:
     """`id 0.912  ood 0.684`: those of `HEADLINES` that the record has, with deviations where there are any."""
     return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in HEADLINES.items() if key in record)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config import Config, seeds_of
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiment import Experiment, build
 from fdgjax.files import write_json
 from fdgjax.records import (
@@ -26,7 +27,7 @@ from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
-from fdgjax.run.training import Record, images_per_round, train
+from fdgjax.run.training import images_per_round, train
 
 
 class Interrupted(Exception):

@@ -15,9 +15,8 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
 from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.guesses import guess_figures
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiment import Experiment
-
-Record = dict[str, Any]
 
 
 def images_per_round(experiment: Experiment) -> list[float]:
@@ -57,9 +56,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
     # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(jnp.max(state.round)) + 1
-    before: list[Record] = (
-        references(experiment.evaluation, state, experiment.federation) if first == 1 else [{} for _ in seeds]
-    )
+    before = references(experiment.evaluation, state, experiment.federation) if first == 1 else None
     for done in range(first, config.rounds + 1):
         begin = time.perf_counter()
         state, info = experiment.round(state, experiment.train)
@@ -75,7 +72,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
         if done % config.eval_every == 0 or done == config.rounds:
             metrics = evaluate(experiment.evaluation, state, experiment.federation)
             records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
-        if done == 1:
+        if done == 1 and before is not None:
             records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]
         yield Progress(records, state, seconds)
 

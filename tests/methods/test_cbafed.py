@@ -77,7 +77,7 @@ def test_clients_weigh_by_the_labels_they_used() -> None:
     counts = jnp.asarray([[1.0, 0, 2], [0, 0, 0], [5, 5, 5], [0, 1, 0]])
     step, info = method.aggregate(server, clients, Extended(Message(update, {}), counts), jnp.asarray([5.0, 8, 0, 9]))
     np.testing.assert_allclose(info["weights"], [0.75, 0, 0, 0.25], rtol=1e-6)
-    np.testing.assert_array_equal(step.counts, [1, 1, 2])
+    np.testing.assert_array_equal(step.more, [1, 1, 2])
 
 
 def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:

@@ -64,7 +64,8 @@ def test_the_update_by_hand() -> None:
     server, clients = method.init(jax.random.key(0), federation)
     noise = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), tree)  # noqa: E731
     params = server.base.variables["params"]
-    server, steps, seen = server._replace(control=noise(params)), 3, [0, 2]
+    server = server._replace(more=server.more._replace(variate=noise(params)))
+    steps, seen = 3, [0, 2]
     messages, wanted_x, wanted_c = [], flat(params), flat(server.more.variate)
     for _ in seen:
         c_i, gradients, y = noise(params), noise(params), noise(params)
