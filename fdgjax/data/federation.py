@@ -156,3 +156,13 @@ def stack_rows(tables: Sequence[Rows]) -> Rows:
 def has_seed_axis(federation: Federation) -> bool:
     """Whether the federation is one of several seeds."""
     return federation.train.length.ndim == 2
+
+
+def label_counts(labels: jax.Array, rows: Rows, classes: int) -> jax.Array:
+    """How many samples of each class a table's rows hold, float32 `[rows, classes]`."""
+
+    def of_row(places: jax.Array, length: jax.Array) -> jax.Array:
+        real = (jnp.arange(len(places)) < length).astype(jnp.float32)
+        return jnp.zeros(classes).at[labels[places]].add(real)
+
+    return jax.vmap(of_row)(*rows)

@@ -23,27 +23,16 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import (
-    Context,
-    Guess,
-    Method,
-    Model,
-    Moment,
-    Prepared,
-    PyTree,
-    Samples,
-    Setup,
-    Variables,
-)
+from fdgjax.contract import Context, Guess, Method, Model, Moment, Prepared, PyTree, Samples, Setup, Variables
+from fdgjax.data.federation import label_counts
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.parts.pseudo_labels import argmax_labels, outputs_for_all
 from fdgjax.methods.parts.requirements import output_shapes
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server
-from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 
 OFFICIAL = "Li et al., official code"
@@ -79,24 +68,16 @@ class Balance(NamedTuple):
 
 def cbafed(setup: Setup, h: CBAFed) -> Method:
     """SSFL on pseudo-labels above class-balanced thresholds, with residual connections between rounds."""
-    plain = cross_entropy(setup.model)
-    base = labelled_server(setup, h, server=plain, client=plain)
+    base = labelled_server(setup, h)
     mixes = h.period > 0 and h.residual != 1
 
     def at_server(fresh: Fresh) -> Balance:
         data = fresh.federation
         classes = output_shapes(setup.model, data.images.shape[1:]).logits.shape[-1]
-        places, length = data.server.places[0], data.server.length[0]
-        real = (jnp.arange(len(places)) < length).astype(jnp.float32)
-        known = jnp.zeros(classes).at[data.labels[places]].add(real)
+        known = label_counts(data.labels, data.server, classes)[0]
         return Balance(known, known, fresh.server.variables if mixes else {})
 
-    extended = extend(
-        base,
-        server=at_server,
-        sent=lambda server, row: shares_of(server.more.counts),
-        message=lambda context, trained, row: context.notes,
-    )
+    extended = extend(base, server=at_server, sent=lambda server, row: shares_of(server.more.counts), message=notes)
 
     def aggregate(server: Extended, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         there = (weights > 0).astype(jnp.float32)

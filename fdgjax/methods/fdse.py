@@ -101,12 +101,7 @@ def fdse(setup: Setup, h: FDSE) -> Method:
     objective = cross_entropy(setup.model)
     if h.consistency != "none":
         objective = consistent(
-            objective,
-            layers,
-            strength=h.strength,
-            beta=h.beta,
-            distance=h.consistency,
-            first_round=h.first_round,
+            objective, layers, strength=h.strength, beta=h.beta, distance=h.consistency, first_round=h.first_round
         )
     rules = {"params": lookup("consensus", h.consensus, CONSENSUS), "batch_stats": mean}
     return fedavg(

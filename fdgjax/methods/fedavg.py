@@ -107,10 +107,7 @@ def fedavg(
         shared, personal, local = (select(trained.variables, label, one) for one in ("shared", *Kept._fields))
         return Message(subtract(shared, select(context.sent, label, "shared")), personal), Kept(personal, local)
 
-    def aggregate(
-        server: Server, clients: Kept, messages: Message, weights: jax.Array
-    ) -> tuple[Message, dict[str, PyTree]]:
-        del server
+    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
         update, coefficients = rule(messages.update, weights)
         personal, mixture = personalise(messages.personal, weights)
         # A client that was left out of the round keeps what it had.
@@ -118,7 +115,6 @@ def fedavg(
         return Message(update, personal), {"weights": coefficients, "personal": mixture}
 
     def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
-        del moment
         return take_step(server, step.update, at_server), clients._replace(personal=step.personal)
 
     def predict(server: Server, client: Kept) -> Variables:

@@ -28,7 +28,7 @@ from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Sa
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import also_transformed
 from fdgjax.registry import lookup
@@ -83,7 +83,7 @@ def feddg(setup: Setup, h: FedDG) -> Method:
         server=bank,
         sent=lambda server, row: server.more,
         row=Row(lambda fresh: jnp.argsort(jnp.argsort(fresh.federation.ids))),
-        message=lambda context, trained, place: context.notes,
+        message=notes,
     )
 
     def prepare(context: Context, samples: Samples) -> Prepared:

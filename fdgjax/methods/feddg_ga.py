@@ -28,7 +28,7 @@ from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.server import Server
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -76,7 +76,7 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
     def after(context: Context, trained: Trained) -> Past:
         return Past(trained.variables, context.round + 1, context.client.more.weight)
 
-    extended = extend(base, row=Row(begin, after), message=lambda context, trained, past: context.notes)
+    extended = extend(base, row=Row(begin, after), message=notes)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         past, key = context.client.more, jax.random.key(0)  # dropout is off: nothing is drawn from it

@@ -18,17 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import global_alignment, mean
-from fdgjax.contract import (
-    Batch,
-    Context,
-    Method,
-    Moment,
-    Objective,
-    ObjectiveResult,
-    PyTree,
-    Setup,
-    Variables,
-)
+from fdgjax.contract import Batch, Context, Method, Moment, Objective, ObjectiveResult, PyTree, Setup, Variables
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.fedsimclr import FedSimCLR, fedsimclr
 from fdgjax.methods.parts.entry import Entry

@@ -22,19 +22,17 @@ from fdgjax.aggregation.scopes import UpdatesRule
 from fdgjax.contract import Method, Moment, PyTree, Setup
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import TABLE_10, hyper
-from fdgjax.methods.parts.hypernetwork import (
+from fdgjax.methods.parts.generated_models import (
     Gradients,
     HyperNetHyper,
-    Server,
+    HyperServer,
     Weights,
-    average,
-    descend,
     embedding_dim,
-    hypernet,
     random_embeddings,
     server_optimizer,
 )
+from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
 from fdgjax.registry import lookup
 
 
@@ -117,7 +115,7 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         },
     )
 
-    def update(server: Server, gradient: Weights, moment: Moment) -> Server:
+    def update(server: HyperServer, gradient: Weights, moment: Moment) -> HyperServer:
         stepped = descend(server, gradient, optimizer)
         theta, nu = smooth(stepped.weights, server.weights, h, moment)
         return stepped._replace(weights=Weights(theta, following(nu, server, moment.key)))

@@ -10,16 +10,9 @@ import dataclasses
 
 from fdgjax.contract import Method, Moment, Setup
 from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, Weights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
-from fdgjax.methods.parts.hypernetwork import (
-    HyperNetHyper,
-    Server,
-    Weights,
-    average,
-    descend,
-    hypernet,
-    server_optimizer,
-)
+from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +28,7 @@ def pfedhn(setup: Setup, h: PFedHN) -> Method:
     """pFedHN with synchronous updates."""
     optimizer = server_optimizer(h)
 
-    def update(server: Server, gradient: Weights, moment: Moment) -> Server:
+    def update(server: HyperServer, gradient: Weights, moment: Moment) -> HyperServer:
         del moment
         return descend(server, gradient, optimizer)
 

@@ -21,33 +21,19 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import (
-    Batch,
-    Context,
-    Method,
-    Model,
-    Moment,
-    Objective,
-    ObjectiveResult,
-    Prepared,
-    PyTree,
-    Samples,
-    Setup,
-    Trained,
-    Variables,
-)
+from fdgjax.contract import Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, extend
+from fdgjax.methods.parts.extend import Extended, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.methods.ssfl import GUESSES, SSFL, guess_labels, labelled_server
-from fdgjax.objectives import cross_entropy, mean_cross_entropy, on_view
+from fdgjax.objectives import cross_entropy, fixed_and_mixed, on_view
 from fdgjax.registry import lookup
-from fdgjax.views.weak_strong import VIEWS, Views
+from fdgjax.views.weak_strong import VIEWS
 
 LAST: Mapping[str, bool] = {"first": False, "last": True}
 """When in a round the server trains."""
@@ -80,7 +66,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         setup,
         h,
         server=on_view(cross_entropy(setup.model), views.weak),
-        client=fixed_and_mixed(setup.model, h, views),
+        client=fixed_and_mixed(setup.model, views, mix=h.mix, alpha=h.alpha),
         last=lookup("server", h.server, LAST),
     )
 
@@ -88,7 +74,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         message, kept = base.finish(context, trained)
         return message, jax.tree.map(lambda new, old: jnp.where(context.notes > 0, new, old), kept, context.client)
 
-    extended = extend(base._replace(finish=finish), message=lambda context, trained, row: context.notes)
+    extended = extend(base._replace(finish=finish), message=notes)
 
     def aggregate(server: Server, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         counted = jnp.where(messages.more > 0, weights, 0)
@@ -117,29 +103,6 @@ def sure_labels(
         return Prepared(labels._replace(trust=trust), notes=jnp.sum(trust))
 
     return prepare
-
-
-def fixed_and_mixed(model: Model, h: SemiFL, views: Views) -> Objective:
-    """Cross-entropy on strong views of D_fix, and on its weak views mixed with others of the batch."""
-    fixed = on_view(cross_entropy(model), views.strong)
-
-    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, _) = fixed(variables, batch, key, context)
-        if not h.mix:
-            return loss, (changed, {})
-        view_key, share_key, partner_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
-        share = jax.random.beta(share_key, h.alpha, h.alpha)
-        # Padding is at the end of a batch.
-        draws = jax.random.uniform(partner_key, batch.mask.shape)
-        partner = jnp.floor(draws * jnp.sum(batch.mask)).astype(jnp.int32)
-        images = views.weak(view_key, batch.images)
-        mixed = share * images + (1 - share) * images[partner]
-        output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
-        own = mean_cross_entropy(output.logits, batch)
-        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.labels[partner]))
-        return loss + h.mix * (share * own + (1 - share) * other), (changed, {})
-
-    return objective
 
 
 ENTRY = Entry(

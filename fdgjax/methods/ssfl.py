@@ -72,12 +72,13 @@ class SSFL(LabelledServer):
 
 def ssfl(setup: Setup, h: SSFL) -> Method:
     """Cross-entropy on true labels at the server, on guessed ones at the clients."""
-    plain = cross_entropy(setup.model)
-    return semi_supervised(setup, h, "ssfl", server=plain, client=plain)
+    return semi_supervised(setup, h, "ssfl")
 
 
-def semi_supervised(setup: Setup, h: SSFL, name: str, *, server: Objective, client: Objective) -> Method:
-    """A labelled server and clients that guess, with objectives for both.
+def semi_supervised(
+    setup: Setup, h: SSFL, name: str, *, server: Objective | None = None, client: Objective | None = None
+) -> Method:
+    """A labelled server and clients that guess; `server` and `client` as for `labelled_server`.
 
     Raises:
       UserError: an unknown name in `h`, or a model without features.
@@ -90,15 +91,15 @@ def labelled_server(
     setup: Setup,
     h: LabelledServer,
     *,
-    server: Objective,
-    client: Objective,
+    server: Objective | None = None,
+    client: Objective | None = None,
     last: bool = False,
 ) -> Method:
     """FedAvg with a server that trains, too; BatchNorm layers kept or averaged.
 
     Args:
       setup, h: as for every method.
-      server, client: the objectives.
+      server, client: the objectives; cross-entropy by default.
       last: whether the server trains after the aggregation.
     """
     norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
@@ -109,7 +110,7 @@ def labelled_server(
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        stage=server_stage(server, client_optimizer(h, setup.rounds), order, last),
+        stage=server_stage(server or cross_entropy(setup.model), client_optimizer(h, setup.rounds), order, last),
     )
 
 

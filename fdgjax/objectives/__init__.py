@@ -6,6 +6,7 @@ from fdgjax.objectives.covariance import covariance, covariance_matching, off_di
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
+from fdgjax.objectives.mixed import fixed_and_mixed
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
@@ -22,6 +23,7 @@ __all__ = [
     "covariance",
     "covariance_matching",
     "cross_entropy",
+    "fixed_and_mixed",
     "followed",
     "gaussian_divergence",
     "info_nce",

@@ -14,6 +14,7 @@ from fdgjax.data.federation import (
     Partition,
     Rows,
     federate,
+    label_counts,
     pad_rows,
     pool,
     stack_seeds,
@@ -131,3 +132,9 @@ def test_without_labels_only_the_servers_are_left() -> None:
     others = np.setdiff1d(np.arange(len(federation.labels)), own)
     assert np.asarray(federation.labels)[others].any()
     assert not np.asarray(hidden.labels)[others].any()
+
+
+def test_classes_are_counted_row_by_row_without_the_padding() -> None:
+    rows = Rows(jnp.asarray([[0, 1, 2, 0], [3, 0, 0, 0]], jnp.int32), jnp.asarray([3, 1], jnp.int32))
+    counts = label_counts(jnp.asarray([1, 0, 1, 2], jnp.int32), rows, 4)
+    np.testing.assert_array_equal(counts, [[1, 2, 0, 0], [0, 0, 1, 0]])

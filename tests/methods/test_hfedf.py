@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fdgjax.contract import Context, Execution, Method, Moment, Trained
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
-from fdgjax.methods.parts.hypernetwork import Weights
+from fdgjax.methods.parts.generated_models import Weights
 from tests.toys import (
     CLIENTS,
     SMALL_HYPERNET,

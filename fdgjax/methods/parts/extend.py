@@ -60,6 +60,12 @@ def unchanged(context: Context, trained: Trained) -> PyTree:
     return context.client.more
 
 
+def notes(context: Context, trained: Trained, row: PyTree) -> PyTree:
+    """A message's addition: what the client noted before it trained."""
+    del trained, row
+    return context.notes
+
+
 class Row(NamedTuple):
     """What is added to clients' rows.
 

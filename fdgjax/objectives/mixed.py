@@ -1,0 +1,46 @@
+"""Cross-entropy on strong views, and on weak views mixed with others of the batch (MixUp; Zhang et al., 2018)."""
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
+from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
+from fdgjax.objectives.viewed import on_view
+from fdgjax.views.weak_strong import Views
+
+
+def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> Objective:
+    """Cross-entropy of samples strongly viewed, and of samples weakly viewed and mixed.
+
+        CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],    x~_j = m a(x_j) + (1 - m) a(x_k)
+
+    Means over the batch by each sample's trust; k is drawn among the batch's samples, m once for the batch.
+
+    Args:
+      model: f.
+      views: a and A, the weak and the strong view.
+      mix: lambda; 0 leaves the second term out.
+      alpha: of m's distribution, Beta(alpha, alpha).
+
+    References:
+      SemiFL: Diao, Ding and Tarokh, 2022, equations of section 3 and official code.
+    """
+    fixed = on_view(cross_entropy(model), views.strong)
+
+    def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
+        loss, (changed, _) = fixed(variables, batch, key, context)
+        if not mix:
+            return loss, (changed, {})
+        view_key, share_key, partner_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
+        share = jax.random.beta(share_key, alpha, alpha)
+        # Padding is at the end of a batch.
+        draws = jax.random.uniform(partner_key, batch.mask.shape)
+        partner = jnp.floor(draws * jnp.sum(batch.mask)).astype(jnp.int32)
+        images = views.weak(view_key, batch.images)
+        mixed = share * images + (1 - share) * images[partner]
+        output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
+        own = mean_cross_entropy(output.logits, batch)
+        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.labels[partner]))
+        return loss + mix * (share * own + (1 - share) * other), (changed, {})
+
+    return objective
