@@ -1,5 +1,6 @@
-"""What the documentation points at exists: files, links, headings, modules and commands."""
+"""What the documentation points at exists: files, links, headings, modules, keys and commands."""
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config.command_line import parse
+from fdgjax.methods import METHODS
 from launch.reproduce import EXPERIMENTS
 from tests.docs.pages import PAGES, README, ROOT, commands, text_of
 
@@ -72,3 +74,9 @@ def test_experiments_that_are_named_exist() -> None:
     named = {command.split()[0] for page in PAGES for command in commands(page, "launch.reproduce")}
     assert named - {"NAME"} <= set(EXPERIMENTS)
     assert len(named) > 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_hyperparameters_that_are_named_exist(page: Path) -> None:
+    known = {field.name for entry in METHODS.values() for field in dataclasses.fields(entry.hyper)}
+    assert set(re.findall(r"`(?:--config\.|config\.)?method\.([a-z]\w*)", text_of(page))) <= known
