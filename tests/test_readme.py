@@ -1,4 +1,4 @@
-"""What README promises: its tables are complete and its worked example runs."""
+"""What README shows runs: the example in Python, and the method it adds."""
 
 import re
 from pathlib import Path
@@ -6,48 +6,43 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import Config, DataConfig, ModelConfig
-from fdgjax.data.loading import DATASETS
 from fdgjax.experiment import build
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS, UNITS
-from fdgjax.models.cost import cost
 from fdgjax.run.training import train
+from tests.docs.pages import README
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+EXAMPLE, METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def test_the_table_of_methods_is_the_registry() -> None:
-    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE)[: len(METHODS)] == [
-        (name, entry.summary) for name, entry in METHODS.items()
-    ]
+def run(code: str) -> dict:
+    names: dict = {"__name__": "example"}
+    exec(compile(code, "README.md", "exec"), names)
+    return names
 
 
-def test_the_table_of_data_sets_is_the_registry() -> None:
-    section = README.partition("### Data sets")[2].partition("##")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(DATASETS)
-
-
-def test_the_table_of_models_is_the_registry() -> None:
-    section = README.partition("### Models")[2].partition("##")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) M \| (\S+) M \| (.*) \|$", section, re.MULTILINE)
-    for name, own, twin, summary in rows:
-        assert summary == MODELS[name].summary
-        for millions, unit in ((own, None), (twin, UNITS["dse"])):
-            parameters = cost(MODELS[name](10, unit=unit), (224, 224, 3)).parameters
-            assert f"{parameters / 1e6:.2f}" == millions, name
-    assert [name for name, *_ in rows] == list(MODELS)
-    assert all(f"`{unit}`" in section for unit in UNITS)
+@pytest.mark.usefixtures("perceptron")
+def test_the_example_in_python_trains_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shorter = {
+        "config.rounds = 20\n": "config.rounds = 2\nconfig.eval_every = 1\nconfig.model.name = 'perceptron'\n",
+        'config.data.target = "r45"\n': f'config.data.target = "r45"\nconfig.data.cache_dir = {str(tmp_path)!r}\n',
+    }
+    code = EXAMPLE
+    for line, instead in shorter.items():
+        assert code.count(line) == 1
+        code = code.replace(line, instead)
+    run(code)
+    printed = re.findall(r"^round (\d): id (0\.\d{3}), ood (0\.\d{3})$", capsys.readouterr().out, re.MULTILINE)
+    assert [number for number, *_ in printed] == ["1", "2"]
 
 
 @pytest.mark.usefixtures("perceptron")
 def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
-    assert code.count("\n") < 40
-    names: dict = {"__name__": "example"}
-    exec(compile(code, "README.md", "exec"), names)
+    assert METHOD.count("\n") < 40
+    names = run(METHOD)
+    assert names["ENTRY"].name == "fedmedian"
     monkeypatch.setitem(METHODS, "fedmedian", names["ENTRY"])
     config = Config(
         method=names["FedMedian"](name="fedmedian"),

@@ -16,6 +16,7 @@ from fdgjax.methods import METHODS
 from launch.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
 from launch.comparison import Row, compare, markdown, write_tables
 from launch.reproduce import EXPERIMENTS, SPECS, main
+from tests.docs.pages import ROOT
 
 DOMAINS_OF = {
     "pacs": {"photo", "art_painting", "cartoon", "sketch"},
@@ -51,8 +52,9 @@ def check_cell(cell: Cell) -> Config:
     assert bool(config.data.target) == PROTOCOLS[config.data.protocol].unseen, "each unseen domain is said, not assumed"
     kinds = {figure.partition(".")[0] for figure in cell.figures}
     assert kinds <= set(Metrics._fields)
-    assert METHODS[config.method].unlabelled == (kinds == {"probe_by_percent"})
-    assert METHODS[config.method].server == (config.data.protocol == "labelled_server")
+    entry = METHODS[config.method.name]
+    assert entry.unlabelled == (kinds == {"probe_by_percent"})
+    assert (entry.protocol == "labelled_server") == (config.data.protocol == "labelled_server")
     return config
 
 
@@ -100,9 +102,9 @@ def test_an_experiment_that_does_not_exist_is_one_line(capsys: pytest.CaptureFix
     assert "did you mean 'hfedf-pacs'?" in line
 
 
-def test_readme_lists_the_experiments() -> None:
-    section = (SPECS.parents[2] / "README.md").read_text().partition("### Many runs")[2].partition("##")[0]
-    listed = re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", section, re.MULTILINE)
+def test_the_documentation_lists_the_experiments() -> None:
+    page = (ROOT / "docs" / "many_runs.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
     assert listed == [(name, str(CELLS[path.stem])) for name, path in EXPERIMENTS.items()]
 
 

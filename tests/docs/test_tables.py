@@ -1,0 +1,67 @@
+"""The tables of the documentation are the registries."""
+
+import re
+
+from fdgjax.config.presets import PRESETS
+from fdgjax.data.loading import DATASETS
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.evaluation import HEADLINES
+from fdgjax.methods import METHODS
+from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.cost import cost
+from tests.docs.pages import README, ROOT, sections, text_of
+
+DOCS = ROOT / "docs"
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """The rows of tables whose first cell is a name: the name, and the other cells."""
+    return re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+
+
+def test_the_tables_of_methods_are_the_registry() -> None:
+    by_section = {title: rows(text) for title, text in sections(DOCS / "methods.md").items()}
+    listed = [row for of_section in by_section.values() for row in of_section]
+    assert sorted(listed) == [(name, METHODS[name].summary) for name in sorted(METHODS)]
+    for of_section in by_section.values():
+        assert of_section == sorted(of_section)
+    names = {title: {name for name, _ in of_section} for title, of_section in by_section.items()}
+    assert names["No labels"] == {name for name, entry in METHODS.items() if entry.unlabelled}
+    assert names["Labelled server, unlabelled clients"] == {
+        name for name, entry in METHODS.items() if entry.protocol == "labelled_server"
+    }
+
+
+def test_readme_links_every_method_in_the_group_of_the_full_table() -> None:
+    _, *groups = re.split(r"^- \*\*(.*?)\*\*:", sections(README)["Methods"], flags=re.MULTILINE)
+    linked = {
+        title: set(re.findall(r"\(fdgjax/methods/(\w+)\.py\)", names))
+        for title, names in zip(groups[::2], groups[1::2], strict=True)
+    }
+    tables = {title: {name for name, _ in rows(text)} for title, text in sections(DOCS / "methods.md").items()}
+    assert linked == {title: names for title, names in tables.items() if names}
+
+
+def test_the_table_of_data_sets_is_the_registry() -> None:
+    assert [name for name, _ in rows(text_of(DOCS / "data.md"))] == list(DATASETS)
+
+
+def test_the_table_of_models_is_the_registry() -> None:
+    page = text_of(DOCS / "models.md")
+    table = re.findall(r"^\| `(\w+)` \| (\S+) M \| (\S+) M \| (.*) \|$", page, re.MULTILINE)
+    for name, own, twin, summary in table:
+        assert summary == MODELS[name].summary
+        for millions, unit in ((own, None), (twin, UNITS["dse"])):
+            parameters = cost(MODELS[name](10, unit=unit), (224, 224, 3)).parameters
+            assert f"{parameters / 1e6:.2f}" == millions, name
+    assert [name for name, *_ in table] == list(MODELS)
+    assert all(f"`{unit}`" in page for unit in UNITS)
+    assert all(f"`{head}`" in page or f"head={head}`" in page for head in HEADS if head != "linear")
+
+
+def test_protocols_figures_and_presets_are_all_there() -> None:
+    page = sections(DOCS / "protocols.md")
+    assert [name for name, _ in rows(page["Protocols"])] == list(PROTOCOLS)
+    assert all(f"`{figure}`" in page["Figures"] for figure in HEADLINES)
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page["Presets"], re.MULTILINE)))
+    assert sorted(listed) == sorted(set(PRESETS) - set(DATASETS))
