@@ -12,7 +12,8 @@ from fdgjax.views.weak_strong import Views
 def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> Objective:
     """Cross-entropy of samples strongly viewed, and of samples weakly viewed and mixed.
 
-        CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],    x~_j = m a(x_j) + (1 - m) a(x_k)
+        CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ]
+        x~_j = m a(x_j) + (1 - m) a(x_k)
 
     Means over the batch by each sample's trust; k is drawn among the batch's samples, m once for the batch.
 
