@@ -1,0 +1,85 @@
+"""Curves of runs in a form small enough to be kept with the project, from which reports are drawn without any data.
+
+    python -m launch.evidence RUN [RUN ...] --out docs/evidence/NAME --commit HASH
+
+Of each run, finished or not: its config without the places of data, versions without the machine, one line of metrics
+for each round, and its summary. Numbers have five significant digits; bins of calibration are left out.
+
+    python -m fdgjax.report docs/evidence/NAME --out DIR --no-states
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fdgjax.config.schema import PLACES
+from fdgjax.errors import UserError
+from fdgjax.files import write_json, write_text
+from fdgjax.records import Workdir
+
+DIGITS = 5
+BULKY = ("calibration",)
+"""Entries of records that are many numbers and draw no curve."""
+MACHINE = ("platform",)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Keeps the runs' curves.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    parser = argparse.ArgumentParser(prog="python -m launch.evidence", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run of one seed")
+    parser.add_argument("--out", type=Path, required=True, help="folder that gets a folder for each run, of its name")
+    parser.add_argument("--commit", required=True, help="commit of the project that the runs were made with")
+    args = parser.parse_args(argv[1:])
+    try:
+        for run in args.runs:
+            keep(Workdir(run), Workdir(args.out / run.name), args.commit)
+    except UserError as error:
+        print(f"fdgjax: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def keep(run: Workdir, out: Workdir, commit: str) -> None:
+    """Writes what is kept of a run; an earlier state of the same run is replaced.
+
+    Raises:
+      UserError: no run of one seed.
+    """
+    if not (run.config.is_file() and run.metrics.is_file()):
+        raise UserError(
+            f"RUN got '{run.path}', which has no config.json with metrics.jsonl; expected the folder of one seed's run"
+        )
+    content = json.loads(run.config.read_text())
+    versions = {name: version for name, version in content["versions"].items() if name not in MACHINE}
+    data = content["config"]["data"] | dict.fromkeys(PLACES, "")
+    out.path.mkdir(parents=True, exist_ok=True)
+    write_json(out.config, {"config": content["config"] | {"data": data}, "versions": versions, "commit": commit})
+    records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
+    write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
+    if run.summary.is_file():
+        write_json(out.summary, compact(json.loads(run.summary.read_text())))
+
+
+def compact(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with short numbers, without what is bulky."""
+    return {key: shortened(value) for key, value in record.items() if key not in BULKY}
+
+
+def shortened(value: Any) -> Any:
+    """Nested JSON with floats of five significant digits."""
+    if isinstance(value, Mapping):
+        return {key: shortened(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shortened(inner) for inner in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,47 @@
+"""Curves kept with the project draw the report's figures, and say nothing of the machine they come from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fdgjax.report.reading import read_runs
+from launch.evidence import main, shortened
+from tests.report.folders import write_run
+
+
+def kept(tmp_path: Path, done: int) -> Path:
+    run = write_run(tmp_path / "run", seeds=(3,), done=done)
+    content = json.loads((run / "config.json").read_text())
+    content["config"]["data"]["dir"] = "/home/somebody/data"
+    content["versions"] = {"jax": "1.2.3", "platform": "of somebody"}
+    (run / "config.json").write_text(json.dumps(content))
+    assert main(["evidence", str(run), "--out", str(tmp_path / "kept"), "--commit", "abc1234"]) == 0
+    return tmp_path / "kept"
+
+
+@pytest.mark.parametrize("done", [4, 6])
+def test_a_report_reads_the_same_figures_from_what_is_kept(tmp_path: Path, done: int) -> None:
+    (kept_run,), (run,) = read_runs([kept(tmp_path, done)]), read_runs([tmp_path / "run"])
+    figures, wanted = (one.folders[0].seeds[0].figures for one in (kept_run, run))
+    assert set(figures) == set(wanted) - {"calibration"}
+    assert figures["id_accuracy"] == pytest.approx(wanted["id_accuracy"], rel=1e-4)
+    assert len(kept_run.folders[0].seeds[0].records) == done
+    assert bool(kept_run.folders[0].seeds[0].summary) == (done == 6)
+
+
+def test_neither_the_machine_nor_its_folders_are_kept(tmp_path: Path) -> None:
+    folder = kept(tmp_path, 6)
+    text = "".join(file.read_text() for file in folder.rglob("*.json*"))
+    assert "somebody" not in text
+    assert json.loads((folder / "run" / "config.json").read_text())["commit"] == "abc1234"
+
+
+def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:
+    assert shortened({"a": [0.123456789, 3], "b": "x", "c": None}) == {"a": [0.12346, 3], "b": "x", "c": None}
+
+
+def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evidence", str(tmp_path), "--out", str(tmp_path / "kept"), "--commit", "abc1234"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected the folder of one seed's run" in line
