@@ -17,8 +17,7 @@ from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.methods.parts.extend import Row, extend
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.pseudo_labels import outputs_for_all
-from fdgjax.methods.ssfl import GUESSES
+from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 
