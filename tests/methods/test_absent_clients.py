@@ -1,4 +1,4 @@
-"""What methods remember of a client besides its model: SCAFFOLD's control variates, FedDyn's linear terms."""
+"""A client that takes no part keeps what it has: SCAFFOLD's control variates, FedDyn's linear terms."""
 
 import numpy as np
 import pytest
