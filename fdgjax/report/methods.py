@@ -21,7 +21,7 @@ from fdgjax.report.drawing import (
 from fdgjax.report.figures import figure_of, percent_axis
 from fdgjax.report.reading import Record, Run, Seed
 
-MANY = 8
+MOST_NAMED = 8
 """More clients than these are not named in a legend."""
 
 PREFIX = "coefficients/"
@@ -85,7 +85,7 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                 round_axis(axes)
                 axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
                 panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
-    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MANY else []
+    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MOST_NAMED else []
     return Figure(panels, legend) if panels else None
 
 
