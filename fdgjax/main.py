@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def save_on_signals(stop: threading.Event) -> list[int]:
-    """A first SIGTERM or Ctrl-C requests a save and a clean stop, a second one kills the run; returns those received."""
+    """A first SIGTERM or Ctrl-C requests a save and a clean stop, a second one kills the run; returns the signals."""
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
