@@ -24,7 +24,7 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "accuracy_by_bytes": Exhibit(
         "Accuracy against bytes",
-        "All bytes that clients have sent and received. Line: mean over seeds; band: one sample standard deviation.",
+        "Bytes that all clients sent and received so far. Line: mean over seeds; band: one sample standard deviation.",
         figures.accuracy_by_bytes,
     ),
     "accuracy_by_domain": Exhibit(
