@@ -1,8 +1,8 @@
 """The contract: a federated method is a value of pure functions, and the engine does everything else.
 
-A method says only what differs from federated averaging. Its state lives in two pytrees, `server` and `clients`
-(stacked, client axis first); whatever a run needs to go on exactly is in them and nowhere else. Functions named
-for one client see one row of `clients`; the engine adds the client axis.
+A method defines only what differs from federated averaging. Its state lives in two pytrees, `server` and `clients`
+(stacked, client axis first), which hold everything of the method that a run needs to continue exactly. Functions
+named for one client see one row of `clients`; the engine adds the client axis.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     images: float32 `[batch, height, width, channels]` in [-1, 1].
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
-    trust: float32 `[batch]`, how much a label counts: 1 for a true one, any share for a guessed one.
+    trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in [0, 1] for a pseudo-label.
     """
 
     images: jax.Array
@@ -35,11 +35,11 @@ class Batch(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model says of a batch.
+    """A model's outputs for a batch.
 
     logits: `[batch, classes]`.
-    features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, of a model that does not tell.
-    more: a dict of whatever else it tells, `[batch, ...]` each; empty of most models.
+    features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, for a model without features.
+    more: a dict of further outputs, `[batch, ...]` each; empty for most models.
     """
 
     logits: jax.Array
@@ -60,12 +60,12 @@ class Model(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """How a function of one client is run over stacked clients; all choices give the same numbers, to rounding.
+    """How a function of one client is run over stacked clients; all choices give the same results, up to rounding.
 
     axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
       `"auto"` (`map` on a CPU, `vmap` elsewhere). On several devices, each runs its own clients in this way.
     chunk: clients at a time for `"chunk"`.
-    devices: over how many devices the clients are split.
+    devices: number of devices that the clients are split over.
     seed_axis: how several seeds are run, each with all its clients: `"map"`, `"vmap"` or `"auto"`.
     """
 
@@ -81,7 +81,7 @@ class Setup(NamedTuple):
     model: the client model.
     clients: number of clients that train.
     rounds: communication rounds the experiment will run.
-    execution: how clients are run, for a method that goes through them outside local training.
+    execution: how clients are run, for a method that maps over them outside local training.
     """
 
     model: Model
@@ -91,10 +91,10 @@ class Setup(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """Labels given to samples by a model, pseudo-labels; `[samples]` each.
+    """Pseudo-labels: labels that a model assigns to samples; `[samples]` each.
 
-    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: how much the
-    label counts in training, 0 to leave the sample out.
+    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: the label's
+    weight in the loss; 0 leaves the sample out.
     """
 
     labels: jax.Array
@@ -103,18 +103,18 @@ class Guess(NamedTuple):
 
 
 class Each(Protocol):
-    """Goes through all samples of a client, minibatch by minibatch."""
+    """Applies a function to all samples of a client, minibatch by minibatch."""
 
     def __call__(self, function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
-        """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; labelled by
-        `guess` where there is one."""
+        """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; with the labels
+        of `guess` where it is given."""
         ...
 
 
 class Samples(NamedTuple):
     """A client's samples, in the order of its row, padded at the end.
 
-    mask: float32 `[longest]`, 1 for a sample, 0 for padding. each: goes through them.
+    mask: float32 `[longest]`, 1 for a sample, 0 for padding. each: applies a function to them.
     """
 
     mask: jax.Array
@@ -122,10 +122,10 @@ class Samples(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What a client has worked out before it trains.
+    """What a client computes before it trains.
 
     guess: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
-    notes: whatever else it found; the objective and `finish` find it in the context.
+    notes: further results, which the objective and `finish` read from the context.
     """
 
     guess: Guess | None = None
@@ -133,11 +133,11 @@ class Prepared(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a client knows while it trains: what the server sent, its own row, what it started from, the round, and what
-    it noted before.
+    """What a client knows while it trains: what the server sent, its own row, the variables it started from, the round,
+    and the notes of `prepare`.
 
-    Where a model is adapted to an unseen domain there is neither server nor row; they are empty. At the server there is
-    no row, and `sent` is the server's own state.
+    When a model is adapted to an unseen domain, `sent` and `client` are empty. In training at the server, `client` is
+    empty and `sent` is the server's own state.
     """
 
     sent: PyTree
@@ -148,8 +148,8 @@ class Context(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw, and how
-    many steps it took (int32)."""
+    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw, and the
+    number of optimiser steps (int32)."""
 
     variables: Variables
     optimizer: PyTree
@@ -184,12 +184,12 @@ class Rule(Protocol):
 
 
 class Adaptation(NamedTuple):
-    """How a model is fitted to an unseen domain without its labels, before it is tested there.
+    """How a model is adapted to an unseen domain without its labels, before it is tested there.
 
-    objective: what is minimised over the domain's samples. Their labels are hidden: all zero.
-    optimizer: how; over `params`.
+    objective: the loss over the domain's samples, whose labels are hidden: all zero.
+    optimizer: the optimiser, over `params`.
     epochs: passes over the samples.
-    finish: `(before, after) -> variables`, what is kept of it.
+    finish: `(before, after) -> variables`, those that are tested.
     """
 
     objective: Objective
@@ -199,18 +199,18 @@ class Adaptation(NamedTuple):
 
 
 Order = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-"""How an epoch goes through samples: `(key, labels [longest], count) -> positions [longest]`, of which the first
-`count` are taken."""
+"""The order of an epoch's samples: `(key, labels [longest], count) -> positions [longest]`, of which the first `count`
+are used."""
 
 
 class Stage(NamedTuple):
     """Training at the server, on labelled samples of its own (`Federation.server`), once a round.
 
-    begin: the variables it trains, of the server's state.
-    objective, optimizer: the loss and how it is minimised, as a client's; the optimiser begins anew each round.
-    finish: the server's state with what was trained.
-    order: how an epoch goes through the samples; None shuffles them.
-    last: whether it ends a round, after the aggregation, or else begins it.
+    begin: the variables to train, from the server's state.
+    objective, optimizer: the loss and the optimiser, as for a client; the optimiser's state is reset each round.
+    finish: the server's state after this training.
+    order: the order of an epoch's samples; None shuffles them.
+    last: whether it runs at the end of a round, after the server update, rather than at its beginning.
     """
 
     begin: Callable[[PyTree], Variables]
@@ -234,29 +234,28 @@ class Method(NamedTuple):
         aggregate, info       = aggregate(server, clients, messages, weights)
         server, clients       = update(server, clients, aggregate, moment)
 
-    A client's row is all that is kept for it, by itself or by the server in its name. What travels is `sent_i` and
-    `message_i`, nothing else: a client learns of the server only what was sent, and their sizes are the traffic that is
-    reported.
+    A client's row holds all state that is kept for it, by the client or by the server on its behalf. Only `sent_i` and
+    `message_i` travel between server and client; their sizes are the reported traffic.
 
     init: `(key, federation) -> (server, clients)`, a row of `clients` for each of `federation.ids`.
     send: what the server sends to a client.
-    start: what a client starts from, made of what it was sent and of what it kept.
+    start: the variables a client starts from, made of what it was sent and its row.
     objective: the local loss.
     optimizer: the local optimiser, over `params`; it may take the extra arguments `round` and `context`.
     finish: what a client sends (`message`) and what it keeps (its new row).
     aggregate: messages `[clients, ...]` to one aggregate, with the coefficients used as diagnostics.
-    update: what the server does with the aggregate.
+    update: the server's and the clients' new states, given the aggregate.
     predict: the variables that predict for client i.
     unseen: the variables that predict for an unseen domain, stacked `[models, ...]`; accuracies are averaged over
       the models.
-    label: the fate of each variable that `start` returns, by its path (`"params/head/kernel"`): `"shared"` (one value
+    label: how each variable that `start` returns is shared, by its path (`"params/head/kernel"`): `"shared"` (one value
       for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
     weights: aggregation weights from the clients' numbers of training samples, `[clients] -> [clients]`.
-    prepare: what a client works out before it trains, such as labels for samples that have none; None for nothing.
-    stage: training at the server, before or after all this; None where the server has no data.
+    prepare: what a client computes before it trains, such as pseudo-labels; None for nothing.
+    stage: training at the server, before or after the steps above; None where the server has no data.
     adapt: how the models for an unseen domain are adapted to it; None where they are not.
-    trained: of the variables a client has just trained, those that predict for it; None where clients have no model of
-      their own, but all the same.
+    trained: from the variables a client just trained, those that predict for it; None where all clients share one
+      model.
     keep_optimizer: whether a client's optimiser state outlives the round.
     pooled: whether all training data are gathered at one client (the non-federated reference).
     """

@@ -1,10 +1,10 @@
-"""Do gradients agree less the further domains are apart? (FedGaLA, Theorem 1 and Figure 2)
+"""Measures whether the gradients of two domains agree less the more the domains differ (FedGaLA, Theorem 1, Figure 2).
 
     python -m fdgjax.domain_shift RUN [--data_dir DATA] [--batches 20] [--repeats 5]
 
-For each pair of domains of a run's data, the unseen one included, at the run's newest state: the covariance of the
-gradients of its loss, and the mutual information of its model's features. The table is printed and kept in
-`RUN/domain_shift.json`, from which a report draws the figure.
+For each pair of domains of a run's data set, the unseen domain included, it computes at the run's newest checkpoint the
+covariance of the loss gradients and the mutual information of the model's features. It prints the table and writes it
+to `RUN/domain_shift.json`, from which a report draws the figure.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PAIRS = 5000
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measures and shows a run's domains.
+    """Runs the command.
 
     Returns:
       The exit status: 0 when done, 2 for a mistake in the input.
@@ -54,21 +54,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     parser = argparse.ArgumentParser(prog="python -m fdgjax.domain_shift", description=str(__doc__).partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of a run")
-    parser.add_argument("--data_dir", default="", help="where the data lie, if elsewhere than for the run")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--batches", type=int, default=20, help="minibatches for each gradient")
-    parser.add_argument("--repeats", type=int, default=5, help="gradients of each domain, for the deviation")
+    parser.add_argument("--repeats", type=int, default=5, help="gradients per domain, for their deviation")
     return parser.parse_args(argv[1:])
 
 
 def measure_pairs(experiment: Experiment, state: State, batches: int, repeats: int) -> dict[str, Any]:
     """Covariance of gradients and mutual information of features, for each pair of domains; see the module.
 
-    Both are of what the first client starts its next round from. Samples are paired by class, which looks at labels,
-    for this figure alone.
+    Gradients are taken at the variables from which the first client starts its next round, features from the variables
+    that predict for it. Samples are paired by class; labels serve this figure alone.
 
     Args:
       experiment, state: of one seed.
-      batches: for each gradient. repeats: gradients.
+      batches: minibatches per gradient. repeats: gradients per domain.
 
     Raises:
       UserError: a method whose clients prepare labels first.
@@ -77,8 +77,9 @@ def measure_pairs(experiment: Experiment, state: State, batches: int, repeats: i
     rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names)}
     gradients = gradients_of(experiment, state, rows, (repeats, batches), rng)
     first = experiment.method.predict(state.server, jax.tree.map(lambda leaf: leaf[0], state.clients))
-    judged, size = [(first, own) for own in rows.values()], experiment.config.eval_batch_size
-    features = dict(zip(rows, features_of_rows(experiment.model, experiment.federation, judged, size), strict=True))
+    evaluated, size = [(first, own) for own in rows.values()], experiment.config.eval_batch_size
+    found = features_of_rows(experiment.model, experiment.federation, evaluated, size)
+    features = dict(zip(rows, found, strict=True))
     pairs = []
     for one, other in itertools.combinations(rows, 2):
         left, right = pairs_of_a_class(rng, data.labels[rows[one]], data.labels[rows[other]], PAIRS)
@@ -98,11 +99,16 @@ def gradients_of(
     experiment: Experiment,
     state: State,
     rows: Mapping[str, np.ndarray],
-    many: tuple[int, int],
+    counts: tuple[int, int],
     rng: np.random.Generator,
 ) -> dict[str, list[PyTree]]:
-    """The mean gradients of each domain: so many, each over so many minibatches; the n-th of all domains with the same
-    random augmentation.
+    """Mean gradients of each domain; the n-th gradients of all domains share their random augmentation.
+
+    Args:
+      experiment, state: of one seed.
+      rows: positions of each domain's samples.
+      counts: gradients per domain, and minibatches per gradient.
+      rng: draws the minibatches.
 
     Raises:
       UserError: see `measure_pairs`.
@@ -119,8 +125,8 @@ def gradients_of(
     context = Context(sent, client, received, state.round)
     gradient = jax.jit(lambda samples, key: mean_gradient(method.objective, received, context, samples, key))
     found: dict[str, list[PyTree]] = {name: [] for name in rows}
-    for repeat, name in itertools.product(range(many[0]), rows):
-        taken = rng.choice(rows[name], (many[1], experiment.config.batch_size))
+    for repeat, name in itertools.product(range(counts[0]), rows):
+        taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
         samples = Samples(data.images[taken], data.labels[taken].astype(np.int32))
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found

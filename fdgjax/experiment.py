@@ -35,10 +35,10 @@ class Experiment(NamedTuple):
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
     execution: how clients and seeds are run.
-    shapes: the variables that one client trains. cost: of the client model. facts: what the summary says of it before
-    any training.
-    init: the jitted state before the first round, with its arguments. round: jitted, or compiled ahead. evaluation: how
-    a state is evaluated.
+    shapes: the variables that one client trains. cost: of the client model. facts: the entries of the summary that are
+    known before training.
+    init: the jitted `init_state` with its arguments. round: jitted, or compiled ahead. evaluation: how a state is
+    evaluated.
     """
 
     config: Config
@@ -61,7 +61,7 @@ def build(config: Config) -> Experiment:
     """The experiment of a config; loads the data, checks the federation, compiles nothing yet.
 
     Raises:
-      UserError: whatever the data, the split or the method cannot do.
+      UserError: the data, the split, the model or the method does not allow what the config asks for.
     """
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
@@ -119,7 +119,7 @@ def build(config: Config) -> Experiment:
 
 
 def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
-    """Raises a `UserError` for a method that cannot learn, or cannot be evaluated, as the config says."""
+    """Raises a `UserError` for a method that cannot be trained or evaluated with the protocol and the selection."""
     name = config.data.protocol
     if entry.protocol == "labelled_server" and not protocol.labelled_server:
         raise UserError(
@@ -134,12 +134,12 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
     if entry.unlabelled and config.selection != "last":
         raise UserError(
             f"config.selection got '{config.selection}', but method '{entry.name}' learns without labels and has "
-            "nothing to choose by; expected last"
+            "no accuracy to select a round by; expected last"
         )
 
 
 def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> Sharing:
-    """What the protocol is told for one seed; the unseen domain and the server's are '' where it has none."""
+    """The protocol's arguments for one seed; `target` and `server` are '' where the protocol has none."""
     target = config.data.target or (names[0] if protocol.unseen else "")
     others = [name for name in names if name != target]
     return Sharing(
@@ -155,7 +155,7 @@ def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int)
 
 
 def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
-    """The client model with the units and the head that the method is made for, where the config names none."""
+    """The client model; the units and the head are the method's own where the config names none."""
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
 
 
@@ -215,7 +215,7 @@ def make_evaluation(
 
 
 def setting(config: Config, how: Sharing) -> dict[str, Any]:
-    """What the summary says of the method and of who holds what."""
+    """The entries of the summary on the method and the federation."""
     return {
         "method": config.method.name,
         "dataset": config.data.name,
@@ -228,14 +228,14 @@ def setting(config: Config, how: Sharing) -> dict[str, Any]:
 
 
 def model_facts(model: ModelConfig) -> dict[str, Any]:
-    """The model's name, and whatever is not its own: width, units, head, start."""
+    """The model's name, and those of its settings that differ from the defaults."""
     own = dataclasses.asdict(ModelConfig(model.name))
     chosen = dataclasses.asdict(model)
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 
 def bytes_per_round(travelling: Traffic, clients: int) -> dict[str, int]:
-    """The bytes of all messages of a round, to the server and from it."""
+    """The bytes that all clients of a round send (up) and receive (down)."""
     return {
         "bytes_up_per_round": clients * bytes_of(travelling.message),
         "bytes_down_per_round": clients * bytes_of(travelling.sent),

@@ -26,7 +26,7 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Whole or not at all."""
-    # Not the process's number: containers on other machines that write here have the same ones.
+    # Not the process id: containers on other machines that write here can have the same one.
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     beside.write_text(text)
     os.replace(beside, path)

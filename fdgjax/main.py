@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def save_on_signals(stop: threading.Event) -> list[int]:
-    """SIGTERM and Ctrl-C ask for a save and a clean end; a second one ends at once. Returns the signals seen."""
+    """A first SIGTERM or Ctrl-C requests a save and a clean stop, a second one kills the run; returns the signals."""
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -65,12 +65,12 @@ def save_on_signals(stop: threading.Event) -> list[int]:
 
 
 def remember_compilations(config: Config) -> None:
-    """Compiled programs are kept on disk, so that the same experiment starts at once the next time."""
+    """Keeps compiled programs on disk, so that the same experiment need not be compiled again."""
     jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
 
 
 def split_cpu(config: Config) -> None:
-    """A CPU becomes as many devices as the experiment asks for; only possible before JAX looks at its devices."""
+    """Splits a CPU into `config.devices` devices; only possible before JAX initialises its backends."""
     if config.devices > 1:
         jax.config.update("jax_num_cpu_devices", config.devices)
 

@@ -1,9 +1,10 @@
-"""Linear probes of runs that were trained before, with other shares of labels or another layer.
+"""Linear probes of trained runs, with other percentages of labels or another layer.
 
     python -m fdgjax.probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
 
-Each run's newest state is probed beside a fresh encoder and the pixels themselves; what a probe is, is told by
-`config.probe` of the run, but for what is given here. The tables are printed, and kept in `RUN/probes.json` by layer.
+It probes each run's newest checkpoint and, for comparison, a randomly initialised encoder and the raw pixels. The
+settings of the probe are the run's `config.probe`, except for those given here. It prints the tables and writes them to
+`RUN/probes.json`, by layer.
 """
 
 import argparse
@@ -49,18 +50,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     parser = argparse.ArgumentParser(prog="python -m fdgjax.probe", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
-    parser.add_argument("--data_dir", default="", help="where the data lie, if elsewhere than for the run")
-    parser.add_argument("--percent", default="", help="of samples with labels, with commas")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
+    parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")
     parser.add_argument("--layer", default="", help=f"what is probed: {', '.join(LAYERS)}")
     parser.add_argument("--repeats", type=int, default=0, help="splits for each percentage")
     return parser.parse_args(argv[1:])
 
 
 def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What probes find in a run's newest state: `{"layer": ..., "round": ..., "seeds": [{what: {percent: accuracy}}]}`.
+    """Probe accuracies of a run's newest state: `{"layer": ..., "round": ..., "seeds": [{what: {percent: accuracy}}]}`.
 
     Raises:
-      UserError: no run, one of a method that classifies, or a probe that cannot be.
+      UserError: no run, one of a method that classifies, or an invalid setting of the probe.
     """
     config = config_of(run, data_dir)
     probing = dataclasses.replace(config.probe, **changes)
@@ -87,13 +88,13 @@ def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def keep(file: Path, found: Mapping[str, Any]) -> None:
-    """Puts what was found with one layer beside what was found with others."""
+    """Writes one layer's results, beside those of other layers in the file."""
     before = json.loads(file.read_text()) if file.exists() else {}
     write_json(file, before | {found["layer"]: found})
 
 
 def show(run: Path, found: Mapping[str, Any]) -> None:
-    """A table of a run's probes, a line for each percentage; means over seeds."""
+    """Prints the table of a run's probes, a line for each percentage; means over seeds."""
     table = Table(
         "labels", "trained", "random encoder", "pixels", title=f"{run}, round {found['round']}, {found['layer']}"
     )

@@ -1,4 +1,4 @@
-"""Main memory as the system accounts for it: what this process took, and what can still be had."""
+"""Main memory as the operating system reports it: this process's peak, and what is available."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ STATUS, MEMORY = Path("/proc/self/status"), Path("/proc/meminfo")
 def peak_resident_bytes() -> int:
     """The largest resident set of this process so far.
 
-    On Linux from `/proc`: `getrusage` there also counts what the process was before it started this program.
+    On Linux from `/proc`: `getrusage` there also counts the process's memory before it executed this program.
     """
     if STATUS.exists():
         return _kilobytes(STATUS, "VmHWM") * 1024
@@ -19,7 +19,7 @@ def peak_resident_bytes() -> int:
 
 
 def available_bytes() -> int | None:
-    """Main memory that can be had without swapping; None where the system does not say."""
+    """Main memory available without swapping; None where the system does not report it."""
     return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
 
 

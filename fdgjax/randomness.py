@@ -1,4 +1,4 @@
-"""One stream of random numbers per (seed, purpose, round, client), so that nobody's stream depends on the others."""
+"""One stream of random numbers per (seed, purpose, round, client), so that no stream depends on another."""
 
 import enum
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax
 
 
 def draw_each(key: jax.Array, ids: jax.Array, draw: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """`draw(key_i)` for each of `ids`, stacked: one id's draw does not depend on which others there are."""
+    """`draw(key_i)` for each of `ids`, stacked: one id's draw does not depend on the other ids."""
     return jax.vmap(lambda i: draw(jax.random.fold_in(key, i)))(ids)
 
 
@@ -41,17 +41,17 @@ def shuffle(key: jax.Array, rows: jax.Array, count: jax.Array) -> jax.Array:
     return rows[jnp.lexsort((draw_each(key, position, jax.random.bits), position >= count))]
 
 
-def choose(key: jax.Array, ids: jax.Array, many: int) -> jax.Array:
-    """Positions of `many` different clients, drawn uniformly by their `ids` `[clients]`, in ascending order."""
-    return jnp.sort(jnp.argsort(draw_each(key, ids, jax.random.bits))[:many])
+def choose(key: jax.Array, ids: jax.Array, count: int) -> jax.Array:
+    """Positions of `count` different clients, drawn uniformly by their `ids` `[clients]`, in ascending order."""
+    return jnp.sort(jnp.argsort(draw_each(key, ids, jax.random.bits))[:count])
 
 
 def class_aware(key: jax.Array, labels: jax.Array, count: jax.Array) -> jax.Array:
-    """Positions that take the classes in turn, one sample of each, so that every minibatch holds them as evenly as can
-    be; `[longest]`, of which the first `count` are meant.
+    """Positions that take the classes in turn, one sample of each, so that every minibatch holds them as evenly as
+    possible; `[longest]`, of which the first `count` are used.
 
-    Within a class the order is random and begins again when it is used up: of a large class some samples are left out,
-    those of a small one come more often.
+    Within a class the order is random and repeats once every sample is used: some samples of a large class are left
+    out, those of a small class recur.
 
     Args:
       labels: int32 `[longest]`, of which the first `count` are real.

@@ -1,4 +1,4 @@
-"""Named entries: one line enrols a method, a rule, a model or a data set everywhere."""
+"""Named entries: one line registers a method, a rule, a model or a data set everywhere."""
 
 from collections.abc import Mapping
 from typing import TypeVar

@@ -30,7 +30,7 @@ def unflatten(leaves: Mapping[str, Any]) -> Variables:
 
 
 def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, str]:
-    """The label of every leaf by path; a `UserError` where a method answers with a word that is no label."""
+    """The label of every leaf by path; a `UserError` where `label` returns a word that is not in `LABELS`."""
     table = {path: label(path) for path in flatten(variables)}
     wrong = {path: word for path, word in table.items() if word not in LABELS}
     if wrong:
@@ -74,7 +74,7 @@ def bytes_of(tree: PyTree) -> int:
 
 
 def bytes_by_label(shapes: Variables, label: Callable[[str], str]) -> Mapping[str, int]:
-    """How many bytes of one client model carry each label."""
+    """The bytes of one client model with each label."""
     totals = dict.fromkeys(LABELS, 0)
     for path, leaf in flatten(shapes).items():
         totals[label(path)] += bytes_of(leaf)

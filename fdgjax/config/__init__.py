@@ -1,4 +1,4 @@
-"""What an experiment is, as data: its typed form, its form on the command line, presets, and checks."""
+"""An experiment as data: the typed config, its command line, presets and checks."""
 
 from fdgjax.config.making import from_plain, make_config, read_config
 from fdgjax.config.schema import Config, DataConfig, ModelConfig, for_seed, identity, seeds_of, to_plain

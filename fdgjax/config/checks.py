@@ -1,4 +1,4 @@
-"""Values that no experiment can have, each refused in one line."""
+"""Checks of a config; an invalid value is refused in one line."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 """Keys that name an entry of a registry."""
 
 OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS}
-"""Such keys that may be empty."""
+"""Keys that name an entry of a registry or are empty."""
 
 LEAST: Mapping[str, int] = {
     "rounds": 1,
@@ -52,11 +52,11 @@ LEAST: Mapping[str, int] = {
     "probe.batch_size": 1,
     "pseudo_labels.epochs": 1,
 }
-"""The smallest value of a key."""
+"""The smallest valid value of a key."""
 
 
 def check(config: Config) -> None:
-    """Raises a `UserError` for a value that no experiment can have."""
+    """Raises a `UserError` for an invalid value."""
     for key, entries in NAMES.items():
         lookup(key, value_of(config, key), entries)
     for key, entries in OPTIONAL.items():
@@ -91,7 +91,7 @@ def value_of(config: Config, key: str) -> Any:
 
 
 def check_protocol(config: Config) -> None:
-    """Raises a `UserError` for a value that the protocol has no use for, or cannot use."""
+    """Raises a `UserError` for a value that the protocol does not use, or cannot use."""
     name, data = config.data.protocol, config.data
     protocol = PROTOCOLS[name]
     for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())) - protocol.takes):
@@ -99,7 +99,7 @@ def check_protocol(config: Config) -> None:
         if value != default:
             users = " or ".join(other for other, entry in PROTOCOLS.items() if key in entry.takes)
             raise UserError(
-                f"config.data.{key} got {value!r}, but the protocol '{name}' has no use for it; expected {default!r}, "
+                f"config.data.{key} got {value!r}, but the protocol '{name}' does not use it; expected {default!r}, "
                 f"or config.data.protocol={users}"
             )
     if "test" in protocol.takes and not (0 < data.test < 1 and data.validation + data.test < 1):
@@ -114,6 +114,6 @@ def check_protocol(config: Config) -> None:
         )
     if config.selection == "oracle" and not protocol.unseen:
         raise UserError(
-            f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain to look at; expected last "
+            f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain; expected last "
             "or validation"
         )

@@ -1,4 +1,4 @@
-"""From the command line to a typed experiment and its folder, every mistake in one line."""
+"""Parses the command line into a typed experiment and its folder; a mistake is reported in one line."""
 
 import hashlib
 import json
@@ -24,8 +24,7 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
       argv: the command's arguments, program name first.
 
     Raises:
-      UserError: no or an unknown config file, an unknown flag or key, a value of the wrong type, or a value that no
-        experiment can have.
+      UserError: no or an unknown config file, an unknown flag or key, a value of the wrong type, or an invalid value.
     """
     check_config_file(argv)
     values = read_flags([argument for argument in argv if not is_override(argument)])
@@ -88,7 +87,7 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", None, "configs/METHOD.py[:DATASET]", flag_values=values)
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
-    before, sys.argv = sys.argv, list(argv)  # config_flags looks there for overrides, which are read here
+    before, sys.argv = sys.argv, list(argv)  # config_flags reads overrides there; here `set_keys` does
     try:
         rest = values(list(argv))
     except flags.Error as error:
@@ -101,7 +100,7 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
 
 
 def first_user_error(error: BaseException | None) -> UserError | None:
-    """The mistake a config file named itself, at the root of an error of the flags; None where there is none."""
+    """The `UserError` raised by a config file, the cause of an error of the flags; None where there is none."""
     found = None
     while error is not None:
         found = error if isinstance(error, UserError) else found
@@ -143,7 +142,7 @@ def usage(argv: Sequence[str]) -> str:
 
 
 def default_workdir(config: Config) -> str:
-    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: another experiment gets another folder; several seeds: `sFIRST-LAST`."""
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: each experiment has its own; several seeds: `sFIRST-LAST`."""
     content = json.dumps(identity(to_plain(config)), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     seeds = seeds_of(config)

@@ -31,10 +31,10 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
     Args:
       method: name of the method; its hyperparameters become the keys of `config.method`.
       preset: a data set (with its model, image size and target) or an entry of `fdgjax.config.presets.PRESETS`, which
-        names its data set and may set any other key. What the method's own entry says of it is laid over that.
+        names its data set and may set any other key. The method's own settings for that preset take precedence.
 
     Raises:
-      UserError: unknown method, data set or preset, or a preset for a key that does not exist.
+      UserError: unknown method, data set or preset, or a preset that sets a key that does not exist.
     """
     entry = lookup("method", method, METHODS)
     lookup("data set or preset", preset, {**DATASETS, **PRESETS})
@@ -51,7 +51,7 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
     """The typed experiment of a config file, checked.
 
     Raises:
-      UserError: a value that no experiment can have; says which key, what was got and what was expected.
+      UserError: an invalid value; the message has the key, what was got and what was expected.
     """
     return from_plain(config.to_dict())
 

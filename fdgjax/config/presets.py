@@ -1,4 +1,4 @@
-"""Named settings: what a data set needs, and the protocols of papers; `--config=configs/METHOD.py:PRESET`."""
+"""Named settings: those of a data set, and the protocols of papers; `--config=configs/METHOD.py:PRESET`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ def uap_on(dataset: str, model: Mapping[str, Any], image_size: int = 0, **change
 
 
 PHOTOGRAPHS: Mapping[str, Any] = {"model": {"name": "resnet18_imagenet"}, "data": {"image_size": 224}}
-"""Data sets that the literature trains ResNet-18 on, with images of ImageNet's size."""
+"""For data sets on which the literature trains ResNet-18 with images of ImageNet's size."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
@@ -90,8 +90,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         data={"name": "pacs", "protocol": "every_domain", "target": "", "image_size": 64},
     ),
     "fedgala_pacs": fedgala_on("pacs"),
-    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings that suit them. Unseen
-    # is the domain with most images, which leaves least to train on.
+    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings that suit them. The
+    # unseen domain is the largest one, which leaves the fewest images to train on.
     "fedgala_pacs_small": fedgala_on(
         "pacs",
         rounds=40,
@@ -104,7 +104,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         method={"smallest_crop": 0.2},
     ),
     "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}),
-    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that gets somewhere in them.
+    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that makes progress in these.
     "uap_rotated_mnist_small": uap_on(
         "rotated_mnist",
         {"name": "mnist_cnn", "width": 0.25},
@@ -116,7 +116,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "uap_office_home": uap_on("office_home", {"name": "resnet18_imagenet"}, 224),
     "uap_terra_incognita": uap_on("terra_incognita", {"name": "resnet18_imagenet"}, 224),
 }
-"""By name. An entry without a data set's name is that data set's own."""
+"""By name. An entry that does not set `data.name` bears the name of its data set."""
 
 
 def dataset_of(preset: str) -> str:

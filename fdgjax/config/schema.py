@@ -1,4 +1,4 @@
-"""What an experiment is, as typed data."""
+"""An experiment as typed data."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ class DataConfig:
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
     target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none).
-    clients: 0 for as many as source domains. domains_per_client: d of hFedF v2, Algorithm 5.
+    clients: number of clients; 0 for the number of source domains. domains_per_client: d of hFedF v2, Algorithm 5.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
-    streaming: the images stay on disk and a round asks the host for each batch, for data larger than the device's
-      memory; same samples and views, other speed and memory. A streaming round talks to the host by nature, at every
-      step; without streaming all images are on the device and no round waits for the host.
+    streaming: the images stay on disk and a round requests each batch from the host, for data larger than the device's
+      memory; same samples and views, different speed and memory. A streaming round waits for the host at every step;
+      without streaming all images are on the device and no round waits for the host.
     """
 
     name: str = "rotated_digits"
@@ -44,8 +44,8 @@ class DataConfig:
 class ModelConfig:
     """The client model.
 
-    name: network. width: factor on its channels. unit: what its replaceable units are ('' for the method's wish, else
-    the network's own). head: what comes after it, an entry of `fdgjax.models.HEADS` ('' for the method's wish, else
+    name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
+    the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
     nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
     """
 
@@ -61,17 +61,17 @@ class Config:
     """One experiment.
 
     seed: of everything random: split, initialisation, shuffling, dropout, participation.
-    seeds: how many runs, of `seed`, `seed + 1`, ..., are trained side by side in one program.
-    seed_axis: `auto`, `vmap` or `map`; same numbers, other speed and memory.
+    seeds: number of runs, with `seed`, `seed + 1`, ..., that are trained side by side in one program.
+    seed_axis: `auto`, `vmap` or `map`; same results, different speed and memory.
     rounds, local_epochs, batch_size: the protocol; drop_last leaves out a last partial batch.
-    clients_per_round: clients drawn for each round; 0 for all.
-    client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same numbers, other speed and memory.
-    devices: the clients of a round are split over so many (on a CPU: so many of its cores).
-    eval_every, checkpoint_every: in rounds; the last round always has both.
+    clients_per_round: participants that each round selects; 0 for all clients.
+    client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same results, different speed and memory.
+    devices: number of devices (on a CPU: of its cores) that the clients of a round are split over.
+    eval_every, checkpoint_every: rounds between evaluations and between checkpoints; the last round always has both.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
       `oracle` (best on the target: an upper bound, never a fair result).
     client_model: which model of a client is evaluated: `received`, from which it would start the next round, or
-      `trained`, the one it just trained, where clients have models of their own (so FDSE's framework).
+      `trained`, the one it just trained, where clients have models of their own (as in FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
     pseudo_labels: how a supervised method gets labels where clients have none.
     probe: how a method that learns without labels is evaluated.
@@ -118,9 +118,9 @@ def to_plain(config: Config) -> dict[str, Any]:
 
 
 PLACES = ("dir", "cache_dir")
-"""Keys of `data` that say where data lie, and nothing of the experiment."""
+"""Keys of `data` that locate files and do not change the experiment."""
 
 
 def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a plain config that makes it another experiment when it changes."""
+    """The part of a plain config that identifies the experiment."""
     return {**plain, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}

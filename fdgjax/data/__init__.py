@@ -1,1 +1,1 @@
-"""Data sets as arrays of labelled images from several domains, and how they are shared out among clients."""
+"""Data sets as arrays of labelled images from several domains, and their split among clients."""

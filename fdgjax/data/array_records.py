@@ -21,7 +21,7 @@ import tensorflow_datasets as tfds
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 
-CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # a .jpg is not always one; of Pillow's decoders no others
+CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # a .jpg file may hold any of these; Pillow's other decoders are off
 
 
 @dataclass(eq=False, kw_only=True)
@@ -32,7 +32,7 @@ class SourceConfig(tfds.core.BuilderConfig):
 
 
 class LocalInfo(tfds.core.DatasetInfo):
-    """A description that is never looked up elsewhere."""
+    """A description that TFDS does not look up online."""
 
     def initialize_from_bucket(self) -> None:
         """Does nothing; TFDS's own would leave an empty temporary folder behind at every call."""
@@ -42,7 +42,7 @@ class DomainImages(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # 
     """A TFDS data set of images with a label and a domain; the config is a `Source`.
 
     One split `train` holds all domains, since folder names need not be valid names of splits. Examples keep
-    the order of the source. Images stay as encoded by their author: nothing is lost, and any size can be
+    the order of the source. Images keep their original encoding: nothing is lost, and any size can be
     decoded later.
     """
 
@@ -66,7 +66,7 @@ class DomainImages(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # 
         return {"train": self._generate_examples()}
 
     def _log_download_bytes(self) -> None:
-        """Prints nothing: there is no download, and the caller says what is being prepared."""
+        """Prints nothing: there is no download, and the caller logs what is prepared."""
 
     _log_download_done = _log_download_bytes
 
@@ -83,7 +83,7 @@ def builder(name: str, version: str, source: Source, folder: Path) -> DomainImag
 
 
 def prepare(records: DomainImages) -> None:
-    """Writes the builder's files unless they are there; quiet, and without a look at the network.
+    """Writes the builder's files unless they exist; without output and without network access.
 
     Raises:
       OSError: the disk is full.
@@ -92,7 +92,7 @@ def prepare(records: DomainImages) -> None:
     with _quiet():
         try:
             records.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-        except RuntimeError as error:  # as which the record writer reports a full disk
+        except RuntimeError as error:  # how the record writer reports a full disk
             if os.strerror(errno.ENOSPC) in str(error):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
             raise
@@ -115,7 +115,7 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
 
 
 def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.ndarray | UserError, int, int]:
-    # An error is handed on as a value: Grain adds lines of its own to what a transformation raises.
+    # An error is returned as a value: Grain adds lines of its own to what a transformation raises.
     try:
         image: np.ndarray | UserError = decode_image(example["image"], size, channels)
     except Exception as error:  # Pillow documents no closed list of what a damaged file raises
@@ -128,7 +128,7 @@ def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.nd
 def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:
     """An encoded image as uint8 `[size, size, channels]`, grey (1) or RGB (3).
 
-    Any aspect ratio is brought to a square, by bilinear interpolation with antialiasing where the size
+    Any aspect ratio is resized to a square, by bilinear interpolation with antialiasing where the size
     differs.
     """
     from PIL import Image
@@ -144,7 +144,7 @@ def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and notices of TFDS, with the caller's own settings for them put back afterwards."""
+    """No progress bars and notices of TFDS, with the caller's settings for them restored afterwards."""
     logger = logging.getLogger("absl")
     level = logger.level
     bars = tfds.core.utils.tqdm_utils._active

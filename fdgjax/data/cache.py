@@ -39,8 +39,8 @@ def cache_root(cache_dir: str) -> Path:
 def published(final: Path) -> Iterator[Path]:
     """A folder to write in, which becomes `final` at the end of the block, whole or not at all.
 
-    After an exception nothing of it stays. If another process has made `final` in the meantime, that one is
-    kept.
+    After an exception nothing of it remains. If another process has published `final` in the meantime, that
+    folder is kept.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=final.parent) as folder:
@@ -71,7 +71,7 @@ def write_arrays(
     Args:
       folder: an existing folder.
       shape: of all the images, `[samples, height, width, channels]`.
-      examples: image uint8 `shape[1:]`, label and domain, as many as `shape` says.
+      examples: `shape[0]` times image uint8 `shape[1:]`, label and domain.
     """
     labels, domains = np.empty(shape[0], np.int32), np.empty(shape[0], np.int32)
     # Not a writable memory map: on a full disk that ends the process instead of raising.

@@ -1,4 +1,4 @@
-"""What every data set is once it is decoded: images with a label and a domain each."""
+"""A decoded data set: images with a label and a domain each."""
 
 from typing import NamedTuple
 

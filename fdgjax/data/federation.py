@@ -1,7 +1,7 @@
 """Clients as data: one array of images, and for each client a padded row of positions into it.
 
-Nothing is copied per client: a client is a row of `Rows.places` with a length, so that pooling all clients, drawing a
-round's participants or giving a client a few shots of the target are operations on small integer arrays.
+Nothing is copied per client: a client is a row of `Rows.places` with a length, so that pooling all clients, selecting
+a round's participants or giving a client a few shots of the target are operations on small integer arrays.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Rows(NamedTuple):
     """Positions into the data set.
 
     places: int32 `[clients, longest]`, padded with zeros.
-    length: int32 `[clients]`, how many of each row are real.
+    length: int32 `[clients]`, number of positions in each row before its padding.
     """
 
     places: jax.Array
@@ -30,17 +30,17 @@ class Rows(NamedTuple):
 class Federation(NamedTuple):
     """The data of a federation, as arrays.
 
-    Several seeds share the data and differ in who holds what: the tables named in `TABLES` then have a leading
-    axis, `[seeds, ...]` (see `stack_seeds`).
+    Several seeds share the data and differ in its split: the tables named in `TABLES` then have a leading axis,
+    `[seeds, ...]` (see `stack_seeds`).
 
     images: uint8 `[samples, height, width, channels]`: an array, or on the host and read batch by batch (`Streamed`).
-      Whoever uses them asks for rows, `images[places]`, and for their shape, no more.
+      The code uses only `images[places]` and `images.shape`.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
-    ids: int32 `[clients]`, each client's name in the random streams; it travels with the client when clients are
-      reordered or drawn.
+    ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered
+      or selected.
     train, validation, test: `[clients, ...]`; target: one row, the unseen domain's test samples; server: one row, the
-      labelled samples of a server that trains. What a protocol lacks is a table of rows without samples.
+      labelled samples of a server that trains. The rows of a table that a protocol lacks are empty.
     """
 
     images: jax.Array | Streamed
@@ -55,11 +55,11 @@ class Federation(NamedTuple):
 
 
 TABLES = ("train", "validation", "test", "target", "server")
-"""The fields of a federation that are a seed's own."""
+"""The fields of a federation that differ between seeds."""
 
 
 class Partition(NamedTuple):
-    """How the samples are shared out, before anything is put on a device.
+    """The split of the samples, before anything is put on a device.
 
     train, validation, test: sample positions of each client. target: of the unseen domain. server: of the labelled data
     of a server that trains, whose clients have no labels.
@@ -73,7 +73,7 @@ class Partition(NamedTuple):
 
 
 def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
-    """Rows of different lengths as one padded array, at least one wide."""
+    """Rows of different lengths as one padded array of at least one column."""
     longest = max(1, *(len(r) for r in rows))
     places = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
     return Rows(jnp.asarray(places, jnp.int32), jnp.asarray([len(r) for r in rows], jnp.int32))
@@ -93,7 +93,7 @@ def federate(
 def federate_seeds(
     data: Domains, partitions: Sequence[Partition], *, batch_size: int, drop_last: bool, streaming: bool = False
 ) -> list[Federation]:
-    """One federation per partition; the data are on the device (or on the host) once. Raises like `federate`."""
+    """One federation per partition, all sharing one copy of the data. Raises like `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
     images = Streamed(np.asarray(data.images)) if streaming else jnp.asarray(data.images)
@@ -125,15 +125,15 @@ def check_batches(parts: Partition, *, batch_size: int, drop_last: bool) -> None
 
 
 def pool(federation: Federation) -> Federation:
-    """The same training data at one client: what a method without federation trains on."""
+    """The same training data at one client, for a method without federation."""
     places, lengths = (np.asarray(leaf) for leaf in federation.train)
     rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
     return federation._replace(ids=jnp.zeros(1, jnp.int32), train=pad_rows([rows]))
 
 
 def without_labels(federation: Federation) -> Federation:
-    """The same federation with all labels zero but those of the server's samples: what clients without labels train
-    on, so that no label of theirs is in the program."""
+    """The same federation with all labels zero but those of the server's samples, for clients without labels: no label
+    of their samples is in the program."""
     known = federation.server.places[0, : int(federation.server.length[0])]
     return federation._replace(labels=jnp.zeros_like(federation.labels).at[known].set(federation.labels[known]))
 
@@ -147,19 +147,19 @@ def stack_seeds(federations: Sequence[Federation]) -> Federation:
 
 
 def stack_rows(tables: Sequence[Rows]) -> Rows:
-    """Tables of as many clients, padded to the longest row of all and stacked."""
+    """Tables of the same number of clients, padded to the longest row of all and stacked."""
     longest = max(rows.places.shape[1] for rows in tables)
     places = [jnp.pad(rows.places, ((0, 0), (0, longest - rows.places.shape[1]))) for rows in tables]
     return Rows(jnp.stack(places), jnp.stack([rows.length for rows in tables]))
 
 
 def has_seed_axis(federation: Federation) -> bool:
-    """Whether the federation is one of several seeds."""
+    """Whether the federation holds several seeds."""
     return federation.train.length.ndim == 2
 
 
 def label_counts(labels: jax.Array, rows: Rows, classes: int) -> jax.Array:
-    """How many samples of each class a table's rows hold, float32 `[rows, classes]`."""
+    """The number of samples of each class in each row of a table, float32 `[rows, classes]`."""
 
     def of_row(places: jax.Array, length: jax.Array) -> jax.Array:
         real = (jnp.arange(len(places)) < length).astype(jnp.float32)

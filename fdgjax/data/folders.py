@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fdgjax.data.source import Example, Source, fingerprint, read_bytes
-from fdgjax.errors import MANY, UserError
+from fdgjax.errors import LISTED, UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
@@ -22,7 +22,7 @@ class ImageFile(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What folders a data set is made of; see `folder_data`."""
+    """The folders of a data set; see `folder_data`."""
 
     folder: str
     domains: tuple[str, ...]
@@ -34,14 +34,14 @@ class Layout(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For error messages."""
+        """The layout in words, for error messages."""
         return f"{self.folder + '/' if self.folder else ''}<domain>/<class>/*.jpg"
 
     def inside(self, path: Path) -> dict[str, Path]:
-        """The folders in `path` by their names, other spellings put right; hidden ones are passed over.
+        """The folders in `path` by their names, in the spelling used here; hidden ones are skipped.
 
         Raises:
-          UserError: two folders are one by another spelling.
+          UserError: two folders are spellings of one name.
         """
         with os.scandir(path) as entries:
             names = [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
@@ -67,17 +67,17 @@ def folder_data(
 
     Args:
       folder: the name of the data set's own folder; `data_dir` may be that folder or the one that holds it.
-      domains: the domain folders in the data set's usual order; empty: whatever folders there are, sorted.
-      classes: the class folders in the order of the labels; empty: whatever folders there are, sorted.
-      class_count: how many classes there must be where `classes` is empty; 0: any number.
-      spellings: other names that releases give to any of these folders, and the name here.
-      only: whether a domain may hold other classes too, which are passed over.
+      domains: the domain folders in the data set's usual order; empty: all folders, sorted.
+      classes: the class folders in the order of the labels; empty: all folders, sorted.
+      class_count: the required number of classes where `classes` is empty; 0: any number.
+      spellings: names that releases give to any of these folders, and the name used here.
+      only: whether a domain may hold other classes too, which are skipped.
       get_it_from: a sentence for users who do not have the data.
 
     Returns:
       A function from `data_dir` to the `Source` found there. It raises `UserError` where the folder, a domain
       or a class is missing, or a domain holds no image at all; a class without images in some domain is fine.
-      Names that begin with a dot and files that are not JPEG or PNG by their suffix are passed over.
+      Names that begin with a dot and files that are not JPEG or PNG by their suffix are skipped.
     """
     return partial(_find, Layout(folder, domains, classes, class_count, spellings, only, get_it_from))
 
@@ -184,7 +184,7 @@ def _check_classes(path: Path, held: Mapping[str, Path], classes: tuple[str, ...
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:MANY]) + (f" and {len(names) - MANY} more" if len(names) > MANY else "")
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
 def _check_domains(paths: Sequence[Path], files: Sequence[ImageFile]) -> None:

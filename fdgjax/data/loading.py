@@ -14,7 +14,7 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 VERSION = "1.0.0"
-"""Of what the sources and the decoding make of given files; raise it whenever that changes."""
+"""Version of the arrays that sources and decoding make of given files; increase it whenever they change."""
 
 DOMAINBED = "DomainBed's domainbed/scripts/download.py fetches it"
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
@@ -113,8 +113,7 @@ def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str =
       with labels and domains. The order of the samples depends on nothing but the files' names.
 
     Raises:
-      UserError: an unknown name, missing or damaged files, a size that is negative or needed, an unwritable
-        cache.
+      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
     """
     find = lookup("data set", name, DATASETS)
     if image_size < 0:

@@ -1,4 +1,4 @@
-"""Protocols: who trains on which samples, and which samples the figures are measured on."""
+"""Protocols: which samples each client and the server train on, and which samples are used for evaluation."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,11 +13,11 @@ from fdgjax.errors import UserError
 
 
 class Sharing(NamedTuple):
-    """What a protocol is told: keys of `config.data`, and the seed of the split.
+    """The arguments of a protocol: keys of `config.data`, and the seed of the split.
 
     target: name of the unseen domain. server: name of the domain that the server holds, with labels.
-    clients: number of clients; 0 for as many as source domains (hFedF v2, section 5.1).
-    domains_per_client: d, how many domains each client holds (hFedF v2, Algorithm 5).
+    clients: number of clients; 0 for the number of source domains (hFedF v2, section 5.1).
+    domains_per_client: d, the number of domains that each client holds (hFedF v2, Algorithm 5).
     validation, test: fractions of each client's data that are held out.
     shots: target samples given to each client for training; none of them is tested.
     """
@@ -33,10 +33,10 @@ class Sharing(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """How samples are shared out.
+    """How a data set is split.
 
     split: the partition of a data set.
-    takes: the keys of `config.data` it uses, of those that not every protocol uses.
+    takes: the keys of `config.data` it uses, among those that only some protocols use.
     """
 
     split: Callable[[Domains, Sharing], Partition]
@@ -113,17 +113,17 @@ def unseen_client(data: Domains, how: Sharing) -> Partition:
 
 
 def labelled_server(data: Domains, how: Sharing) -> Partition:
-    """UAP's protocol: a domain for the server, with its labels, one unseen, and the others dealt to clients, whose
-    labels nobody trains on.
+    """UAP's protocol: a labelled domain for the server, an unseen domain, and the others dealt to clients, whose labels
+    are not used in training.
 
-    The server has the whole of its domain, as the target is tested on the whole of its own; part of each client's data
-    is held out, for figures alone. With more clients than domains, domains are split (UAP, Table 8).
+    The server holds all samples of its domain, and all samples of the target are test samples; part of each client's
+    data is held out for evaluation alone. With more clients than domains, domains are split (UAP, Table 8).
 
     References:
       UAP, section 5.
 
     Raises:
-      UserError: unknown domain, the same for both, or a client left without data.
+      UserError: unknown domain, the same domain for server and target, or a client left without data.
     """
     sources = source_domains(data, how.target)
     if how.server not in data.domain_names or how.server == how.target:
@@ -168,7 +168,7 @@ def parts_of_domain(data: Domains, domain: int, how: Sharing) -> tuple[np.ndarra
 
 
 def generator(how: Sharing, domain: int) -> np.random.Generator:
-    """A stream of its own for each domain, and one more for a number beyond the last."""
+    """A random stream for each domain; the number after the last domain gives one more."""
     return np.random.default_rng(np.random.SeedSequence([how.seed, 1, domain]))
 
 

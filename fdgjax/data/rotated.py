@@ -1,8 +1,8 @@
-"""Rotated digits: six disjoint parts of one data set, part i turned by 15 i degrees.
+"""Rotated digits: six disjoint parts of one data set, part i rotated by 15 i degrees.
 
-Both data sets are cut by `permutation = RandomState(0).permutation(samples)`: NumPy keeps the streams of its
-old generator for ever, so every version gives the same domains. Turning is about the centre, by bilinear
-interpolation within the original frame (outside it: black), as the usual RotatedMNIST does.
+Both data sets are cut by `permutation = RandomState(0).permutation(samples)`: NumPy guarantees the streams of
+this legacy generator, so every version gives the same domains. Images are rotated about the centre, by bilinear
+interpolation within the original frame (outside it: black), as in the usual RotatedMNIST.
 """
 
 import gzip
@@ -30,7 +30,7 @@ IDX_HEADER = {
 
 
 def rotate(image: np.ndarray, degrees: float) -> np.ndarray:
-    """A uint8 image `[height, width]` turned about its centre, from the second axis towards the first."""
+    """A uint8 image `[height, width]` rotated about its centre, from the second axis towards the first."""
     from scipy import ndimage
 
     if degrees == 0:
@@ -43,8 +43,8 @@ def cut(samples: int, per_domain: int = 0) -> list[np.ndarray]:
     """One array of rows for each angle: disjoint, shuffled, always the same.
 
     Args:
-      samples: how many rows there are.
-      per_domain: rows for each angle; 0: share out all of them, as evenly as can be.
+      samples: number of rows.
+      per_domain: rows for each angle; 0: all rows, divided as evenly as possible.
     """
     rows = np.random.RandomState(0).permutation(samples)
     return np.array_split(rows[: per_domain * len(ANGLES)] if per_domain else rows, len(ANGLES))
@@ -148,8 +148,7 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
     axis fastest.
 
     Raises:
-      UserError: the file cannot be read, is no IDX file of that rank, or is shorter or longer than its header
-        says.
+      UserError: the file cannot be read, is no IDX file of that rank, or does not have the length in its header.
     """
     header = 4 * (1 + rank)
     try:

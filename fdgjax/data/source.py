@@ -28,14 +28,14 @@ class Example(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What is known of a data set before its images are read; finding it costs a walk over file names.
+    """What is known of a data set before its images are read; finding it only lists file names.
 
     Attributes:
       domain_names: the domains, in order.
       class_names: the classes, in the order of the labels.
       channels: 1 for grey images, 3 for colour.
       native_size: height and width in pixels, or 0 where the images have no common size.
-      samples: how many images there are.
+      samples: number of images.
       fingerprint: changes whenever the files do.
       description: one line about where the images come from.
       examples: reads the images, one after another, in an order that depends on nothing but the files.

@@ -1,4 +1,4 @@
-"""Who gets which samples: source domains to clients, held-out samples, a few shots of the target.
+"""The split of the samples: source domains to clients, held-out samples, a few shots of the target.
 
 Every function is determined by its arguments and the state of `rng`.
 """
@@ -33,28 +33,28 @@ def split_domains(
     domains_per_client: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Shares the source domains out so that each client holds exactly `domains_per_client` of them (hFedF).
+    """Splits the source domains so that each client holds exactly `domains_per_client` of them (hFedF).
 
     hFedF v2 (C.8.1), Algorithm 5, for N clients, K source domains and d domains per client: with
     `a = floor(N d / K)` and `b = N d mod K`, each of the b largest domains is cut at random into a + 1 equal
-    parts, each other into a. These N d parts are put in a row, domain by domain, and dealt to the clients in
-    turn, d times round. A domain has at most N parts, so N consecutive turns never give a client two parts of
-    it: everyone gets d different domains, and every part goes to someone.
+    parts, each other into a. These N d parts are lined up, domain by domain, and dealt to the clients in turn,
+    d to each. A domain has at most N parts, so N consecutive turns never give a client two parts of it: every
+    client gets d different domains, and every part goes to a client.
 
     Where the paper's listing leaves room:
     - its loop deals the domains in their given order although the text says "randomly"; here their order is
       random. Clients are then numbered by the domains they hold, so that with d = 1 and N = K client i holds
       source i.
     - a = 0 (N d < K) would cut the smaller domains into no parts: the N d largest domains are used, one part
-      each, and the others by nobody, since giving them to someone would break "exactly d domains".
+      each, and the others are left out, since assigning them would break "exactly d domains".
     - among domains of equal size the one that comes first in `sources` counts as larger.
 
     Args:
       domains: int `[samples]`, the domain of each sample.
-      sources: K different domains to share out.
+      sources: K different domains to split.
       clients: N.
       domains_per_client: d.
-      rng: decides the order of the domains and who gets which sample.
+      rng: determines the order of the domains and the assignment of samples.
 
     Returns:
       For each client its rows of the data set, ascending. No row is used twice; parts of a domain differ in
@@ -102,11 +102,11 @@ def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: n
 
 
 def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Sets a random part of a client's samples aside: (training rows, validation rows), both ascending.
+    """Holds out a random part of a client's samples: (training rows, validation rows), both ascending.
 
     Args:
       rows: the client's rows `[samples]`.
-      fraction: of the rows that are set aside, rounded to the nearest number, but at least one and not all.
+      fraction: of the rows that are held out, rounded to the nearest number, but at least one and not all.
       rng: draws them.
 
     Raises:
@@ -159,12 +159,12 @@ def few_shot(
 
     The paper gives each client "a small number of target domain samples" and leaves the draw open. Here no
     sample goes to two clients, and a client's shots are spread over the classes as evenly as the target
-    allows: all classes are gone through in one random order, again and again, a random sample each.
+    allows: the draw cycles through the classes in one random order, taking a random sample of each.
 
     Args:
       rows_of_target: the target domain's rows of the data set.
       labels: int `[samples]`, of the whole data set.
-      clients: how many clients draw.
+      clients: number of clients.
       shots: target samples per client; 0 gives empty arrays.
       rng: draws them.
 
@@ -201,7 +201,7 @@ def label_histogram(
     domain_names: Sequence[str] = (),
     server_rows: np.ndarray | None = None,
 ) -> str:
-    """A text table of how many samples of each class each client holds, to be read before training.
+    """A text table of each client's samples by class, to be shown before training.
 
     Args:
       labels: int `[samples]`, of the whole data set.

@@ -1,4 +1,4 @@
-"""The round, compiled: start, local training, aggregation, server update; and evaluation over many models."""
+"""The compiled round: start, local training, aggregation, server update; and functions run over clients and seeds."""
 
 from fdgjax.contract import Execution
 from fdgjax.engine.clients import CLIENT_AXES, everywhere, over_clients

@@ -46,8 +46,8 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
     """`function` of one client's rows, `(shared, *rows)`, as a function of stacked rows `[clients, ...]`.
 
     Args:
-      function: takes what all clients share and pytrees of one client, returns pytrees of one client. It closes over no
-        array that the program around it computes: on several devices each has to be handed everything.
+      function: takes what all clients share and pytrees of one client, returns pytrees of one client. It must not close
+        over an array that the surrounding program computes: on several devices every input has to be an argument.
       execution: how it is run.
 
     Raises:
@@ -58,15 +58,14 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
 
 
 def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., PyTree]:
-    """`function` of stacked rows with each device given an equal share of the rows.
+    """`function` of stacked rows, with an equal share of the rows on each device.
 
-    Where the rows do not come out even, rows of zeros stand in for the missing ones and their results are cut off
-    again. To training and evaluation they are clients without samples, so that the devices they fall to are done early,
-    and a CPU's cores then help the others. What is returned stays on the device that computed it until something else
-    is asked of it.
+    If the number of rows is not a multiple of the number of devices, rows of zeros are appended and their results
+    dropped. Training and evaluation treat them as clients without samples, so that their devices finish early, and a
+    CPU's cores then help the others. Results stay on the device that computed them until they are used elsewhere.
     """
-    # With typed mesh axes, the gradient by a value that is the same everywhere would be summed over the devices: over
-    # other clients, with whom a client's training has nothing to do.
+    # With check_vma, the gradient with respect to a replicated value would be summed over the devices, and so over
+    # other clients, of which a client's training must be independent.
     split = jax.shard_map(
         lambda shared, rows: function(shared, *rows),
         mesh=mesh,
@@ -76,21 +75,21 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
     )
 
     def over(shared: PyTree, *rows: PyTree) -> PyTree:
-        many = len(jax.tree.leaves(rows)[0])
-        if many % mesh.size == 0:
+        clients = len(jax.tree.leaves(rows)[0])
+        if clients % mesh.size == 0:
             return split(shared, rows)
-        missing = -many % mesh.size
+        missing = -clients % mesh.size
         filled = jax.tree.map(
             lambda leaf: jnp.concatenate([leaf, jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)]), rows
         )
         results = split(shared, filled)
-        return jax.tree.map(lambda leaf: leaf[:many], results)
+        return jax.tree.map(lambda leaf: leaf[:clients], results)
 
     return over
 
 
 def client_mesh(devices: int) -> Mesh:
-    """The first `devices` devices in a row.
+    """The first `devices` devices as a mesh of one axis.
 
     Raises:
       UserError: there are fewer.
@@ -105,11 +104,11 @@ def client_mesh(devices: int) -> Mesh:
 
 
 def compiler_options(devices: int) -> dict[str, int] | None:
-    """What a program over several devices has to be compiled with.
+    """The XLA options of a program over several devices; None for the defaults.
 
-    The devices of a CPU meet when they add up what their clients sent, and XLA ends the process where one waits for
-    another for 40 seconds. But clients differ in size, and a device that is done early waits as long as it takes.
-    (After 20 seconds XLA says that a thread may be stuck; that cannot be set here.)
+    The devices of a CPU synchronise when they aggregate their clients' messages, and XLA aborts the process where one
+    waits for another for 40 seconds. But clients differ in size, so a device that finishes early may wait much longer.
+    (After 20 seconds XLA warns that a thread may be stuck; that limit cannot be set here.)
     """
     if devices == 1 or jax.default_backend() != "cpu":
         return None
@@ -117,7 +116,7 @@ def compiler_options(devices: int) -> dict[str, int] | None:
 
 
 def jit(function: Callable[..., PyTree], execution: Execution, **options: Any) -> Wrapped:
-    """`jax.jit` of a program that calls `over_clients`: all it takes and returns is whole on every device."""
+    """`jax.jit` of a program that calls `over_clients`: arguments and results are replicated on every device."""
     place = everywhere(execution)
     return jax.jit(
         function,
@@ -129,5 +128,5 @@ def jit(function: Callable[..., PyTree], execution: Execution, **options: Any) -
 
 
 def everywhere(execution: Execution) -> NamedSharding | None:
-    """Where state and data lie: a copy on every device; None for the one device where everything is anyway."""
+    """The sharding of state and data: replicated on every device; None for a single device."""
     return None if execution.devices == 1 else NamedSharding(client_mesh(execution.devices), PartitionSpec())

@@ -1,5 +1,5 @@
-"""Local training, written once: epochs of minibatches over one client's rows, or the server's; and going through them
-beforehand."""
+"""Local training: epochs of minibatches over the samples of one client, or of the server; and passes over them without
+training."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Batching(NamedTuple):
 
 
 def as_floats(images: jax.Array) -> jax.Array:
-    """Images of bytes as float32 in [-1, 1]: where they are used, so that they travel and rest as bytes."""
+    """uint8 images as float32 in [-1, 1]; converted only where they are used, so that they are stored as bytes."""
     return images.astype(jnp.float32) / 127.5 - 1.0
 
 
@@ -34,26 +34,26 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batc
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
     """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last.
 
-    Beyond the last the rows begin again, so that batch statistics see nobody else's data.
+    Beyond the last the rows repeat from the first, so that batch statistics see no other client's data.
     """
     positions = start + jnp.arange(size)
     return rows[positions % jnp.maximum(count, 1)], positions < count
 
 
 def labelled(batch: Batch, guess: Guess | None, positions: jax.Array) -> Batch:
-    """The batch of the samples at `positions` of a row with the labels that were guessed for them, if any were."""
+    """The batch of the samples at `positions` of a row with the pseudo-labels generated for them, if there are any."""
     if guess is None:
         return batch
     return batch._replace(labels=guess.labels[positions], trust=guess.trust[positions])
 
 
 def samples_of(federation: Federation, rows: jax.Array, count: jax.Array, size: int) -> Samples:
-    """A client's samples, to be gone through `size` at a time; padding is passed over and comes out as zeros.
+    """A client's samples, for passes over them `size` at a time; the results for padding are zeros.
 
     Args:
       federation: the data.
-      rows, count: the client's samples, `[longest]` and how many of them are real.
-      size: samples a minibatch.
+      rows, count: the client's samples, `[longest]`, and their number without padding.
+      size: samples per minibatch.
     """
     longest = len(rows)
     positions = jnp.arange(-(-longest // size) * size)
@@ -88,10 +88,10 @@ def train_locally(
     guess: Guess | None = None,
     order: Order | None = None,
 ) -> Trained:
-    """`epochs` passes over a client's `count` samples, in an order drawn anew for each epoch.
+    """`epochs` passes over a client's `count` samples, in a new order for each epoch.
 
-    The number of steps follows the client's own `count` (a loop whose length is data): alone, a short client does no
-    padded work; under `vmap` its carry is held fixed once it is done. So every client does exactly its epochs.
+    The number of steps follows the client's own `count` (a loop of dynamic length): alone, a small client computes no
+    padded steps; under `vmap` its carry is held fixed once it is done. So every client does exactly its epochs.
 
     Args:
       objective, optimizer: what is minimised, and how.
@@ -99,10 +99,10 @@ def train_locally(
       federation: the data.
       context: what this client knows; training starts from `context.received`.
       begin: the optimiser's state to start from.
-      rows, count: the client's samples, `[longest]` and how many of them are real.
+      rows, count: the client's samples, `[longest]`, and their number without padding.
       key: this client's stream for this round.
-      guess: labels in the place of the data's, `[longest]`.
-      order: how an epoch goes through the samples; None shuffles them.
+      guess: pseudo-labels that replace the data's labels, `[longest]`.
+      order: the order of an epoch's samples; None shuffles them.
     """
     size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
     steps = count // size if batching.drop_last else -(-count // size)

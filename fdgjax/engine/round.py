@@ -18,7 +18,7 @@ from fdgjax.randomness import Purpose, choose, stream
 
 
 class State(NamedTuple):
-    """Everything a run needs to go on exactly.
+    """Everything a run needs to continue exactly.
 
     seed: uint32, the root of every random stream.
     round: int32, rounds done.
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     """How rounds are executed.
 
     batching: local epochs and minibatches.
-    clients_per_round: clients drawn for each round; 0 for all.
+    clients_per_round: participants that each round selects; 0 for all clients.
     execution: how clients are run, see `over_clients`.
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was).
     """
@@ -52,13 +52,13 @@ class Plan(NamedTuple):
 
 
 class RoundInfo(NamedTuple):
-    """Diagnostics of a round; nothing of it feeds back.
+    """Diagnostics of a round; training does not depend on them.
 
     participants: positions of the clients that took part, `[participants]`.
-    loss: each one's mean training loss. finite: whether all it sent and kept was finite.
-    coefficients: what the aggregation rule multiplied the updates by.
-    guess: the labels that were guessed, `[participants, longest]` in the order of each one's training samples; None
-      where none were.
+    loss: each participant's mean training loss. finite: whether its message and its new state are finite.
+    coefficients: the factors of the updates in the aggregation rule.
+    guess: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples; None where
+      there are none.
     server_loss: the mean training loss at the server; None where it does not train.
     """
 
@@ -71,7 +71,7 @@ class RoundInfo(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What every client sees of a round."""
+    """The inputs of a round that all clients share."""
 
     server: PyTree
     federation: Federation
@@ -103,16 +103,16 @@ def compile_init(method: Method, execution: Execution) -> Wrapped:
 def compile_round(method: Method, plan: Plan) -> Wrapped:
     """The jitted round, `(state, federation) -> (state, info)`.
 
-    Where state and federation have a seed axis, it is the round of all seeds, and so is what it returns. The state's
-    buffers are donated, so the state passed in is used up. State and data are whole on every device, what clients send
-    stays on its device until it is aggregated.
+    Where state and federation have a seed axis, it runs the round of all seeds, and its results have that axis. The
+    state's buffers are donated, so the state passed in cannot be used again. State and data are replicated on every
+    device; a client's message stays on its device until it is aggregated.
     """
     one_round = over_seeds(partial(run_round, method, plan), plan.execution.seed_axis)
     return jit(one_round, plan.execution, donate_argnums=0)
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
-    """Broadcast, local training, aggregation and server update for the clients that take part; before or after, the
+    """Broadcast, local training, aggregation and server update for the selected clients; before or after these, the
     server's own training."""
     server, server_loss = train_server(method, plan, state, state.server, federation, last=False)
     who = participants(plan, state, federation.ids)
@@ -149,10 +149,10 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
 
 def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
     """One client's part of a round: `(shared, row, optimiser's state, id, rows, count) -> (message, (new row, new
-    optimiser's state), mean loss, whether all of these are finite, guessed labels)`."""
+    optimiser's state), mean loss, whether message and new states are finite, pseudo-labels)`."""
 
     def one_client(
-        shared: Shared, client: PyTree, optimizer: PyTree, name: jax.Array, rows: jax.Array, count: jax.Array
+        shared: Shared, client: PyTree, optimizer: PyTree, client_id: jax.Array, rows: jax.Array, count: jax.Array
     ) -> PyTree:
         server, federation, seed, round_ = shared
         sent = method.send(server, client)
@@ -163,7 +163,7 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
             prepared = method.prepare(context, samples_of(federation, rows, count, plan.batching.batch_size))
             context = context._replace(notes=prepared.notes)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
-        key = stream(seed, Purpose.TRAINING, round_, name)
+        key = stream(seed, Purpose.TRAINING, round_, client_id)
         trained = train_locally(
             *(method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key),
             guess=prepared.guess,
@@ -178,8 +178,8 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
 def train_server(
     method: Method, plan: Plan, state: State, server: PyTree, federation: Federation, *, last: bool
 ) -> tuple[PyTree, jax.Array | None]:
-    """The server's state after its own local epochs, and their mean loss; as it was, and None, where the method has no
-    such stage at that end of the round."""
+    """The server's state after its own local epochs, and their mean loss; the unchanged state and None where the method
+    has no such stage at this point of the round."""
     stage = method.stage
     if stage is None or stage.last is not last:
         return server, None
@@ -196,10 +196,10 @@ def train_server(
 
 
 def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
-    """Positions of the clients that take part in this round."""
-    many = len(ids)
-    if plan.clients_per_round in (0, many):
-        return jnp.arange(many)
+    """Positions of the clients that this round selects."""
+    clients = len(ids)
+    if plan.clients_per_round in (0, clients):
+        return jnp.arange(clients)
     return choose(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
 
 

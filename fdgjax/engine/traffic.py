@@ -1,4 +1,4 @@
-"""What travels: the shapes of one client's round, found without computing anything."""
+"""Communication: the shapes of one client's round, found by abstract evaluation."""
 
 from typing import NamedTuple
 

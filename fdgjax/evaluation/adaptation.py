@@ -1,4 +1,4 @@
-"""Fitting a model to an unseen domain without its labels, before it is tested there."""
+"""Adapting a model to an unseen domain without its labels, before it is tested there."""
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,14 @@ def adapt(
 ) -> Variables:
     """The variables after the adaptation's epochs over one row of samples.
 
-    The objective is handed labels that are all zero, so that nothing of the true ones can reach the model.
+    The objective receives labels that are all zero, so that the true ones cannot reach the model.
 
     Args:
-      adaptation: what is minimised, how, and what is kept.
+      adaptation: objective, optimiser, and the variables that result.
       variables: where to start.
       federation: the data.
       rows: the unseen domain's samples, one row.
-      batch_size: samples a step.
+      batch_size: samples per step.
       round_: of the state that is evaluated, for learning rates that decay.
       key: order of the samples, dropout.
 

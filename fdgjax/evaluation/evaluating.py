@@ -1,7 +1,7 @@
 """How a state is evaluated: by its predictions, or by linear probes where a method learns without labels.
 
-Both are the same kind of value. What is observed of a state comes from one jitted program for all seeds; the figures
-are made of it on the host.
+Both are the same kind of value. One jitted program observes the states of all seeds; the figures are computed from its
+results on the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ class Evaluation(NamedTuple):
 
     observe: `(state, federation) -> observed`, jitted or compiled, of all seeds.
     measure: `observed -> figures`, one `Metrics` for each seed.
-    references: `observed of the fresh state -> figures that training has to beat`, a dict for each seed; None where
-      there are none.
+    references: `observed, of the untrained state -> figures that training has to beat`, a dict for each seed; None
+      where there are none.
     """
 
     observe: Callable[[State, Federation], PyTree]
@@ -42,8 +42,8 @@ def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> li
 
 
 def references(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]] | None:
-    """What each seed's training has to beat, from the state before it; None, and nothing is computed, where there is no
-    such thing."""
+    """Each seed's figures that training has to beat, from the untrained state; None, without any computation, where
+    there are none."""
     return evaluation.references(evaluation.observe(fresh, federation)) if evaluation.references else None
 
 
@@ -61,7 +61,7 @@ def of_predictions(
 
     Args:
       method, model, data: what is evaluated, and on which domains.
-      seeds: how many are trained side by side.
+      seeds: number of seeds that are trained side by side.
       batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
       execution: how clients and seeds are run.
     """
@@ -93,15 +93,15 @@ def of_representations(
 ) -> Evaluation:
     """Linear probes of a method that learns without labels, on the unseen domain.
 
-    The references are what a probe finds in the fresh encoder (`random_encoder_probe`) and in the pixels
+    The references are the accuracies of probes on the untrained encoder (`random_encoder_probe`) and on raw pixels
     (`pixel_probe`), by percentage of labels.
 
     Args:
       method, model, data: what is evaluated, and on which images and labels.
-      probing: how.
+      probing: the settings of the probes.
       targets: for each seed the positions of the unseen domain's samples.
       seeds: of the splits, and of the probes' minibatches.
-      batch_size: samples at a time, when they are represented.
+      batch_size: samples at a time, when their representations are computed.
       execution: how clients and seeds are run.
     """
     observe = compile_representation(method, model, LAYERS[probing.layer], batch_size=batch_size, execution=execution)
@@ -128,7 +128,7 @@ def probe_rows(
     """Accuracies of linear probes by their percentage of labels, `[models, repeats]` each.
 
     Args:
-      probing: how.
+      probing: the settings of the probes.
       data: holds the labels.
       seed: of the splits and of the probes' minibatches.
       rows: the samples.

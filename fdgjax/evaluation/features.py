@@ -10,22 +10,22 @@ from fdgjax.engine.local import samples_of
 
 
 def features_of_rows(
-    model: Model, federation: Federation, judged: list[tuple[Variables, np.ndarray]], batch_size: int
+    model: Model, federation: Federation, evaluated: list[tuple[Variables, np.ndarray]], batch_size: int
 ) -> list[np.ndarray]:
     """The features of samples, `[samples, m]` for each model.
 
-    Rows are padded to the longest, so that one program serves all.
+    Rows are padded to the longest, so that one compiled program serves all.
 
     Args:
       model: the architecture.
       federation: holds the images.
-      judged: variables of a model, and the positions of its samples, each.
+      evaluated: each model's variables, and the positions of its samples.
       batch_size: samples at a time.
     """
-    longest = max((len(rows) for _, rows in judged), default=0)
+    longest = max((len(rows) for _, rows in evaluated), default=0)
 
     @jax.jit
-    def said(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> jax.Array:
+    def of_model(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> jax.Array:
         samples = samples_of(federation, rows, count, min(batch_size, longest))
         features: jax.Array = samples.each(
             lambda batch: model.apply(variables, batch.images, False, jax.random.key(0))[0].features
@@ -34,12 +34,12 @@ def features_of_rows(
 
     return [
         np.asarray(
-            said(
+            of_model(
                 variables,
                 federation,
                 jnp.asarray(np.pad(rows, (0, longest - len(rows))), jnp.int32),
                 jnp.asarray(len(rows), jnp.int32),
             )
         )[: len(rows)]
-        for variables, rows in judged
+        for variables, rows in evaluated
     ]

@@ -1,4 +1,4 @@
-"""How good guessed labels were: for the records, computed where the true ones are known."""
+"""The quality of pseudo-labels, for the records; computed on the host, where the true labels are known."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Linear evaluation: how much of the labels a linear classifier finds in a frozen encoder's features."""
+"""Linear evaluation: the accuracy of a linear classifier on a frozen encoder's features."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,17 +17,19 @@ LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {
     "projection": lambda output: output.logits,
     "features": lambda output: output.features,
 }
-"""What a probe sees of a model with a projection: that, as in FedGaLA's official code, or the encoder's features."""
+"""The input of a probe: the output of the model's projection, as in FedGaLA's official code, or the encoder's features.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Probing:
-    """How features are judged.
+    """How features are evaluated.
 
-    percent: of the unseen domain's samples that have labels for the classifier, with commas; the others test it.
+    percent: percentages of the unseen domain's samples on which the classifier is trained, with commas; it is tested on
+      the others.
     layer: an entry of `LAYERS`.
-    repeats: how many splits, and classifiers.
-    epochs, batch_size, learning_rate: of its training, by Adam.
+    repeats: number of splits, each with its own classifier.
+    epochs, batch_size, learning_rate: of the classifier's training, by Adam.
     """
 
     percent: str = "10,30"
@@ -42,7 +44,7 @@ class Probing:
         """`percent` as numbers.
 
         Raises:
-          UserError: what is no number, or no percentage.
+          UserError: a part that is not a whole number from 1 to 99.
         """
         words = self.percent.split(",")
         numbers = tuple(int(word) for word in words if word.strip().isdigit())
@@ -64,13 +66,13 @@ class Split(NamedTuple):
 def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) -> Split:
     """Random splits in which every class has the same share of its samples, at least one, for training.
 
-    A split depends on the seed, the share and its own number, so that more repeats do not change the first ones.
+    A split depends on the seed, the percentage and its own number, so that more repeats do not change the first ones.
 
     Args:
       labels: int `[samples]`.
       percent: for training, 1 to 99.
       repeats: number of splits.
-      seed: of them.
+      seed: of the splits.
 
     Raises:
       UserError: a class with a single sample.
@@ -105,7 +107,7 @@ def linear_probe(
     """The accuracy, in [0, 1], of a linear classifier trained on some samples and tested on others, for each repeat.
 
     Features are standardised by the training samples' mean and deviation, so that one learning rate serves all; the
-    classifier begins at zero and is trained by Adam on cross-entropy in shuffled minibatches, a last partial one left
+    classifier starts at zero and is trained by Adam on cross-entropy in shuffled minibatches, a last partial one left
     out unless it is the only one.
 
     Args:
@@ -113,7 +115,7 @@ def linear_probe(
       features: `[samples, m]`. labels: int `[samples]`.
       train, test: positions, `[repeats, ...]`.
       classes: K.
-      how: its training.
+      how: the classifier's training.
 
     Returns:
       `[repeats]`.

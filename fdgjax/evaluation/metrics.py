@@ -1,4 +1,4 @@
-"""From counts to the figures that are reported."""
+"""The reported figures, computed from counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ HEADLINES: Mapping[str, str] = {
     "avg_accuracy": "AVG",
     "probe_accuracy": "probe",
 }
-"""The figures a run is judged by, with the short names a user sees, in that order; a run has some of them."""
+"""The main figures of a run with their short names for users, in the order of display; a run has some of them."""
 
 
 class Metrics(NamedTuple):
@@ -33,7 +33,7 @@ class Metrics(NamedTuple):
     per_domain_accuracy: source domains on test samples where there are any, else on validation data, pooled over the
       clients that hold them; the target as `ood_accuracy`.
     worst_domain_accuracy: the least of these.
-    client_accuracy: each client's own model, by the client's number, on the samples that source domains are judged by.
+    client_accuracy: each client's own model, by the client's number, on the samples used for the source domains.
     ece: expected calibration error, 15 bins, on the unseen domain, or on test samples where there is none.
     id_ece: the same on validation data.
     calibration: the bins that `ece` is made of, see `calibration_bins`.
@@ -113,7 +113,7 @@ def is_evaluated(record: Mapping[str, Any]) -> bool:
 
 
 def figures(metrics: Metrics) -> dict[str, Any]:
-    """The figures there are, by name: what records and summaries hold."""
+    """The figures that are not None, by name, as records and summaries hold them."""
     return {name: value for name, value in metrics._asdict().items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Which round a run reports, and what that choice looks at."""
+"""The round that a run reports, and the data used to select it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from fdgjax.evaluation.metrics import Record
 
 
 class Selection(NamedTuple):
-    """A rule of selection: which of the evaluated rounds, which data it looks at, and the figure that it needs."""
+    """A selection rule: the round it chooses among those evaluated, the data it looks at, and the figure it needs."""
 
     choose: Callable[[Sequence[Record]], Record]
     looks_at: str
@@ -31,8 +31,8 @@ SELECTIONS: Mapping[str, Selection] = {
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
-    """What each rule of selection would report; the oracle only where it was asked for by name, and none that needs a
-    figure there is not.
+    """What each selection rule would report; the oracle only where it is the run's own rule, and no rule whose figure
+    is missing.
 
     Args:
       evaluated: records of the rounds that were evaluated, in order.

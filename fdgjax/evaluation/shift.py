@@ -20,7 +20,7 @@ class Samples(NamedTuple):
 def mean_gradient(
     objective: Objective, variables: Variables, context: Context, samples: Samples, key: jax.Array
 ) -> PyTree:
-    """The mean gradient of an objective by the parameters, over minibatches.
+    """The mean gradient of an objective with respect to the parameters, over minibatches.
 
     Minibatch b draws from `fold_in(key, b)`, so that with the same key all domains get the same random augmentation
     (Theorem 1, Assumption 1).
@@ -37,9 +37,9 @@ def mean_gradient(
         return jax.tree.map(jnp.add, total, gradient), None
 
     zero = jax.tree.map(jnp.zeros_like, variables["params"])
-    many = len(samples.images)
-    total, _ = jax.lax.scan(add, zero, (jnp.arange(many), jnp.asarray(samples.images), jnp.asarray(samples.labels)))
-    return jax.tree.map(lambda leaf: leaf / many, total)
+    batches = len(samples.images)
+    total, _ = jax.lax.scan(add, zero, (jnp.arange(batches), jnp.asarray(samples.images), jnp.asarray(samples.labels)))
+    return jax.tree.map(lambda leaf: leaf / batches, total)
 
 
 def covariance(left: PyTree, right: PyTree) -> float:
@@ -70,20 +70,20 @@ def mutual_information(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def pairs_of_a_class(
-    rng: np.random.Generator, left: np.ndarray, right: np.ndarray, many: int
+    rng: np.random.Generator, left: np.ndarray, right: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of random pairs of samples of the same class, one from each domain.
 
-    Classes come as often as in both domains together, those that one of them lacks left out.
+    Classes have the frequencies of both domains together; a class that one of them lacks is left out.
 
     Args:
-      rng: draws.
+      rng: draws the pairs.
       left, right: labels, int `[samples]`.
-      many: pairs.
+      count: number of pairs.
     """
     classes = np.intersect1d(left, right)
     counts = np.asarray([np.sum(left == label) + np.sum(right == label) for label in classes], np.float64)
-    each = rng.multinomial(many, counts / counts.sum())
+    each = rng.multinomial(count, counts / counts.sum())
     of = lambda labels: np.concatenate(  # noqa: E731
         [rng.choice(np.flatnonzero(labels == label), n) for label, n in zip(classes, each, strict=True)]
     )

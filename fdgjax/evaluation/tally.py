@@ -1,4 +1,4 @@
-"""Counting right answers and confidences of many models over many samples, on the device."""
+"""Counts of correct predictions and of confidences, over models and samples, on the device."""
 
 from collections.abc import Callable
 from functools import partial
@@ -85,7 +85,7 @@ def compile_evaluation(
     count = partial(tally, model, domains=domains, batch_size=batch_size)
 
     def on_source(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
-        # A loop over the tables: the model is in the program once.
+        # A loop over the tables, so that the program holds the model once.
         server, federation = shared
         variables = method.predict(server, client)
         return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
@@ -127,27 +127,27 @@ def compile_representation(
     batch_size: int,
     execution: Execution,
 ) -> Wrapped:
-    """`(state, federation) -> [models, longest, m]`, what each model for the unseen domain says of its samples; jitted,
-    of all seeds where these have a seed axis."""
+    """`(state, federation) -> [models, longest, m]`, the representations of the unseen domain's samples by each model
+    for that domain; jitted, of all seeds where these have a seed axis."""
     key = jax.random.key(0)  # nothing is drawn in evaluation
 
     def of_model(federation: Federation, variables: Variables) -> jax.Array:
         rows, count = federation.target.places[0], federation.target.length[0]
         samples = samples_of(federation, rows, count, batch_size)
-        said: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
-        return said
+        found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
+        return found
 
     def evaluate(state: State, federation: Federation) -> jax.Array:
         models = method.unseen(state.server, state.clients)
-        said: jax.Array = over_clients(of_model, execution)(federation, models)
-        return said
+        found: jax.Array = over_clients(of_model, execution)(federation, models)
+        return found
 
     return jit(over_seeds(evaluate, execution.seed_axis), execution)
 
 
 def calibration_bins(counts: Tally) -> dict[str, list[float]]:
     """Samples by the confidence of their prediction, summed over all models, a value for each of 15 bins of equal width
-    in [0, 1]: how many (`count`), how many of them right (`correct`), and the sum of their confidences
+    in [0, 1]: their number (`count`), the number of correct ones (`correct`), and the sum of their confidences
     (`confidence`)."""
     return {
         name: np.asarray(getattr(counts, f"bin_{name}"), np.float64).reshape(-1, BINS).sum(axis=0).tolist()

@@ -1,4 +1,4 @@
-"""What a run leaves behind: config, metrics, TensorBoard events, summary, checkpoints."""
+"""The files of a run: config, metrics, TensorBoard events, summary, checkpoints."""
 
 from fdgjax.records.checkpoints import Checkpoints, History, open_checkpoints
 from fdgjax.records.log import Log, open_log

@@ -1,4 +1,4 @@
-"""Checkpoints of the whole state with the history so far, so that a resumed run is the run it would have been."""
+"""Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from fdgjax.evaluation.metrics import Record
 
 
 class History(NamedTuple):
-    """What a run knows besides its state: for each seed the records of its rounds, and the seconds they took."""
+    """The part of a checkpoint besides the state: for each seed the records of its rounds, and the seconds so far."""
 
     records: list[list[Record]]
     seconds: float
@@ -29,7 +29,7 @@ class Checkpoints(NamedTuple):
 
 
 def open_checkpoints(path: Path) -> Checkpoints:
-    """Checkpoints below `path`; what a killed run left unfinished is cleared away."""
+    """Checkpoints below `path`; unfinished ones of a killed run are removed."""
     logging.getLogger("absl").setLevel(logging.ERROR)
     manager = ocp.CheckpointManager(
         path.absolute(),

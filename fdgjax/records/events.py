@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Events(NamedTuple):
-    """write: the numbers of one record, at its round. close: everything is on disk."""
+    """write: the numbers of one record, at its round. close: writes everything to disk."""
 
     write: Callable[[Mapping[str, Any]], None]
     close: Callable[[], None]

@@ -9,7 +9,7 @@ from fdgjax.records.workdir import Workdir
 
 
 class Log(NamedTuple):
-    """write: the record of one more round. close: everything is on disk."""
+    """write: the record of one more round. close: writes everything to disk."""
 
     write: Callable[[Mapping[str, Any]], None]
     close: Callable[[], None]
@@ -18,7 +18,7 @@ class Log(NamedTuple):
 def open_log(workdir: Workdir, records: Sequence[Mapping[str, Any]]) -> Log:
     """The log of a seed whose rounds so far are `records`.
 
-    Rounds after these, left by a run that was killed, will be done again: their lines and events go.
+    Later rounds, of a run that was killed, will be repeated: their lines and events are removed.
     """
     write_lines(workdir.metrics, records)
     events = open_events(workdir.events, first_round=len(records) + 1)

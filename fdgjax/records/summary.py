@@ -10,7 +10,7 @@ from fdgjax.evaluation.selection import SELECTIONS, ledger
 from fdgjax.registry import lookup
 
 TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
-"""Keys of a summary that differ between two runs of the same experiment: what it took."""
+"""Keys of a summary that differ between two runs of the same experiment: speed, time and memory."""
 
 
 def summarise(
@@ -64,8 +64,7 @@ def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def reduce_figures(
     seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
 ) -> dict[str, Any]:
-    """Each field of `Metrics`, where the seeds have it, as one number made of theirs; what a field names or lists, each
-    by itself."""
+    """Each field of `Metrics` that the seeds have, reduced over the seeds; a dict or a list entry by entry."""
 
     def reduced(values: Sequence[Any]) -> Any:
         if isinstance(values[0], list):

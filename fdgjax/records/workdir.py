@@ -1,4 +1,4 @@
-"""The run's folder: whose it is, and files written so that a kill at any moment leaves them whole."""
+"""The run's folder: the experiment it belongs to, and its files."""
 
 import json
 import platform
@@ -44,7 +44,7 @@ class Workdir(NamedTuple):
 
 
 def open_workdir(path: Path, config: Config) -> Workdir:
-    """The folder for this experiment, made where it does not exist.
+    """The folder for this experiment, created where it does not exist.
 
     Raises:
       UserError: the folder holds another experiment (the first key that differs is named), or files that are no run.
@@ -59,7 +59,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
                 "choose another --workdir, or repeat that run's command to continue it"
             )
         return workdir
-    # A kill while the config was written leaves its unfinished copy, which is no one else's.
+    # A kill while the config was written leaves its unfinished copy, which belongs to no other program.
     if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(path.glob(f".{workdir.config.name}.*"))):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
@@ -96,7 +96,7 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str =
 
 
 def versions() -> dict[str, str]:
-    """What computed the numbers."""
+    """The versions of Python, the platform and the libraries."""
     names = ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for name in names:

@@ -1,1 +1,1 @@
-"""A page, tables and figures made of the folders that runs leave; `python -m fdgjax.report`."""
+"""A page, tables and figures of runs, made from their folders; `python -m fdgjax.report`."""

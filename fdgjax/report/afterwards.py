@@ -1,5 +1,4 @@
-"""The figures of a report that are drawn from what was measured of a run after its training, by `fdgjax.probe` and
-`fdgjax.domain_shift`."""
+"""The figures of a report that are drawn from the results of `fdgjax.probe` and `fdgjax.domain_shift`."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from fdgjax.report.reading import Record, Run
 
 
 def left_by(run: Run, name: str) -> Record:
-    """What a command left in the run's folder, the first one where there are several; empty for nothing."""
+    """A command's results, from the first of the run's folders that has them; empty where none has."""
     files = [folder.path / name for folder in run.folders]
     found: Record = next((json.loads(file.read_text()) for file in files if file.is_file()), {})
     return found

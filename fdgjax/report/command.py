@@ -56,7 +56,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fdgjax.report", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folders of runs, or that hold such")
     parser.add_argument("--out", type=Path, required=True, help="folder of the report")
-    parser.add_argument("--data_dir", default="", help="where the data lie, if elsewhere than for the runs")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")
     parser.add_argument("--reach", default="", help="accuracies in percent, with commas, for the communication needed")
     parser.add_argument(
         "--states",
@@ -78,7 +78,7 @@ def accuracies(words: str) -> list[float]:
     """`50,60` as fractions.
 
     Raises:
-      UserError: what is no percentage.
+      UserError: a part that is not a percentage.
     """
     try:
         found = [float(word) / 100 for word in words.split(",") if word]
@@ -90,7 +90,7 @@ def accuracies(words: str) -> list[float]:
 
 
 def with_look(run: Run, data_dir: str, console: Console) -> Run:
-    """The run with a look at the trained state of its first folder that has one, or why there is none."""
+    """The run with the trained state of its first folder that has one, or the reason why there is none."""
     import jax
 
     for folder in run.folders:
@@ -102,7 +102,7 @@ def with_look(run: Run, data_dir: str, console: Console) -> Run:
         else:
             return run._replace(look=look, facts={**look.facts, **run.facts}, missed="")
         finally:
-            # The next run is another program.
+            # The next run compiles other programs.
             jax.clear_caches()
     return run
 
@@ -111,10 +111,10 @@ def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), state
     """The files of a report, by name.
 
     Args:
-      runs: what it is of.
-      command: what makes it again.
-      reach: accuracies in (0, 1] to which communication is counted; chosen by the runs where there are none.
-      states: whether trained states were looked for.
+      runs: those reported.
+      command: reproduces the report.
+      reach: accuracies in (0, 1] to which communication is counted; derived from the runs where there are none.
+      states: whether checkpoints were opened.
     """
     tables = make_tables(runs, reach)
     notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
@@ -129,10 +129,10 @@ def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), state
 
 
 def write(out: Path, files: Mapping[str, str]) -> None:
-    """The files in their folder; those of an earlier report are replaced.
+    """Writes the files to their folder; those of an earlier report are replaced.
 
     Raises:
-      UserError: a file is there already that no report wrote.
+      UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
     """
     if not (out / PAGE).exists() and (taken := [name for name in files if (out / name).exists()]):
         raise UserError(

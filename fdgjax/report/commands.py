@@ -1,4 +1,4 @@
-"""The command that makes a run again."""
+"""The command that reproduces a run."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,18 +9,19 @@ from fdgjax.config.command_line import leaves, read_flags
 from fdgjax.errors import UserError
 from fdgjax.report.reading import Folder, flatten
 
-UNTOLD = ("method.name", "data.name", "data.cache_dir")
-"""Keys that the config file and its data set say, or that are the machine's own."""
+OMITTED = ("method.name", "data.name", "data.cache_dir")
+"""Keys that follow from the config file and its data set, or that concern the machine alone."""
 
 
 def command_of(folder: Folder) -> str:
-    """The command of a run, with the keys that differ from its config file's; with all of them where that file is not
-    at hand."""
+    """The command of a run, with the keys that differ from its config file's; with all keys if that file is missing."""
     config = dict(flatten(folder.config))
     file, dataset = f"configs/{config['method.name']}.py", config["data.name"]
     known = defaults(file, dataset)
     changed = [
-        f"--config.{key}={value}" for key, value in config.items() if key not in UNTOLD and known.get(key, ...) != value
+        f"--config.{key}={value}"
+        for key, value in config.items()
+        if key not in OMITTED and known.get(key, ...) != value
     ]
     words = ["python", "-m", "fdgjax.main", f"--config={file}:{dataset}", f"--workdir={folder.path}", *changed]
     return shlex.join(words)

@@ -1,4 +1,4 @@
-"""How figures look: panels of one size as SVG whose colours the page's style sheet decides, light or dark."""
+"""The style of figures: panels of one size as SVG, whose colours the page's style sheet sets, light or dark."""
 
 import io
 import re
@@ -65,34 +65,34 @@ class Key(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Panels side by side, as many in a row as there is room for, under one legend."""
+    """Panels side by side, as many in a line as fit, under one legend."""
 
     panels: list[Panel]
     legend: list[Key]
 
 
 def colour(number: int) -> str:
-    """A colour of its own until they begin again; a word for `as_svg`, which makes it the page's `--c0`, `--c1`, ..."""
+    """One of `COLOURS` colours, in turn; a placeholder that `as_svg` replaces by the page's `--c0`, `--c1`, ..."""
     return f"#c0de{number % COLOURS:02x}"
 
 
 def pattern(number: int) -> tuple[float, ...]:
-    """Lengths of a line's dashes and gaps: with the colours, 32 lines are told apart, some without seeing colours."""
+    """Lengths of a line's dashes and gaps: with the colours, 32 lines are distinct, some even without colours."""
     return DASHES[(number + number // COLOURS) % len(DASHES)]
 
 
 def dashes(number: int) -> Any:
-    """The dashes of a line, as matplotlib wants them."""
+    """The dashes of a line, in matplotlib's form."""
     return (0, pattern(number)) if pattern(number) else "solid"
 
 
 def marker(number: int) -> str:
-    """A marker: with the colours, 64 are told apart."""
+    """A marker: with the colours, 64 are distinct."""
     return MARKERS[(number + number // COLOURS) % len(MARKERS)]
 
 
 def round_axis(axes: "Axes") -> None:
-    """Rounds, which are whole."""
+    """Sets the x-axis to rounds, with whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("round")
@@ -111,10 +111,10 @@ def sheet(width: float = 4.6, height: float = 3.0, polar: bool = False) -> Itera
 
 
 def as_svg(drawing: "Drawing", name: str) -> str:
-    """A drawing as SVG to be put into a page: no size of its own, no ids but its own, colours by style sheet.
+    """A drawing as SVG for inclusion in a page: no fixed size, unique ids, colours by style sheet.
 
     Args:
-      drawing: what is drawn, with `INK` and `colour`.
+      drawing: drawn with `INK` and `colour`.
       name: unique in the page.
     """
     import matplotlib
@@ -137,7 +137,7 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
     """The mean over seeds as a line, and a band of one sample standard deviation.
 
     Args:
-      axes: where.
+      axes: to draw on.
       x: `[points]`.
       values: `[seeds, points]`, NaN where a seed has none.
       number: of colour and dashes.
@@ -150,7 +150,8 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
 
 
 def over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sample standard deviation of `[seeds, points]` where there are values; NaN for a deviation of one."""
+    """Mean and sample standard deviation over the seeds of `[seeds, points]`, finite values alone; NaN for the mean of
+    none and for the deviation of fewer than two."""
     there = np.isfinite(values)
     count = there.sum(axis=0)
     mean = np.where(there, values, 0).sum(axis=0) / np.maximum(count, 1)
@@ -162,7 +163,7 @@ def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numb
     """Groups of bars: for each name one bar of each series, the mean over seeds with a whisker of one deviation.
 
     Args:
-      axes: where.
+      axes: to draw on.
       names: of the groups.
       heights: of each series `[seeds, names]`, NaN for none.
       numbers: the series' colours.

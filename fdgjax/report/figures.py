@@ -31,7 +31,7 @@ def series_of(runs: Sequence[Run]) -> dict[str, int]:
 
 
 def by_panel(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs by what has a panel of its own."""
+    """The runs of each panel."""
     panels: dict[str, list[Run]] = {}
     for run in runs:
         panels.setdefault(run.panel, []).append(run)
@@ -47,13 +47,13 @@ def keys_of(runs: Sequence[Run], drawn: Sequence[Run], kind: str = "line") -> li
 def figure_of(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Callable[[Any, list[Any], list[int]], None]
 ) -> Figure | None:
-    """A panel for each panel of the runs in which some run has what is drawn.
+    """A figure with a panel for each panel of the runs in which at least one run has curves.
 
     Args:
-      runs: all.
+      runs: all runs of the report.
       name: of the figure.
-      curves: what is drawn of a run, None for nothing.
-      draw: `(axes, what is drawn of each run, their colours)`.
+      curves: a run's curves, None for nothing.
+      draw: `(axes, the curves of each run, the numbers of their colours)`.
     """
     numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
     for title, mine in by_panel(runs).items():
@@ -67,7 +67,7 @@ def figure_of(
 
 
 def percent_axis(axes: Any, label: str) -> None:
-    """Accuracies in percent, upwards."""
+    """Sets the y-axis to percent."""
     axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
 
@@ -94,7 +94,7 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
 
 
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
-    """The main figure against what clients sent and received."""
+    """The main figure against the bytes that clients sent and received."""
 
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -142,7 +142,7 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
 
 
 def fairness(runs: Sequence[Run]) -> Figure | None:
-    """The worst against the deviation, over domains and over clients."""
+    """The worst accuracy against the standard deviation, over domains and over clients."""
     numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[Panel](), list[Run]()
     for over in ("domain", "client"):
         there = [(run, evenness(run)) for run in runs if evenness(run)[f"{over}_min"]]
@@ -163,13 +163,13 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
 
 
 def radar(runs: Sequence[Run]) -> Figure | None:
-    """Accuracy of each domain and of each client, every axis in parts of the best run's on it (FDSE, figure 3)."""
+    """Accuracy of each domain and of each client, every axis as a fraction of the best run's on it (FDSE, figure 3)."""
     numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
             names = list(dict.fromkeys(name for run in there for one in run.values(figure) for name in one))
-            # Of one or two axes there is no area, of very many no picture, and one run alone is the best everywhere.
+            # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue
             means = np.asarray([over_seeds(table_of(run.values(figure), names))[0] for run in there])

@@ -26,7 +26,7 @@ LATEX: Mapping[str, str] = {
 
 
 def shown(value: Cell, column: Column) -> str:
-    """A cell as a reader sees it: `84.5 ± 1.2`; nothing for None."""
+    """A cell as displayed: `84.5 ± 1.2`; an empty string for None."""
     if value is None or isinstance(value, str):
         return value or ""
     write = lookup("kind of column", column.kind, NUMBERS)
@@ -36,7 +36,7 @@ def shown(value: Cell, column: Column) -> str:
 
 
 def is_number(column: Column) -> bool:
-    """Whether a column is set flush right."""
+    """Whether a column is right-aligned."""
     return column.kind != "text"
 
 

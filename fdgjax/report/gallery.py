@@ -9,7 +9,7 @@ from fdgjax.report.reading import Run
 
 
 class Exhibit(NamedTuple):
-    """title, caption: what is seen. draw: the figure, None where the runs have no data for it."""
+    """title, caption: in the page. draw: makes the figure, None where the runs have no data for it."""
 
     title: str
     caption: str
@@ -24,7 +24,7 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "accuracy_by_bytes": Exhibit(
         "Accuracy against bytes",
-        "All that clients sent and received until then. Line: mean over seeds; band: one sample standard deviation.",
+        "Bytes that all clients sent and received so far. Line: mean over seeds; band: one sample standard deviation.",
         figures.accuracy_by_bytes,
     ),
     "accuracy_by_domain": Exhibit(
@@ -40,7 +40,7 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "radar": Exhibit(
         "Every domain and client",
-        "Mean over seeds, each axis in parts of the best accuracy on it (as FDSE, figure 3).",
+        "Mean over seeds, each axis as a fraction of the best accuracy on it (as FDSE, figure 3).",
         figures.radar,
     ),
     "aggregation_weights": Exhibit(
@@ -56,13 +56,13 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "probe_by_labels": Exhibit(
         "Probe accuracy by the share of labels",
-        "Without any training a linear probe finds: dotted, in the pixels; dashed, in the fresh encoder.",
+        "A linear probe without any training of the encoder: dotted, on raw pixels; dashed, on the untrained encoder.",
         methods.probe_by_labels,
     ),
     "probes_again": Exhibit(
         "Probes after training",
-        "By fdgjax.probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Before "
-        "any training: dotted, in the pixels; dashed, in the fresh encoder.",
+        "By fdgjax.probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Without any training "
+        "of the encoder: dotted, on raw pixels; dashed, on the untrained encoder.",
         afterwards.probes_again,
     ),
     "domain_shift": Exhibit(
@@ -75,8 +75,8 @@ FIGURES: Mapping[str, Exhibit] = {
     "reliability": Exhibit(
         "Reliability",
         "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there "
-        "is none. Above the diagonal a model is more often right than it says. Bins with less than half a percent of "
-        "the samples are left out.",
+        "is none. Above the diagonal a model is underconfident. Bins with less than half a percent of the samples are "
+        "left out.",
         methods.reliability,
     ),
     "confidence": Exhibit(
@@ -86,20 +86,20 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "embeddings": Exhibit(
         "Client embeddings",
-        "What the hypernetwork knows of each client; by its number (as hFedF, figure 6a). First seed.",
+        "The hypernetwork's embedding of each client, with the client's number (as hFedF, figure 6a). First seed.",
         looks.embeddings,
     ),
     "divergence": Exhibit(
         "Divergence of the clients' models",
-        "Mean distance of the parameters of two clients, in parts of their mean size, layer by layer (as hFedF, figure "
-        "5b); of the first 20 clients and the first seed. Methods whose clients have the same model, to a part in "
-        "10,000, are left out.",
+        "Mean distance between the parameters of two clients, relative to their mean norm, layer by layer (as hFedF, "
+        "figure 5b); of the first 20 clients and the first seed. Methods whose clients have the same model, up to one "
+        "part in 10,000, are left out.",
         looks.divergence,
     ),
     "features": Exhibit(
         "Features",
-        "The last layer's input for held-out samples, each by the model that is judged on it, in two dimensions by "
-        "t-SNE (as FDSE, figure 4). First seed.",
+        "The last layer's input for held-out samples, each from the model that is evaluated on it, in two dimensions "
+        "by t-SNE (as FDSE, figure 4). First seed.",
         looks.features,
     ),
 }

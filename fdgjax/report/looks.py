@@ -10,10 +10,10 @@ from fdgjax.report.figures import figure_of
 from fdgjax.report.reading import Run
 
 NAMED = 24
-"""More classes than these are not named in a legend."""
+"""The most names of classes or domains in a legend; more are not named."""
 
 ROUNDING = 1e-4
-"""Models that are no further apart, in parts of their size, are the same."""
+"""Models at most this far apart, relative to their norm, count as the same."""
 
 
 def embeddings(runs: Sequence[Run]) -> Figure | None:
@@ -39,7 +39,7 @@ def embeddings(runs: Sequence[Run]) -> Figure | None:
 
 
 def flat(points: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
-    """`[points, 2]` of `[points, e]`, and what the two are."""
+    """`[points, 2]` from `[points, e]`, and the names of the two axes."""
     if points.shape[1] == 1:
         return np.concatenate([points, np.zeros_like(points)], axis=1), ("embedding", "")
     if points.shape[1] == 2:
@@ -56,7 +56,7 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
 
     def curves(run: Run) -> Any:
         found = {} if run.look is None else run.look.divergence
-        # Of one model for all there is nothing to see, nor of rounding.
+        # One model for all clients has no divergence but rounding.
         return found if max(found.values(), default=0) > ROUNDING else None
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
@@ -64,7 +64,7 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
         for layers, number in zip(found, numbers, strict=True):
             values = [layers.get(name, np.nan) for name in names]
             axes.plot(values, range(len(names)), color=colour(number), linestyle=dashes(number), marker="o")
-        # As many names as there is height for.
+        # At most 16 names fit the height.
         every = max(1, -(-len(names) // 16))
         axes.set_yticks(range(0, len(names), every), names[::every])
         axes.invert_yaxis()
@@ -79,13 +79,13 @@ def features(runs: Sequence[Run]) -> Figure | None:
     panels: list[Panel] = []
     legend: list[Key] = []
     for run in runs:
-        said = None if run.look is None else run.look.features
-        if said is None or len(said.values) < 10:
+        found = None if run.look is None else run.look.features
+        if found is None or len(found.values) < 10:
             continue
-        points = t_sne(said.values)
+        points = t_sne(found.values)
         for what, numbers, names in (
-            ("class", said.classes, said.class_names),
-            ("domain", said.domains, said.domain_names),
+            ("class", found.classes, found.class_names),
+            ("domain", found.domains, found.domain_names),
         ):
             with sheet(4.2, 3.8) as (drawing, axes):
                 for number in np.unique(numbers):
@@ -101,8 +101,8 @@ def features(runs: Sequence[Run]) -> Figure | None:
 
 
 def t_sne(values: np.ndarray) -> np.ndarray:
-    """`[samples, 2]`, of standardised features, of which the first 50 principal components count (van der Maaten &
-    Hinton, 2008)."""
+    """`[samples, 2]`, t-SNE of the first 50 principal components of standardised features (van der Maaten & Hinton,
+    2008)."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 

@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from what methods and probes leave in the records."""
+"""The figures of a report that are drawn from the records of methods and probes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,20 +21,20 @@ from fdgjax.report.drawing import (
 from fdgjax.report.figures import figure_of, percent_axis
 from fdgjax.report.reading import Record, Run, Seed
 
-MANY = 8
-"""More clients than these are not named in a legend."""
+MOST_NAMED = 8
+"""The most clients that are named in a legend; more are not named."""
 
 PREFIX = "coefficients/"
 
 
 def clients_seen(run: Run) -> int:
-    """One more than the highest number of a client that took part in a round."""
+    """One more than the highest number of a participant of any round."""
     return 1 + max((who for seed in run.seeds for record in seed.records for who in record["participants"]), default=-1)
 
 
 def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
-    """Aggregation weights `[rounds, clients]` by what they weigh, the mean over layers where each has its own; NaN for
-    a client that did not take part."""
+    """Aggregation weights `[rounds, clients]` by their name, the mean over layers where each has its own; NaN for a
+    client that did not take part."""
     found: dict[str, np.ndarray] = {}
     for row, record in enumerate(seed.records):
         for name, vectors in grouped(record).items():
@@ -44,8 +44,8 @@ def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
 
 
 def grouped(record: Record) -> dict[str, list[list[float]]]:
-    """A record's coefficients with one number for each participant, by their first name; shares of gradients that were
-    discarded are none."""
+    """A record's coefficients with one number for each participant, by the first part of their name; without the shares
+    of discarded gradients."""
     found: dict[str, list[list[float]]] = {}
     for key, value in record.items():
         name = key.removeprefix(PREFIX).split("/")[0]
@@ -56,7 +56,7 @@ def grouped(record: Record) -> dict[str, list[list[float]]]:
 
 
 def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
-    """`weights_of`, the mean over seeds until the round that all have come to; of what changes at all."""
+    """`weights_of`, the mean over seeds up to the last round that all have finished; only weights that change."""
     each = [weights_of(seed, clients_seen(run)) for seed in run.seeds if seed.records]
     found = {}
     for name in dict.fromkeys(name for one in each for name in one):
@@ -85,7 +85,7 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                 round_axis(axes)
                 axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
                 panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
-    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MANY else []
+    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MOST_NAMED else []
     return Figure(panels, legend) if panels else None
 
 
@@ -110,7 +110,7 @@ def discard_rate(runs: Sequence[Run]) -> Figure | None:
 
 
 def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
-    """Probe accuracy against the share of labels, beside what a probe finds in pixels and in the fresh encoder."""
+    """Probe accuracy against the share of labels, beside probes on raw pixels and on the untrained encoder."""
 
     def curves(run: Run) -> Any:
         each = run.values("probe_by_percent")
@@ -134,7 +134,7 @@ def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
 
 
 REFERENCES: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
-"""What the first record says a probe finds without any training, and how it is drawn."""
+"""Keys of the first record, for probes without any training of the encoder, and their line styles."""
 
 
 def table_by(each: Sequence[Mapping[str, float]], percents: Sequence[int]) -> np.ndarray:
@@ -162,7 +162,7 @@ def reliability(runs: Sequence[Run]) -> Figure | None:
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         axes.plot([0, 1], [0, 1], **REFERENCE)
         for bins, number in zip(found, numbers, strict=True):
-            # A bin of a handful of samples says nothing.
+            # The accuracy in a bin of a few samples is noise.
             some = bins["count"] >= max(5, 0.005 * bins["count"].sum())
             count = bins["count"][some]
             x, y = bins["confidence"][some] / count, bins["correct"][some] / count

@@ -1,4 +1,4 @@
-"""The page: everything in one file, without scripts and without anything from elsewhere."""
+"""The page: everything in one file, without scripts and external resources."""
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -13,8 +13,8 @@ from fdgjax.report.tables import Table
 
 
 class Made(NamedTuple):
-    """A folder as the page lists it: where it is, its run, how far it came, the command that makes it again, and the
-    number of its versions in the page's list."""
+    """A folder as the page lists it: its path, run, seeds and finished rounds, the command that reproduces it, and the
+    index of its versions in the page's list."""
 
     path: str
     run: str
@@ -28,9 +28,9 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
     """The page as HTML.
 
     Args:
-      runs: what it is of.
+      runs: those reported.
       tables: to be shown.
-      command: what makes the page again.
+      command: reproduces the page.
       notes: what was left out, and why.
     """
     import jinja2
@@ -56,11 +56,11 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
 
 
 def title(runs: Sequence[Run]) -> str:
-    """What the page is of: data sets and methods, or how many these are."""
+    """Methods, or their number, and data sets."""
     data = dict.fromkeys(str(run.folders[0].config["data"]["name"]) for run in runs)
     methods = dict.fromkeys(run.method for run in runs)
-    many = ", ".join(methods) if len(methods) <= 4 else f"{len(methods)} methods"
-    return f"{many} on {', '.join(data)}"
+    named = ", ".join(methods) if len(methods) <= 4 else f"{len(methods)} methods"
+    return f"{named} on {', '.join(data)}"
 
 
 def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> list[Made]:
@@ -79,7 +79,7 @@ def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> lis
 
 
 def progress(done: int, rounds: int) -> str:
-    """Rounds done, and of how many where the run is not finished."""
+    """Rounds done, and the configured number where the run is not finished."""
     return str(done) if done == rounds else f"{done} of {rounds}, unfinished"
 
 

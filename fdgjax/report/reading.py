@@ -1,4 +1,4 @@
-"""Folders of runs, read: seeds of one experiment side by side, and what the experiments differ in."""
+"""Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ SAME = frozenset(
         *("data.dir", "data.cache_dir"),
     }
 )
-"""Keys of a config that make no other experiment: where and how it is computed, and its seeds."""
+"""Keys of a config that do not distinguish experiments: where and how they are computed, and their seeds."""
 
 ROWS = ("method.name", "data.target")
-"""Keys that have a place of their own in every table."""
+"""Keys that every table shows anyway."""
 
 
 class Seed(NamedTuple):
@@ -40,7 +40,7 @@ class Seed(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """What one command left: its folder, config, versions and seeds."""
+    """The results of one command: its folder, config, versions and seeds."""
 
     path: Path
     config: Record
@@ -51,11 +51,11 @@ class Folder(NamedTuple):
 class Run(NamedTuple):
     """One experiment with all its seeds, from one folder or several.
 
-    series: its method, with the settings that differ between the method's runs; what has a colour of its own.
-    panel: the unseen domain, with the data's settings that differ; what has a panel of its own.
+    series: its method, with the settings that differ between the method's runs; each series has its own colour.
+    panel: the unseen domain, with the data's settings that differ; each has its own panel in a figure.
     settings: all keys that differ between the runs, as words.
-    facts: sizes and traffic, as `summary.json` has them; without traffic where no seed has finished.
-    look: at its trained state, None where there was none; missed: why not.
+    facts: sizes and traffic, as in `summary.json`; without traffic where no seed has finished.
+    look: its trained state, None where there is none; missed: why not.
     """
 
     method: str
@@ -121,18 +121,18 @@ def read_folder(path: Path) -> Folder:
     """A run's config and the records of its seeds."""
     content = read_json(Workdir(path).config)
     try:
-        config, first, many = content["config"], content["config"]["seed"], content["config"]["seeds"]
+        config, first, count = content["config"], content["config"]["seed"], content["config"]["seeds"]
     except (KeyError, TypeError) as error:
         raise UserError(
             f"{Workdir(path).config} has no {error}; expected the config.json of a run of this version"
         ) from error
-    places = [path] if many == 1 else [path / f"seed_{seed}" for seed in range(first, first + many)]
+    places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
     seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
     return Folder(path, config, content.get("versions", {}), seeds)
 
 
 def read_seed(path: Path, seed: int, selection: str) -> Seed:
-    """One seed's records; of an unfinished run, the figures its rule of selection would report now."""
+    """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
     workdir = Workdir(path)
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
     summary = read_json(workdir.summary) if workdir.summary.is_file() else {}
@@ -143,7 +143,7 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file; a `UserError` where it is none."""
+    """The content of a JSON file; a `UserError` where it is not JSON."""
     try:
         return json.loads(path.read_text())
     except json.JSONDecodeError as error:
@@ -160,9 +160,9 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 
 def together(folders: Sequence[Folder]) -> list[Run]:
-    """Folders that differ in nothing but their seeds as one run each, in the order of the folders.
+    """Joins folders that differ only in their seeds to one run each, in the order of the folders.
 
-    A seed that is there twice is another run, told apart by its folder.
+    A folder that repeats a seed is another run, distinguished by its path.
     """
     groups: dict[tuple[str, int], list[Folder]] = {}
     for folder in folders:
@@ -185,7 +185,7 @@ def together(folders: Sequence[Folder]) -> list[Run]:
 
 
 def settings_of(folder: Folder) -> dict[str, Any]:
-    """The keys that make an experiment, `data.target` style; the target by its name."""
+    """The keys that distinguish experiments, `data.target` style; the target by its name."""
     flat = dict(flatten(folder.config))
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
     flat["data.target"] = summary.get("target") or flat["data.target"]
@@ -225,7 +225,7 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
     """
     settings = {key: words(own[key]) for key in differing if key in own}
     method, target = own["method.name"], own["data.target"]
-    # A protocol says what it is by its name, and that every domain is tested is said already.
+    # The name of a protocol needs no key beside it, and the panel already names `every_domain`.
     of_data = [
         value if key == "data.protocol" else f"{key.removeprefix('data.')} {value}"
         for key, value in settings.items()
@@ -251,5 +251,5 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
 
 
 def words(value: Any) -> str:
-    """A value of a config as a reader sees it."""
+    """A value of a config as displayed."""
     return "none" if value == "" else str(value)

@@ -1,4 +1,4 @@
-"""What a run's trained state shows: embeddings, how far the clients' models are apart, and what they make of images."""
+"""What a run's trained state shows: embeddings, the divergence of the clients' models, and their features."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +17,16 @@ from fdgjax.run.reopen import reopen
 from fdgjax.variables import flatten, module_of
 
 MOST_SAMPLES = 900
-"""Of all domains together, whose features are kept: t-SNE takes seconds for these, minutes for ten times as many."""
+"""The most samples, of all domains together, whose features are kept: t-SNE takes seconds for these, minutes for ten
+times that number."""
 
 MOST_CLIENTS = 20
-"""Whose models are looked at, the first of all; each is held in memory."""
+"""The most clients whose models are read, the first ones; each model is held in memory."""
 
 
 class Features(NamedTuple):
-    """Features `[samples, m]` of held-out samples, each said by the model that is judged on it, with their class and
-    domain `[samples]` as numbers into the names."""
+    """Features `[samples, m]` of held-out samples, each from the model that is evaluated on it, with their class and
+    domain `[samples]` as indices into the names."""
 
     values: np.ndarray
     classes: np.ndarray
@@ -37,11 +38,11 @@ class Features(NamedTuple):
 class Look(NamedTuple):
     """A trained state, of a run's first seed.
 
-    facts: as `summary.json` has them, of an unfinished run too.
-    round: rounds it was trained for.
+    facts: as in `summary.json`, of an unfinished run too.
+    round: number of rounds it was trained for.
     embeddings: one for each client `[clients, e]`, of a method with a hypernetwork.
     divergence: for each layer, how far the clients' models are apart, see `divergence`; empty for a single model.
-    features: None of a model that does not tell.
+    features: None for a model without features.
     """
 
     facts: dict[str, Any]
@@ -52,19 +53,19 @@ class Look(NamedTuple):
 
 
 def look_at(path: Path, data_dir: str = "") -> Look:
-    """A run's newest checkpoint.
+    """The trained state in a run's newest checkpoint.
 
     Args:
       path: the run's folder.
-      data_dir: where the data lie, if elsewhere than for the run.
+      data_dir: folder of the data, if it has moved since the run.
 
     Raises:
       UserError: no checkpoint, or no data.
     """
     experiment, stacked, _ = reopen(path, data_dir)
-    many = len(seeds_of(experiment.config))
-    state: State = each_seed(stacked, many)[0]
-    federation = experiment.federation if many == 1 else of_first_seed(experiment.federation)
+    seeds = len(seeds_of(experiment.config))
+    state: State = each_seed(stacked, seeds)[0]
+    federation = experiment.federation if seeds == 1 else of_first_seed(experiment.federation)
     number = min(experiment.train.train.length.shape[-1], MOST_CLIENTS)
     clients = jax.tree.map(lambda leaf: leaf[:number], state.clients)
     own = jax.jit(jax.vmap(experiment.method.predict, in_axes=(None, 0), axis_size=number))(state.server, clients)
@@ -83,7 +84,7 @@ def look_at(path: Path, data_dir: str = "") -> Look:
 
 
 def of_first_seed(federation: Federation) -> Federation:
-    """A federation of several seeds, as its first seed has it."""
+    """The first seed's federation, of a federation of several seeds."""
     own: dict[str, Any] = {name: Rows(*(leaf[0] for leaf in getattr(federation, name))) for name in TABLES}
     return federation._replace(**own)
 
@@ -116,25 +117,25 @@ def divergence(variables: Variables) -> dict[str, float]:
 
 
 def features_of(experiment: Experiment, federation: Federation, own: Variables, unseen: Variables) -> Features | None:
-    """Features of the samples that figures are measured on: each client's model on its own test, else validation
-    samples, the first model for the unseen domain on that; of each as many as leave room for the others."""
+    """Features of the samples used for evaluation: each client's model on its own test, else validation samples, and
+    the first model for the unseen domain on that domain; an equal share of `MOST_SAMPLES` for each."""
     data, config = experiment.data, experiment.config
     table = federation.test if np.asarray(federation.test.length).any() else federation.validation
 
     def pick(tree: Variables, i: int) -> Variables:
         return jax.tree.map(lambda leaf: leaf[i], tree)
 
-    judged = [(pick(own, i), taken(table, i)) for i in range(min(len(table.length), MOST_CLIENTS))]
-    judged += [(pick(unseen, 0), taken(federation.target, 0))]
-    judged = [(variables, rows) for variables, rows in judged if len(rows)]
-    share = MOST_SAMPLES // max(len(judged), 1)
-    judged = [(variables, spread(rows, share)) for variables, rows in judged]
-    said = features_of_rows(experiment.model, federation, judged, config.eval_batch_size)
-    if not said or not said[0].shape[1]:
+    evaluated = [(pick(own, i), taken(table, i)) for i in range(min(len(table.length), MOST_CLIENTS))]
+    evaluated += [(pick(unseen, 0), taken(federation.target, 0))]
+    evaluated = [(variables, rows) for variables, rows in evaluated if len(rows)]
+    share = MOST_SAMPLES // max(len(evaluated), 1)
+    evaluated = [(variables, spread(rows, share)) for variables, rows in evaluated]
+    features = features_of_rows(experiment.model, federation, evaluated, config.eval_batch_size)
+    if not features or not features[0].shape[1]:
         return None
-    places = np.concatenate([rows for _, rows in judged])
+    places = np.concatenate([rows for _, rows in evaluated])
     return Features(
-        np.concatenate(said),
+        np.concatenate(features),
         np.asarray(data.labels)[places],
         np.asarray(data.domains)[places],
         tuple(data.class_names),
@@ -148,5 +149,5 @@ def taken(rows: Rows, i: int) -> np.ndarray:
 
 
 def spread(rows: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the rows, at equal distances, so that all classes of a sorted row are among them."""
+    """At most `most` of the rows, at equal distances, so that all classes of a sorted row are among them."""
     return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(int)]

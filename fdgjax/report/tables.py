@@ -1,4 +1,4 @@
-"""The tables of a report: numbers over seeds, before any format."""
+"""The tables of a report: statistics over seeds, independent of the output format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from fdgjax.evaluation import HEADLINES, is_evaluated
 from fdgjax.report.reading import Run
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
-"""What a run is compared by: the first of these that it has."""
+"""The figures that runs are compared by: of each run the first that it has."""
 
 
 class Spread(NamedTuple):
-    """A mean over seeds with their sample standard deviation (ddof = 1), None of a single seed."""
+    """A mean over seeds with their sample standard deviation (ddof = 1), None for a single seed."""
 
     mean: float
     std: float | None = None
@@ -23,7 +23,8 @@ Cell = str | float | int | Spread | None
 
 
 class Column(NamedTuple):
-    """A column: its name in files, its title for readers, and how its values are written, an entry of `KINDS`."""
+    """A column: its name in files, its title for readers, and the format of its values, `text` or an entry of
+    `formats.NUMBERS`."""
 
     key: str
     title: str
@@ -31,7 +32,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """name: of its files. title, note: what is in it. rows: a cell for each column, None for nothing."""
+    """name: of its files. title, note: what it shows. rows: a cell for each column, None for nothing."""
 
     name: str
     title: str
@@ -41,7 +42,7 @@ class Table(NamedTuple):
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Mean and sample standard deviation of what is there; None of nothing."""
+    """Mean and sample standard deviation of the values that are not None; None where there are none."""
     there = [value for value in values if value is not None]
     if not there:
         return None
@@ -49,23 +50,23 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def main_figure(run: Run) -> str:
-    """What the run is compared by; '' of one without any figure."""
+    """The name of the figure that the run is compared by; '' for a run without any."""
     return next((name for name in MAIN if run.values(name)), "")
 
 
 def bytes_per_round(run: Run) -> tuple[int, int] | None:
-    """Bytes all clients of a round send and are sent; None where that is not known."""
+    """Bytes that all clients of a round send and receive; None where they are not known."""
     up, down = run.facts.get("bytes_up_per_round"), run.facts.get("bytes_down_per_round")
     return None if up is None or down is None else (up, down)
 
 
 def rounds_done(run: Run) -> int:
-    """Rounds of the seed that has come furthest."""
+    """The most rounds that any seed has finished."""
     return max((len(seed.records) for seed in run.seeds), default=0)
 
 
 WHO = [Column("method", "method"), Column("panel", "tested on")]
-"""The columns that say which run a row is of."""
+"""The columns that identify the run of a row."""
 
 
 def who(run: Run) -> list[Cell]:
@@ -74,7 +75,7 @@ def who(run: Run) -> list[Cell]:
 
 
 def results(runs: Sequence[Run]) -> Table:
-    """The figures of the reported round, what they took, and the settings that differ between the runs."""
+    """The figures of the reported round, their cost, and the settings that differ between the runs."""
     settings = list(dict.fromkeys(key for run in runs for key in run.settings))
     named = {**HEADLINES, "worst_domain_accuracy": "worst domain", "ece": "calibration error", "id_ece": "id ECE"}
     shown = {name: title for name, title in named.items() if any(run.values(name) for run in runs)}
@@ -107,7 +108,7 @@ def results(runs: Sequence[Run]) -> Table:
 
 
 def targets(runs: Sequence[Run]) -> Table:
-    """Methods by unseen domains, and the mean over these; empty of a single one."""
+    """Methods by unseen domains, and the mean over these; empty for a single domain."""
     panels = list(dict.fromkeys(run.panel for run in runs))
     names = [name for name in HEADLINES if any(run.values(name) for run in runs)]
     rows: list[list[Cell]] = []
@@ -123,7 +124,7 @@ def targets(runs: Sequence[Run]) -> Table:
     return Table(
         "targets",
         "Each method on each unseen domain",
-        "Percent; the last column is the mean over the domains, of methods that have all.",
+        "Percent; the last column is the mean over the domains, for methods that have all of them.",
         [*columns, Column("mean", "mean", "percent")],
         rows if len(panels) > 1 else [],
     )
@@ -140,7 +141,8 @@ def domains(runs: Sequence[Run]) -> Table:
     return Table(
         "domains",
         "Accuracy on each domain",
-        "Percent. Source domains are judged by the models of the clients that hold them, the unseen one by all models.",
+        "Percent. A source domain is evaluated with the models of the clients that hold it, the unseen domain with all "
+        "models.",
         [*WHO, *(Column(name, name, "percent") for name in names)],
         rows,
     )
@@ -195,8 +197,8 @@ def probes(runs: Sequence[Run]) -> Table:
 
 
 def curve(run: Run, figure: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rounds in which a figure was measured for all seeds that have come that far, and its values
-    `[seeds, rounds]`, NaN where a seed has not come so far."""
+    """The rounds in which a figure was evaluated for any seed, and its values `[seeds, rounds]` of the seeds that have
+    it, NaN where one lacks a round."""
     each = [
         {record["round"]: record[figure] for record in seed.records if is_evaluated(record) and figure in record}
         for seed in run.seeds
@@ -207,19 +209,19 @@ def curve(run: Run, figure: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def thresholds(runs: Sequence[Run]) -> list[float]:
-    """The four highest tens of percent that the main figure of some run comes to."""
+    """The four highest multiples of 10 % that the main figure of any run reaches."""
     best = max((float(np.nanmax(curve(run, main_figure(run))[1])) for run in runs if main_figure(run)), default=0.0)
     return [ten / 10 for ten in range(1, 10) if ten / 10 <= best][-4:]
 
 
 def first_round(run: Run, accuracy: float) -> list[int | None]:
-    """For each seed, the first round whose evaluation came to an accuracy; None where none did."""
+    """For each seed, the first round whose evaluation reached an accuracy; None where none did."""
     rounds, values = curve(run, main_figure(run))
     return [next((int(r) for r, v in zip(rounds, one, strict=True) if v >= accuracy), None) for one in values]
 
 
 def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
-    """Rounds and bytes until the main figure first comes to some accuracies."""
+    """Rounds and bytes until the main figure first reaches some accuracies."""
     wanted, rows = list(reach) or thresholds(runs), []
     for run in (run for run in runs if main_figure(run)):
         row: list[Cell] = [*who(run), HEADLINES[main_figure(run)]]
@@ -239,7 +241,7 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     return Table(
         "communication",
         "Communication needed",
-        "Until an evaluation first came to an accuracy, in all seeds: rounds, and megabytes sent and received by all "
+        "Until an evaluation first reached an accuracy, in all seeds: rounds, and megabytes sent and received by all "
         "clients; mean ± deviation over seeds.",
         columns,
         rows if wanted else [],
@@ -262,7 +264,7 @@ TABLES: Mapping[str, Callable[..., Table]] = {
 
 
 def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]:
-    """The tables that have rows, without columns that nothing is in."""
+    """The tables that have rows, without empty columns."""
     given: Mapping[str, dict[str, Any]] = {"communication": {"reach": reach}}
     made = [build(runs, **given.get(name, {})) for name, build in TABLES.items()]
     return [without_empty_columns(table) for table in made if table.rows]

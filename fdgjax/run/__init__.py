@@ -1,1 +1,1 @@
-"""One run's life."""
+"""One run: training, records, console, and reopening it."""

@@ -12,7 +12,7 @@ from fdgjax.run.memory import Memory, predict
 def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
     """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
     train, federation, evaluation = experiment.train, experiment.federation, experiment.evaluation
-    # The types say Callable; until here they are jitted functions.
+    # Typed as Callable; until here they are jitted functions.
     programs: list[Any] = [experiment.round, evaluation.observe]
     arguments = ((state, train), (state, federation))
     round_, observe = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
@@ -21,9 +21,9 @@ def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Mem
 
 
 def state_shapes(experiment: Experiment) -> State:
-    """The state's arrays without their numbers, as a checkpoint is read: shape, dtype and where they lie."""
+    """Shape, dtype and sharding of the state's arrays, with which a checkpoint is restored."""
     place = everywhere(experiment.execution) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    # The type says Callable; it is a jitted function.
+    # Typed as Callable; it is a jitted function.
     init: Any = experiment.init.func
     shapes = init.eval_shape(*experiment.init.args)
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes)

@@ -1,4 +1,4 @@
-"""What a user sees while a run goes on, and at its end."""
+"""What a user sees during a run and at its end."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ class Console:
         self._rich = rich or RichConsole()
 
     def say(self, text: str) -> None:
-        """One message, as it is."""
+        """Prints a message without markup."""
         self._rich.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextlib.contextmanager
@@ -51,7 +51,7 @@ class Console:
             yield show
 
     def result(self, summary: Mapping[str, Any]) -> None:
-        """The table of accuracies per domain, and where the rest is; of several seeds, means and deviations."""
+        """The table of accuracies or probes, then traffic and speed; of several seeds, means and deviations."""
         std = summary.get("std", {})
         several = f"seeds {', '.join(map(str, summary['seeds']))}: mean +- sample std" if std else ""
         self.say(

@@ -1,4 +1,4 @@
-"""What a run says of its experiment before any training: who holds what, and the fate of the variables."""
+"""What a run prints before any training: the labels each client holds, and how variables are shared."""
 
 from fdgjax.config import seeds_of
 from fdgjax.data.splits import label_histogram
@@ -7,7 +7,7 @@ from fdgjax.variables import bytes_by_label, label_table
 
 
 def label_summary(experiment: Experiment) -> str:
-    """How many variables and bytes carry each label, one line per label in use."""
+    """The number of variables and bytes with each label, one line per label in use."""
     table = label_table(experiment.shapes, experiment.method.label)
     sizes = bytes_by_label(experiment.shapes, experiment.method.label)
     counts = {label: sum(word == label for word in table.values()) for label in sizes}

@@ -1,4 +1,4 @@
-"""Memory of compiled programs: what they will need, what is free, what was taken at most."""
+"""Memory of compiled programs: predicted, free, and at the peak."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ MEBIBYTE = 2**20
 class Memory(NamedTuple):
     """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
 
-    data: the federation, without images that stay on the host. state: of the run, which a round renews in place. work:
+    data: the federation, without images that stay on the host. state: of the run, which a round updates in place. work:
     what a program needs besides while it runs, clients' updates included.
     """
 
@@ -34,12 +34,12 @@ class Memory(NamedTuple):
 
 
 def predict(programs: Sequence[Compiled], data: PyTree, state: PyTree, devices: int) -> Memory:
-    """What the programs will take, by XLA's account of each; they run one after another.
+    """The memory that the programs will take, by XLA's analysis of each; they run one after another.
 
     Args:
       programs: called with data and state, whole on each of the `devices`.
       data, state: leaves that appear twice count once.
-      devices: how many.
+      devices: number of devices.
     """
     # The devices of a CPU share its memory.
     copies = devices if jax.default_backend() == "cpu" else 1
@@ -50,7 +50,7 @@ def predict(programs: Sequence[Compiled], data: PyTree, state: PyTree, devices: 
 def work_bytes(program: Compiled) -> int:
     """What one device needs for a program besides its arguments: temporaries and results that reuse no argument."""
     memory = program.memory_analysis()
-    if memory is None:  # a backend that keeps no account
+    if memory is None:  # a backend without this analysis
         return 0
     return int(memory.temp_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
 
@@ -61,9 +61,9 @@ def tree_bytes(tree: PyTree) -> int:
 
 
 def shortage(memory: Memory, free: int | None) -> str | None:
-    """One line where the work of a round is more than is `free` now, with what helps; None where it fits.
+    """A warning where the work of a round is more than is `free` now, with what helps; None where it fits.
 
-    Data and state are not counted, they are there already.
+    Data and state are not counted, as they are allocated already.
     """
     if free is None or memory.work <= free:
         return None
@@ -75,22 +75,22 @@ def shortage(memory: Memory, free: int | None) -> str | None:
 
 
 def device_memory() -> dict[str, int]:
-    """The device's own account of its memory; empty on a CPU."""
+    """The device's own memory statistics; empty on a CPU."""
     return jax.local_devices()[0].memory_stats() or {}
 
 
 def free_bytes() -> int | None:
-    """Memory that a program may still take; None where nobody says."""
+    """Memory that a program may still take; None where neither the device nor the system reports it."""
     stats = device_memory()
     return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
 
 
 def peak_bytes() -> int:
-    """The most memory taken so far: the device's where it keeps an account, else the whole process's."""
+    """The peak of memory so far: the device's where it reports one, else the whole process's."""
     return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()
 
 
 def peak_in_words(peak: int) -> str:
-    """`peak_bytes` and what they are of."""
+    """The peak, and whose memory it is."""
     whose = "device" if device_memory() else "whole process, libraries and compilation included"
     return f"{peak / MEBIBYTE:,.0f} MiB at the peak of the {whose}"

@@ -31,17 +31,17 @@ from fdgjax.run.training import images_per_round, train
 
 
 class Interrupted(Exception):
-    """The run was asked to stop and did, its state saved; the same command continues it."""
+    """The run stopped on request, its state saved; the same command continues it."""
 
 
 def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
-    """Trains the experiment, or goes on with it, and returns its summary (of all seeds, where there are several).
+    """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
     Args:
       config: the experiment.
       path: the run's folder.
       console: what the user sees.
-      stop: set from outside to save and leave after the current round.
+      stop: set from outside to save and stop after the current round.
 
     Raises:
       UserError: bad input, or a client that diverged.
@@ -112,14 +112,14 @@ def write_summaries(
     round_seconds: float,
     program: dict[str, float],
 ) -> dict[str, Any]:
-    """The summary of each seed, then that of all of them, which is returned; a single seed has but one.
+    """Writes each seed's summary, then that of all seeds, and returns the last; a single seed has only its own.
 
     A seed's timings are those of the program it shared with the others.
     """
     config, images = experiment.config, images_per_round(experiment)
     seeds, summaries = seeds_of(config), []
-    for folder, seed, of_seed, many in zip(folders, seeds, records, images, strict=True):
-        timings = {"images_per_second": many / round_seconds, **program}
+    for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
+        timings = {"images_per_second": own / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
         write_json(folder.summary, summaries[-1])
     if len(seeds) == 1:
@@ -130,13 +130,13 @@ def write_summaries(
 
 
 def say_memory(memory: Memory, console: Console) -> None:
-    """What a round will take; and a warning, before any work, where that is more than there is."""
+    """Prints the memory that a round will take, and a warning, before the first round, where that is not free."""
     console.say(f"memory: {memory}")
     if warning := shortage(memory, free_bytes()):
         console.say(warning)
 
 
 def leave_if(stop: threading.Event, done: int, rounds: int) -> None:
-    """Raises `Interrupted` where the run was asked to stop and is not over."""
+    """Raises `Interrupted` where a stop is requested and rounds remain."""
     if done < rounds and stop.is_set():
         raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

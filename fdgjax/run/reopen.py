@@ -1,4 +1,4 @@
-"""A run that was trained before, with its state, to be looked at anew."""
+"""Reopens a trained run with its state, for further evaluation."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ def config_of(path: Path, data_dir: str = "") -> Config:
 
     Args:
       path: the folder.
-      data_dir: where the data lie, if elsewhere than for the run.
+      data_dir: folder of the data, if it has moved since the run.
 
     Raises:
       UserError: no run there, or one of a version with other keys.
@@ -49,8 +49,8 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
 
     Args:
       path: the folder; of a run with several seeds the one that holds them all.
-      data_dir: where the data lie, if elsewhere than for the run.
-      changes: other values of the config, of how it is evaluated.
+      data_dir: folder of the data, if it has moved since the run.
+      changes: new values of config keys that concern evaluation only.
 
     Raises:
       UserError: no run there, none of this version, or one without a checkpoint.
@@ -58,9 +58,12 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
     experiment = build(dataclasses.replace(config_of(path, data_dir), **changes))
     folder = Workdir(path).checkpoints
     if not folder.is_dir():
-        raise UserError(f"{path} holds no checkpoints; expected a run that has begun, or of several seeds their folder")
+        raise UserError(
+            f"{path} holds no checkpoints; expected the folder of a run that has begun, for several seeds the one "
+            "that holds them all"
+        )
     with contextlib.closing(open_checkpoints(folder)) as checkpoints:
         restored = checkpoints.restore(state_shapes(experiment))
     if restored is None:
-        raise UserError(f"{folder} holds no checkpoint yet; expected a run that has come to its first one")
+        raise UserError(f"{folder} holds no checkpoint yet; expected a run that has saved one")
     return Reopened(experiment, *restored)

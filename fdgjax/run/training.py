@@ -20,8 +20,8 @@ from fdgjax.experiment import Experiment
 
 
 def images_per_round(experiment: Experiment) -> list[float]:
-    """Training images a round goes through, at clients and at the server, for each seed; on average where clients are
-    drawn."""
+    """Training images per round, at clients and at the server, for each seed; the expected number where a round selects
+    some of the clients."""
     config = experiment.config
 
     def seen(lengths: jax.Array) -> np.ndarray:
@@ -29,13 +29,13 @@ def images_per_round(experiment: Experiment) -> list[float]:
         return (counts // config.batch_size * config.batch_size if config.drop_last else counts).sum(axis=1)
 
     clients, server = seen(experiment.train.train.length), seen(experiment.train.server.length)
-    many = experiment.train.train.length.shape[-1]
-    share, own = (config.clients_per_round or many) / many, experiment.method.stage is not None
+    total = experiment.train.train.length.shape[-1]
+    share, own = (config.clients_per_round or total) / total, experiment.method.stage is not None
     return [float(config.local_epochs * (share * c + own * s)) for c, s in zip(clients, server, strict=True)]
 
 
 class Progress(NamedTuple):
-    """Where training has come to after a round: each seed's record, the state, and how long the round took."""
+    """The result of a round: each seed's record, the state, and the seconds the round took."""
 
     records: list[Record]
     state: State
@@ -47,13 +47,13 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
 
     Args:
       experiment: what to train.
-      state: where to start. Its buffers are used up, and so are those of each state once the next round begins.
+      state: where to start. Its buffers are donated, and so are those of each state once the next round begins.
 
     Raises:
-      UserError: a client's update is not finite and the config does not say to leave such a client out.
+      UserError: a client's update is not finite and `config.drop_nonfinite` is False.
     """
     config, seeds = experiment.config, seeds_of(experiment.config)
-    # The true labels are for the records alone; the rounds see `experiment.train`, which may lack them.
+    # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(jnp.max(state.round)) + 1
     before = references(experiment.evaluation, state, experiment.federation) if first == 1 else None
@@ -95,7 +95,7 @@ def round_record(round_: int, info: RoundInfo) -> Record:
 
 
 def as_plain(values: PyTree) -> Any:
-    """An array as a JSON value, nested lists of numbers; what is not finite as None, since JSON has no word for it."""
+    """An array as a JSON value, nested lists of numbers; what is not finite as None, since JSON cannot represent it."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -106,10 +106,10 @@ def as_plain(values: PyTree) -> Any:
 
 
 def check_finite(info: RoundInfo, round_: int, whose: str) -> None:
-    """Raises a `UserError` for a client that diverged; `whose` follows its number."""
+    """Raises a `UserError` for a server or a client that diverged; `whose` follows it in the message."""
     if info.server_loss is not None and not np.isfinite(info.server_loss):
         raise UserError(
-            f"the server's own training{whose} came to NaN or infinity in round {round_}; expected finite numbers; "
+            f"the server's own training{whose} gave NaN or infinity in round {round_}; expected finite numbers; "
             "lower method.client_learning_rate"
         )
     if not info.finite.all():

@@ -40,7 +40,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.data.protocol=every"), r"unknown data.protocol 'every'; .*did you mean 'every_domain'"),
         (
             (CONFIG, EVERY),
-            r"data.target got 'r45', .*'every_domain' has no use for it; expected '', or .*unseen_client",
+            r"data.target got 'r45', .*'every_domain' does not use it; expected '', or .*unseen_client",
         ),
         ((*EVERY_DOMAIN, "--config.data.shots=1"), r"data.shots got 1, .*=leave_one_out or unseen_client"),
         (
@@ -49,7 +49,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ),
         ((*EVERY_DOMAIN, "--config.selection=oracle"), r"'oracle', but .*no unseen domain.*last or validation"),
         ((*EVERY_DOMAIN, "--config.data.test=0.9"), r"data.test got 0.9 with .*validation=0.1; expected two fractions"),
-        ((CONFIG, "--config.data.test=0.2"), r"data.test got 0.2, but the protocol 'leave_one_out' has no use for it"),
+        ((CONFIG, "--config.data.test=0.2"), r"data.test got 0.2, but the protocol 'leave_one_out' does not use it"),
         (
             (CONFIG, "--config.data.protocol=unseen_client", "--config.data.domains_per_client=2"),
             r"domains_per_client got 2, but the protocol 'unseen_client'",
