@@ -7,8 +7,8 @@ For each image, A is a random one of the bank's amplitudes of a random other cli
 
 **Statistics of the data are shared**: every client sends the low-frequency amplitudes of some of its images to the
 server (at 32 pixels and L = 0.01 the mean brightness of each channel, at 224 pixels 5 x 5 numbers a channel), and
-receives those of all clients. Both count as communication. Each round takes the client's next images in the order of its
-samples; the bank keeps what each client sent last. It is empty in the first round, where x' = x.
+receives those of all clients. Both count as communication. Each round takes the client's next images in the order of
+its samples; the bank keeps what each client sent last. It is empty in the first round, where x' = x.
 
 Liu, Chen, Qin, Dou and Heng, "FedDG: Federated domain generalization on medical image segmentation via episodic
 learning in continuous frequency space", CVPR 2021, equations 2 and 3, and equation 5 with eta. Its boundary term is for
