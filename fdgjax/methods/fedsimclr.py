@@ -71,7 +71,7 @@ class BySGD(FedSimCLR):
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
 
 
-def fate(path: str) -> str:
+def label_of(path: str) -> str:
     """The labels of variables: the target, the queue and the predictor are local."""
     return "local" if of_predictor(path) else all_but_collections(path)
 
@@ -90,7 +90,7 @@ def fedsimclr(
     setup: Setup,
     h: FedSimCLR,
     *,
-    label: Callable[[str], str] = fate,
+    label: Callable[[str], str] = label_of,
     regularise: Callable[[Objective], Objective] | None = None,
     **parts: Any,
 ) -> Method:

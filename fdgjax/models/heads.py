@@ -63,7 +63,7 @@ class GaussianHead(nn.Module):
     classes: int
 
     def setup(self) -> None:
-        """Both in one scope, so that no path tells of the wrapping."""
+        """Both in one scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.gaussian = GaussianClassifier(self.classes)
 
@@ -131,7 +131,7 @@ class ProjectionHead(nn.Module):
     predictor: int = 0
 
     def setup(self) -> None:
-        """Both in one scope, so that no path tells of the wrapping."""
+        """Both in one scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.projector = Projector(self.features, self.predictor)
 
