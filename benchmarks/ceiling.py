@@ -1,4 +1,4 @@
-"""What the machine can do, and what a network asks of it: the rate of a matrix product, and a network's operations."""
+"""The machine's ceiling, the rate of a matrix product, and the operations of a network."""
 
 import math
 import time
@@ -26,7 +26,7 @@ def measure(job: Job) -> Result:
 
 
 def best_rate(size: int, dtype: str) -> float:
-    """Operations per second of `[size, size] @ [size, size]`: the best of as many as fit into `SECONDS`."""
+    """Operations per second of `[size, size] @ [size, size]`: the best of the runs that fit into `SECONDS`."""
     a, b = jax.random.normal(jax.random.key(0), (2, size, size), dtype)
     product = jax.jit(jnp.matmul).lower(a, b).compile()
     product(a, b).block_until_ready()
@@ -39,14 +39,14 @@ def best_rate(size: int, dtype: str) -> float:
 
 
 def facts() -> Result:
-    """What a JAX process runs on."""
+    """The hardware and software of a JAX process."""
     device = jax.devices()[0]
     name = processor() if device.platform == "cpu" else device.device_kind
     return {"backend": jax.default_backend(), "device": name, "cores": cores(), "jax": jax.__version__}
 
 
 def forward_flops(module: nn.Module, image_shape: Sequence[int]) -> int:
-    """Multiplications and additions, counted apart, of one image's way through the network.
+    """Multiplications and additions, counted apart, of one image's forward pass.
 
     Training costs about three times as much: the gradients by the input and by the kernel are as large as the forward
     pass each.

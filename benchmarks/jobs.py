@@ -20,7 +20,7 @@ class Job(NamedTuple):
     method: entry of `fdgjax.methods.METHODS`, with its defaults.
     client_axis, chunk, devices: see `fdgjax.engine.Execution`.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
-    clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: how many rounds are timed.
+    clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: number of timed rounds.
     precision: any value of `jax.default_matmul_precision`; dtype: of images, parameters and gradients in the model.
     """
 
@@ -54,8 +54,8 @@ def launch(job: Job, timeout_seconds: float) -> Result:
     except subprocess.TimeoutExpired:
         return {"failed": f"longer than {timeout_seconds:g} s; lower --steps, or raise --timeout_seconds"}
     if done.returncode:
-        told = done.stderr.strip().splitlines() or ["no message"]
-        return {"failed": f"exit status {done.returncode}: {told[-1]}"}
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        return {"failed": f"exit status {done.returncode}: {lines[-1]}"}
     return json.loads(done.stdout.splitlines()[-1])
 
 

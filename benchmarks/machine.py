@@ -1,4 +1,4 @@
-"""What a measurement ran on; for JAX and for PyTorch processes alike."""
+"""The machine of a measurement, for JAX and PyTorch processes alike."""
 
 import os
 import platform

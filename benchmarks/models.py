@@ -12,8 +12,8 @@ class Measured(NamedTuple):
 
     network, unit: entries of `fdgjax.models.MODELS` and `UNITS`; '' for that of the same name, and for its own units.
     naive, torch: where the same network stands on other layers, as `module:name`, called with `classes` (PyTorch: also
-      `image_size`); None where nobody has written it.
-    image_size, batch_size: what it is measured on unless told otherwise.
+      `image_size`); None if there is none.
+    image_size, batch_size: the defaults of its measurement.
     """
 
     network: str = ""

@@ -1,4 +1,4 @@
-"""Command-line options that both benchmarks have, and the run that both make."""
+"""Command-line options and the measuring loop of both benchmarks."""
 
 import argparse
 import importlib.util
@@ -18,7 +18,7 @@ from fdgjax.registry import lookup
 
 PRECISIONS = ("default", "float32", "tensorfloat32", "bfloat16")
 CEILING = "matmul"
-"""The contender that is no contender: what the others' share of the ceiling is taken from."""
+"""A reference measurement, not a contender: the ceiling of which the others reach a share."""
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -73,7 +73,7 @@ def planned(jobs: Mapping[str, Job], plans: Sequence[str]) -> dict[str, Job]:
 
 
 def without_torch(jobs: Mapping[str, Job]) -> dict[str, Job]:
-    """The jobs that can run here; says so where PyTorch is missing."""
+    """The jobs that can run here; prints a note if PyTorch is missing."""
     if importlib.util.find_spec("torch") or not any(job.kind == "torch" for job in jobs.values()):
         return dict(jobs)
     print("PyTorch is not importable: its rows are skipped; `pip install torch` adds them", flush=True)
@@ -95,11 +95,11 @@ def run(name: str, options: argparse.Namespace, jobs: Mapping[str, Job]) -> tupl
     for repeat, contender, result in alternate(jobs, options.repeats, options.timeout_seconds):
         record["measurements"].append(measurement(repeat, contender, jobs[contender], result))
         write_json(path, record)
-        print(f"repeat {repeat + 1}/{options.repeats}  {contender:20s} {told(result)}", flush=True)
+        print(f"repeat {repeat + 1}/{options.repeats}  {contender:20s} {in_words(result)}", flush=True)
     return record["measurements"], path
 
 
-def told(result: Result) -> str:
+def in_words(result: Result) -> str:
     """One measurement in a few words."""
     if "matmul_flops_per_second" in result:
         return f"{result['matmul_flops_per_second'] / 1e9:,.0f} GFLOP/s"
@@ -108,7 +108,7 @@ def told(result: Result) -> str:
 
 
 def setting(measurements: Sequence[Result]) -> str:
-    """What was measured on, one line."""
+    """The machine and versions of the measurements, in one line."""
     facts = {
         key: m[key]
         for m in measurements
@@ -119,7 +119,7 @@ def setting(measurements: Sequence[Result]) -> str:
 
 
 def close(measurements: Sequence[Result], table: str, path: Path) -> None:
-    """Prints the table and what it lacks."""
+    """Prints the table and the measurements without figures."""
     print("", setting(measurements), "", table, "", *complaints(measurements), f"record in {path}", sep="\n")
 
 

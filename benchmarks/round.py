@@ -25,7 +25,7 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
 """How each differs from the run's common settings; `cores` makes a device of each of a CPU's cores."""
 
 REFERENCES = ("torch", "naive")
-"""Contenders to which all others are held, where they were measured."""
+"""Contenders with which all others are compared, if they were measured."""
 
 
 def main(argv: Sequence[str]) -> None:

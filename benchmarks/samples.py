@@ -6,14 +6,14 @@ from benchmarks.jobs import Job
 from benchmarks.models import CLASSES
 
 POOL = 4096
-"""Different images at most. Clients share them, so that memory shows what training takes, not what data take."""
+"""Largest number of different images. Clients share them, so that memory is that of training, not of data."""
 
 
 def random_samples(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images `[samples, H, W, 3]` as bytes, labels, and each client's rows `[clients, steps * batch]`; always the same
     ones."""
     rng, each = np.random.default_rng(0), job.batch_size * job.steps
-    many = min(POOL, job.clients * each)
-    images = rng.integers(0, 256, (many, job.image_size, job.image_size, 3), np.uint8)
-    labels = rng.integers(0, CLASSES, many, np.int32)
-    return images, labels, rng.integers(0, many, (job.clients, each))
+    count = min(POOL, job.clients * each)
+    images = rng.integers(0, 256, (count, job.image_size, job.image_size, 3), np.uint8)
+    labels = rng.integers(0, CLASSES, count, np.int32)
+    return images, labels, rng.integers(0, count, (job.clients, each))

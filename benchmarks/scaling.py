@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> None:
     add("--axes", nargs="+", default=["map", "chunk", "vmap"], help=", ".join(CLIENT_AXES))
     add("--steps", type=positive, default=5, help="minibatches per client and round")
     add("--chunk", type=positive, default=8, help="clients at a time for `chunk`")
-    add("--devices", type=positive, default=1, help="over so many the clients are split; on a CPU, of its cores")
+    add("--devices", type=positive, default=1, help="number of devices that share the clients; on a CPU, of its cores")
     add("--method", default="fedavg", help=f"with its defaults: {', '.join(METHODS)}")
     add("--model", default="inception", help="entry of benchmarks.models.MODELS")
     chosen = options.parse_args(argv)

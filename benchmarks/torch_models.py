@@ -97,7 +97,7 @@ class AlexNet(nn.Module):
     def __init__(self, classes: int, image_size: int, width: float = 1.0, unit: Unit = NormUnit) -> None:
         del image_size  # the adaptive pool takes any
         super().__init__()
-        first, second, third, fourth, hidden = (round(width * many) for many in (64, 192, 384, 256, 1024))
+        first, second, third, fourth, hidden = (round(width * channels) for channels in (64, 192, 384, 256, 1024))
         self.conv_1 = unit(lambda out: nn.Conv2d(3, out, 11, 4, 2), first)
         self.conv_2 = unit(lambda out: nn.Conv2d(first, out, 5, 1, 2), second)
         self.conv_3 = unit(lambda out: nn.Conv2d(second, out, 3, 1, 1), third)

@@ -50,7 +50,7 @@ def measure(job: Job) -> Result:
 
 
 def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """`random_samples` on the device; PyTorch's cross-entropy wants labels as int64."""
+    """`random_samples` on the device; PyTorch's cross-entropy needs labels as int64."""
     images, labels, rows = (torch.from_numpy(array).to(device) for array in random_samples(job))
     return images, labels.long(), rows
 
@@ -75,7 +75,7 @@ def copy(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def one_round(
     model: torch.nn.Module, shared: dict[str, torch.Tensor], data: Any, job: Job, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Every client trains from `shared`; returns the mean of what they come to, and the mean loss."""
+    """Every client trains from `shared`; returns the mean of the trained models, and the mean loss."""
     images, labels, rows = data
     # BatchNorm's count of batches is an integer that nothing reads: it stays as it was.
     mean = {name: torch.zeros_like(value) if value.is_floating_point() else value for name, value in shared.items()}

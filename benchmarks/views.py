@@ -1,4 +1,4 @@
-"""What random views cost: the share of a training step of SimCLR that draws both views of a minibatch.
+"""The cost of random views: their share of a training step of SimCLR, for both views of a minibatch.
 
 python -m benchmarks.views --models resnet10 resnet18 --width 0.25
 """

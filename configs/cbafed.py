@@ -1,4 +1,4 @@
-"""CBAFed: clients without labels train on guesses above thresholds that are lower for rare classes.
+"""CBAFed: clients without labels train on pseudo-labels above thresholds that are lower for rare classes.
 
 Paper: Li et al., 2023; protocol and comparison of UAP.
 

@@ -1,4 +1,4 @@
-"""Central: all training data at one place, the reference without federation.
+"""Central: centralised training on the pooled data, the reference without federation.
 
 Paper: hFedF v2, section 5.1, with FedAvg's hyperparameters.
 

@@ -1,6 +1,6 @@
-"""Ditto: FedAvg and beside it a personal model for each client, drawn to the global one.
+"""Ditto: FedAvg, and for each client a personal model regularised towards the global one.
 
-Paper: Li et al., 2021; hyperparameters of FDSE, A7.4, beside those of hFedF v2, Table 10 for FedAvg.
+Paper: Li et al., 2021; hyperparameters of FDSE, A7.4, and of hFedF v2, Table 10 for FedAvg.
 
     python -m fdgjax.main --config=configs/ditto.py
     python -m fdgjax.main --config=configs/ditto.py:fdse_pacs --config.data.dir=DATA

@@ -1,4 +1,4 @@
-"""FDSE: shared feature extractors on which clients agree, and personal domain shift erasers.
+"""FDSE: a shared domain-agnostic feature extractor (DFE) and personal domain-specific skew erasers (DSE).
 
 Paper: Wang et al., 2025; its protocol and official settings in the presets. Networks are built of DSE blocks.
 

@@ -1,4 +1,4 @@
-"""FedDG-GA: FedAvg whose weights move towards clients on whose data averaging costs more.
+"""FedDG-GA: FedAvg with larger weights for clients with a larger generalization gap.
 
 Paper: Zhang et al., 2023; step and its decay of the official code.
 

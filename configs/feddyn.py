@@ -1,4 +1,4 @@
-"""FedDyn: local objectives that come to agree with the global one by dynamic regularisation.
+"""FedDyn: a dynamic regulariser that aligns the clients' local optima with the global one.
 
 Paper: Acar et al., 2021; alpha of FDSE, A7.4.
 

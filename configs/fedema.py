@@ -1,4 +1,4 @@
-"""FedEMA: BYOL at each client, from a mixture of its own last model and the mean.
+"""FedEMA: BYOL at each client, each round from a mixture of the client's last model and the global one.
 
 Paper: "Federated unsupervised domain generalization using global and local alignment of gradients", appendix D.
 

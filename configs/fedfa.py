@@ -1,4 +1,4 @@
-"""FedFA: FedAvg over a network that augments its features, the more so where clients differ.
+"""FedFA: FedAvg over a network that perturbs its features' channel statistics, more where clients differ.
 
 Paper: Zhou & Konukoglu, 2023; hyperparameters of hFedF v2, Table 10 for FedAvg.
 

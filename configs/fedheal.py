@@ -1,4 +1,4 @@
-"""FedHEAL: only updates that keep their direction count, and clients that move farther count more.
+"""FedHEAL: parameters with inconsistent updates are masked, and clients that move farther get larger weights.
 
 Paper: Chen et al., 2024; tau of FDSE, A7.4.
 

@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose clients stay near what the server sent.
+"""FedProx: FedAvg with a proximal term to the received model.
 
 Paper: Li et al., 2020; hyperparameters of hFedF v2, Table 10 (PACS column).
 

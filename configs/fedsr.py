@@ -1,4 +1,4 @@
-"""FedSR: FedAvg over a network with a random representation, kept short and no more telling than its class.
+"""FedSR: FedAvg over a network with a random representation, regularised in length (L2R) and given the class (CMI).
 
 Paper: Nguyen et al., 2022; hyperparameters of hFedF v2, Table 10 (PACS column).
 

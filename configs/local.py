@@ -1,4 +1,4 @@
-"""Local: each client trains by itself and sends nothing.
+"""Local: each client trains alone and sends nothing.
 
 Paper: hFedF v2, section 5.1 (Local-Only), with FedAvg's hyperparameters.
 

@@ -1,4 +1,4 @@
-"""RSCFed: clients follow their teachers, the server the consensus of several sub-sets of clients.
+"""RSCFed: clients learn from mean teachers, and the server aggregates the consensus of several random subsets.
 
 Paper: Liang et al., 2022; protocol and comparison of UAP.
 

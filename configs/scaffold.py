@@ -1,4 +1,4 @@
-"""SCAFFOLD: local gradients corrected by control variates, so that clients do not drift apart.
+"""SCAFFOLD: local gradients corrected by control variates, against client drift.
 
 Paper: Karimireddy et al., 2020; learning rates of FDSE, A7.4.
 

@@ -1,4 +1,4 @@
-"""SemiFL: clients without labels train on what the global model is sure of, the server on its own labels.
+"""SemiFL: clients without labels train on confident pseudo-labels, the server on its own labels.
 
 Paper: Diao et al., 2022; protocol and comparison of UAP.
 

@@ -1,4 +1,4 @@
-"""SSFL: a labelled server and clients that learn from the labels its model guesses; UAP's baseline.
+"""SSFL: a labelled server, and clients that learn from pseudo-labels of the server's model; UAP's baseline.
 
 Paper: Ahmed et al., "Unified alignment protocol", section 5: UAP with cross-entropy alone.
 

@@ -1,1 +1,1 @@
-"""Many runs by one command."""
+"""Sweeps: several runs by one command."""

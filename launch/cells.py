@@ -1,4 +1,4 @@
-"""What a sweep is made of: cells, scales, and the figures that papers published for them.
+"""The parts of a sweep: cells, scales, and the papers' published figures.
 
 A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv beside it holds the published figures.
 """
@@ -21,7 +21,7 @@ class Cell(NamedTuple):
 
     name: its folder, unique. config: as a config file returns it. figures: keys of `summary.json` to be shown, with
     dots into nested ones. group: the average over cells it belongs to, '' for none. reduced: what its scale leaves out
-    of the paper's protocol, '' for nothing. note: what is known to make it differ from the paper.
+    of the paper's protocol, '' for nothing. note: known reasons for a difference from the paper.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """How much of a paper's protocol is run.
+    """The part of a paper's protocol that is run.
 
     preset: argument of the config files. changes: laid over what they return. reduced: see `Cell`.
     """
@@ -87,7 +87,7 @@ def read_published(spec: Path) -> Figures:
     remarks.
 
     Raises:
-      UserError: a row without these, or with a word in the place of a number.
+      UserError: a row without these, or with text instead of a number.
     """
     path = spec.with_suffix(".csv")
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Which process runs which cell, and what became of it: files in a sweep's folder that many processes share."""
+"""Which process runs which cell, and its outcome: files in a sweep's folder that several processes share."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ from fdgjax.files import write_text
 
 
 def notes(out: Path) -> Path:
-    """The folder of what is no result: locks, failures, and what runs said."""
+    """The folder of locks, failures, and the runs' logs."""
     folder = out / ".sweep"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -20,10 +20,10 @@ def notes(out: Path) -> Path:
 
 @contextlib.contextmanager
 def claim(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
-    """Yields whether `name` is this process's alone until the end of the block; with `wait`, once it is.
+    """Yields whether this process alone holds `name` until the end of the block; with `wait`, waits until it does.
 
-    A lock of the operating system on an open file: it ends with its process, however that ends, so that nobody has to
-    guess whether the holder of an old claim is still alive.
+    A lock of the operating system on an open file: it ends with its process, however that ends, so that no
+    stale claim remains.
 
     Raises:
       UserError: a file system without locks.
@@ -42,7 +42,7 @@ def claim(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
 
 
 def summary_of(out: Path, name: str) -> dict[str, Any]:
-    """What a finished run left; empty for another."""
+    """The summary of a finished run; empty for others."""
     path = out / name / "summary.json"
     summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return summary

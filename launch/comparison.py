@@ -14,7 +14,7 @@ from launch.claims import claim, failure_of, summary_of
 
 
 class Row(NamedTuple):
-    """A cell's or a group's figure. Figures and deviations in percent, None for what there is not (yet)."""
+    """A cell's or a group's figure. Figures and deviations in percent, None if missing."""
 
     name: str
     figure: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
-    """Writes both tables of what is finished so far, by any process."""
+    """Writes both tables, with all cells that any process has finished so far."""
     with claim(out, ".tables", wait=True):
         rows = compare(cells, out, published)
         write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
@@ -65,20 +65,19 @@ def as_row(
     reduced: str,
     note: str,
 ) -> Row:
-    """One figure with what was published for it."""
+    """One figure with its published value."""
     mean, deviation = ours or (None, None)
     paper, paper_deviation, table = published or (None, None, "")
     both = mean is not None and paper is not None
     difference = mean - paper if mean is not None and paper is not None else None
-    judged = verdict(difference, paper_deviation, deviation, reduced) if both else ""
-    return Row(name, figure, mean, deviation, paper, paper_deviation, difference, judged, table, note)
+    relation = verdict(difference, paper_deviation, deviation, reduced) if both else ""
+    return Row(name, figure, mean, deviation, paper, paper_deviation, difference, relation, table, note)
 
 
 def verdict(difference: float | None, paper: float | None, ours: float | None, reduced: str) -> str:
     """How ours relates to the paper's: `within` its deviation (or ours, where it has none), `better` or `worse`.
 
-    Where neither has one, any difference counts.
-    A run of less than the paper's protocol is `reduced`, whatever came out.
+    Where neither has one, any difference counts. A run of less than the paper's protocol is always `reduced`.
     """
     if reduced or difference is None:
         return "reduced"
@@ -100,7 +99,7 @@ def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> tuple[float, f
     figures = [figure for summary in summaries if (figure := nested(summary, name)) is not None]
     if len(figures) < len(summaries):
         return None
-    # Seed by seed, over the runs; nothing where a run has but one seed.
+    # Seed by seed, over the runs; empty if a run has only one seed.
     seeds = zip(*(summary.get("per_seed", {}).values() for summary in summaries), strict=False)
     means = [float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds]
     return 100 * float(np.mean(figures)), 100 * float(np.std(means, ddof=1)) if len(means) > 1 else None

@@ -1,4 +1,4 @@
-"""What a sweep can be told on the command line, and the cells that are left of a spec by it."""
+"""Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from launch.cells import Cell
 NOT_REDUCING = frozenset(
     {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_batch_size", "checkpoint_every"}
 )
-"""Keys that can be set and leave a paper's protocol whole: where weights lie, speed, memory, and what is kept."""
+"""Keys that do not change a paper's protocol: where weights lie, speed, memory, and checkpoints."""
 
 
 class Selected(NamedTuple):
-    """The cells that were asked for, and those of them in this share."""
+    """The selected cells, and those of them in this share."""
 
     all: list[Cell]
     share: list[Cell]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every sweep can be told."""
+    """Adds the options of every sweep."""
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder of the runs")
     add("--data_dir", default="", help="where the data lie")
@@ -53,12 +53,12 @@ def shard(word: str) -> tuple[int, int]:
 
 
 def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
-    """The cells that were asked for, told where the data are, on how many devices to run, and what else is set.
+    """The selected cells, with the data folder, the number of devices and all other set keys in their configs.
 
-    Share I of N is every N-th of them from the I-th on: whatever is finished already, no cell is in two shares.
+    Share I of N is every N-th of them from the I-th on: no cell is in two shares, whichever are finished.
 
     Raises:
-      UserError: none was asked for, two have one name, or a key or a value that does not exist.
+      UserError: no cell is selected, two have one name, or a key or a value that does not exist.
     """
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
     names = [cell.name for cell in chosen]
@@ -75,13 +75,13 @@ def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
-    """The chosen cells, out of groups of which others were not chosen: a mean is published over all of them."""
+    """The chosen cells, without a group that is chosen only in part: the published mean is over the whole group."""
     partial = {cell.group for cell in cells if all(cell is not one for one in chosen)}
     return [cell._replace(group="") if cell.group in partial else cell for cell in chosen]
 
 
 def assign(cell: Cell, words: Sequence[str]) -> Cell:
-    """The cell with `KEY=VALUE` in its config; what makes it another protocol is said in `reduced`.
+    """The cell with `KEY=VALUE` in its config; a change of the protocol is noted in `reduced`.
 
     Raises:
       UserError: no such key, or a value of another type.

@@ -10,9 +10,9 @@ STDIN = 0
 
 
 def run_workers(command: Sequence[str], jobs: int, stop: threading.Event) -> list[int]:
-    """Runs `command` in so many processes until all are over, and returns their exit statuses.
+    """Runs `command` in `jobs` processes until all have ended, and returns their exit statuses.
 
-    They stop, saving what they do, when their standard input ends (see `stop_with_parent`): once `stop` is set, and
+    They save their state and stop when their standard input ends (see `stop_with_parent`): once `stop` is set, and
     also where this process dies.
     """
     # Each would otherwise take most of an accelerator's memory at its start.

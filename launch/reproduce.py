@@ -1,11 +1,11 @@
-"""A paper's table, run by its protocol and set beside its figures.
+"""A paper's table, run by its protocol and compared with its figures.
 
     python -m launch.reproduce NAME --out DIR --data_dir DATA --scale cpu
     python -m launch.reproduce hfedf-pacs --out runs/hfedf-pacs --data_dir DATA --jobs 2
 
 A sweep of a spec by name, with all of a sweep's options: stopped at any moment, the same command goes on.
 `DIR/table.md` and `DIR/table.csv` compare every figure: within the paper's deviation, better or worse, and `reduced` at
-a scale below the paper's, where a verdict would pretend.
+a scale below the paper's, where a verdict would mislead.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 #   sbatch --array=1-8 launch/slurm.sh hfedf-pacs --out runs/hfedf-pacs --data_dir DATA
 #
 # Before its time is over a task saves and stops; the same command goes on, and runs only what is left. To run some tasks
-# of an array again, say of how many they are shares: SHARES=8 sbatch --array=3,5 ... Options of SLURM, such as a
+# of an array again, set the number of shares: SHARES=8 sbatch --array=3,5 ... Options of SLURM, such as a
 # partition, come before the script. The interpreter is `python`, or $PYTHON.
 #SBATCH --job-name=fdgjax
 #SBATCH --output=slurm-%A_%a.log

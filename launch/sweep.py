@@ -75,7 +75,7 @@ def start(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def lead(sweep: Sweep, command: Sequence[str], console: Console, stop: threading.Event) -> int:
-    """The whole sweep, alone or by workers; says what came of it. Returns the exit status.
+    """Runs the whole sweep, alone or by workers, and prints the outcome. Returns the exit status.
 
     Raises:
       Interrupted: `stop` was set before all was done.

@@ -1,4 +1,4 @@
-"""One process's part of a sweep: the next cell that nobody has, until none is left."""
+"""One process's part of a sweep: it takes the next unclaimed cell until none is left."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.5
 
 
 class Sweep(NamedTuple):
-    """What is to be done.
+    """A sweep to run.
 
     cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
     papers' figures. jobs: processes that share the cells.
@@ -57,12 +57,12 @@ def unfinished(sweep: Sweep) -> list[Cell]:
 
 
 def left_over(sweep: Sweep) -> str:
-    """What is said of a sweep that was stopped."""
+    """The message of a sweep that was stopped."""
     return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
 
 
 def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> bool:
-    """Runs a cell where nobody else does; False where another process has it.
+    """Runs a cell unless another process has it, in which case it returns False.
 
     Raises:
       Interrupted: `stop` was set.
@@ -79,10 +79,10 @@ def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -
                 raise
             except UserError as error:
                 note_failure(sweep.out, cell.name, str(error))
-            except Exception as error:  # One cell's bug or want of memory is no reason to lose the others.
+            except Exception as error:  # One cell's bug or lack of memory must not stop the others.
                 note_failure(sweep.out, cell.name, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
             console.say(outcome(sweep, cell, time.perf_counter() - begin))
-            # The next cell is another program.
+            # The next cell compiles another program.
             jax.clear_caches()
             write_tables(sweep.shown, sweep.out, sweep.published)
     return mine
@@ -99,7 +99,7 @@ def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) 
 
 @contextmanager
 def screen(sweep: Sweep, cell: Cell, console: Console) -> Iterator[Console]:
-    """Where the run itself speaks: on the console, or in a file where several would at once."""
+    """The run's own output: the console, or a file if several processes run at once."""
     if sweep.jobs == 1:
         console.say(f"{cell.name}:")
         yield console
@@ -109,17 +109,17 @@ def screen(sweep: Sweep, cell: Cell, console: Console) -> Iterator[Console]:
 
 
 def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
-    """One line: how far the sweep is, what the cell gave, how long it took, and how long the rest will."""
+    """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest."""
     done = [summary for c in sweep.cells if (summary := summary_of(sweep.out, c.name))]
     left = len(unfinished(sweep))
     summary = summary_of(sweep.out, cell.name)
     figures = "  ".join(
         f"{name} {percent(*figure)}" for name in cell.figures if (figure := figure_of(summary, name)) is not None
     )
-    said = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
+    result = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs
     eta = f"; {left} left, about {duration(rest)}" if left and done else f"; {left} left"
-    return f"[{len(sweep.cells) - left}/{len(sweep.cells)}] {cell.name}: {said}, {seconds:.0f} s{eta}"
+    return f"[{len(sweep.cells) - left}/{len(sweep.cells)}] {cell.name}: {result}, {seconds:.0f} s{eta}"
 
 
 def duration(seconds: float) -> str:

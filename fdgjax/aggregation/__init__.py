@@ -2,7 +2,7 @@
 
 `updates` is a pytree whose leaves are `[clients, ...]`; `weights` is None (uniform), one array `[clients]`, or a pytree
 prefix of such arrays (one per leaf or subtree). Weights need not sum to one. The returned update has no client axis;
-`coefficients`, of the same form as the weights, are what each client's update was multiplied by. Mean and cosine
+`coefficients`, of the same form as the weights, are the factors of the clients' updates. Mean and cosine
 softmax give shares that sum to one; the min-norm point of normalised updates does not, and need not be unique in its
 coefficients.
 """

@@ -1,4 +1,4 @@
-"""Personal aggregation by similarity: a client's parameters become a mixture of those that resemble them (FDSE)."""
+"""Personalised aggregation by similarity: each client gets a mixture of the parameters similar to its own (FDSE)."""
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ def attention(
 
     Args:
       params: pytree of `[clients, ...]`, parameters themselves, not updates.
-      weights: None or `[clients]`; to the others, clients with weight zero are invisible. They do not weigh otherwise.
-      tau: the smaller, the more a client keeps to itself.
+      weights: None or `[clients]`; clients with weight zero are invisible to the others. Other values have no effect.
+      tau: temperature; the smaller, the more a client keeps its own parameters.
       scope: `"leaf"` compares each leaf by itself (FDSE), `"tree"` all leaves together.
 
     Returns:
@@ -36,8 +36,8 @@ def attention(
     """
     if not tau > 0:
         raise UserError(f"attention got tau={tau}; expected a positive number")
-    many = client_count(params)
-    looks_at = jnp.eye(many, dtype=bool) | (True if weights is None else (weights > 0)[None])
+    clients = client_count(params)
+    looks_at = jnp.eye(clients, dtype=bool) | (True if weights is None else (weights > 0)[None])
     products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(params)
     mixture = jax.tree.map(lambda g: jax.nn.softmax(cosines(g) / tau, axis=1, where=looks_at), products)
     per_leaf = jax.tree.broadcast(mixture, params)

@@ -1,4 +1,4 @@
-"""GradAlign: clients weighted by how well they agree with the mean direction (hFedF)."""
+"""GradAlign: clients weighted by the cosine of their update with the mean update (hFedF)."""
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def align(
     temperature: float = 1.0,
     scope: str = "tree",
 ) -> tuple[PyTree, PyTree]:
-    """`cosine_softmax` of updates that need not be written out; see there."""
+    """`cosine_softmax` of `Updates`, which need not be materialised."""
     if sign not in (1, -1):
         raise UserError(f"cosine_softmax got sign={sign}; expected +1 (agreement) or -1 (disagreement)")
     if not temperature > 0:

@@ -1,4 +1,4 @@
-"""FedGaLA's global alignment: clients weighted by how well they agree with the direction all of them take."""
+"""FedGaLA's global alignment: clients weighted by the cosine of their update with the aggregate, iterated."""
 
 from functools import partial
 
@@ -21,15 +21,15 @@ def global_alignment(
     gamma: float = 0.0,
     scope: str = "leaf",
 ) -> tuple[PyTree, PyTree]:
-    r"""Shares by each update's cosine with the aggregate, found again for the aggregate they give.
+    r"""Weights by each update's cosine with the aggregate, iterated with the aggregate that they give.
 
-    With `p_i = w_i / sum_j w_j` and `u = sum_i p_i u_i` to begin with, so many times over:
+    With `p_i = w_i / sum_j w_j`, initially `u = sum_i p_i u_i`, and in each of `iterations`:
 
         c_i = p_i (1 + cos(u_i, u)) / sum_j p_j (1 + cos(u_j, u)),    u = sum_i c_i u_i;
 
-    then `c_i <- (1 - gamma) c_i + gamma p_i`. The cosine with a zero vector counts as zero. Where every client goes
-    against the aggregate, which takes a zero sum of shares, they stay as they were. Without iterations, or with gamma
-    1, it is the mean.
+    then `c_i <- (1 - gamma) c_i + gamma p_i`. The cosine with a zero vector counts as zero. Where all
+    cosines are -1 and the sum is zero, the c_i of the iteration before stay. Without iterations, or with gamma 1, it is
+    the mean.
 
     Args:
       updates: pytree of `[clients, ...]`.

@@ -1,4 +1,4 @@
-"""The mean, damped number by number where clients do not agree on its sign (FedGMA)."""
+"""The mean, masked elementwise where clients disagree on its sign (FedGMA)."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,22 +11,22 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 MASKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {"soft": lambda agreement: agreement, "hard": jnp.zeros_like}
-"""What is left of a number on which clients agree less than they should."""
+"""The mask of elements with an agreement below the threshold."""
 
 VOTES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "weights": lambda weights: weights,
     "equal": lambda weights: (weights > 0).astype(jnp.float32),
 }
-"""What a client's sign counts."""
+"""The vote v of a client's sign, from its weight."""
 
 ROUNDING = 1e-6
-"""Agreements are sums of shares; one that equals the threshold counts as reaching it, however it was rounded."""
+"""Tolerance of the threshold: agreements are sums of shares, and one equal to tau may be rounded below it."""
 
 
 def gradient_mask(
     updates: PyTree, weights: PyTree | None = None, *, tau: float = 0.4, mask: str = "soft", votes: str = "weights"
 ) -> tuple[PyTree, PyTree]:
-    r"""`u[j] = m[j] sum_i w_i u_i[j]`, with the normalised weights w and, for every number j,
+    r"""`u[j] = m[j] sum_i w_i u_i[j]`, with the normalised weights w and, for every element j,
 
         A[j] = |sum_i v_i sign(u_i[j])|,    m[j] = 1 where A[j] >= tau, else A[j]
 
@@ -37,13 +37,13 @@ def gradient_mask(
       weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible.
       tau: the agreement from which the mean counts in full, in [0, 1].
       mask: below it the mean is multiplied by the agreement (`soft`, FedGMA) or dropped (`hard`, the AND-mask).
-      votes: v is w (`weights`), or the same for all clients that count (`equal`).
+      votes: v is w (`weights`), or equal for all clients with a positive weight (`equal`).
 
     Returns:
       `(update, coefficients)`, the coefficients being the normalised weights, before the mask.
 
     Raises:
-      UserError: unknown mask or votes, or a tau outside of [0, 1].
+      UserError: unknown mask or votes, or a tau outside [0, 1].
 
     References:
       Tenison et al., "Gradient masked averaging for federated learning", TMLR 2023, Algorithm 1.

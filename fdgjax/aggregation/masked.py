@@ -1,4 +1,4 @@
-"""The mean over those clients whose number counts, number by number."""
+"""The elementwise mean over the clients whose mask is set."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from fdgjax.contract import PyTree
 
 
 def masked_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-    r"""`u[j] = sum_i w_i m_i[j] u_i[j] / sum_i w_i m_i[j]` for every number j; zero where it counts for nobody.
+    r"""`u[j] = sum_i w_i m_i[j] u_i[j] / sum_i w_i m_i[j]` for every element j; zero where no client's mask is set.
 
     Args:
       updates: pytree of `[clients, ...]`.

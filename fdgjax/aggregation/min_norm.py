@@ -1,4 +1,4 @@
-"""The min-norm point of the clients' updates: the direction on which all agree most (MGDA, FDSE)."""
+"""The min-norm point of the clients' updates: a direction that opposes no client's update (MGDA, FDSE)."""
 
 from typing import NamedTuple
 
@@ -21,20 +21,19 @@ def min_norm(
 
     with `d_i = u_i / |u_i|`, and `u = n sum_i w_i d_i` with `n` the (weighted) mean of the `|u_i|`; without
     normalisation `d_i = u_i` and `u = sum_i w_i d_i`. The inner product of `u` with every `u_i` is not negative, so
-    that a step along it, in first order, costs no client anything. Where updates contradict each other outright, it is
-    zero.
+    to first order a step along it increases no client's loss. `u` is zero if updates cancel in a convex combination.
 
-    A client whose update is zero has no direction; normalised, it counts in `n` alone.
+    A client whose update is zero has no direction; with normalisation it counts in `n` only.
 
     Args:
       updates: pytree of `[clients, ...]`.
-      weights: None, `[clients]` or a prefix tree of such. They weigh the mean of the norms (with `"tree"`, their mean
-        over the prefix tree does); the direction depends only on which clients have a weight at all.
+      weights: None, `[clients]` or a prefix tree of such. They weight the mean of the norms (with `"tree"`, by their
+        mean over the prefix tree); the direction depends only on which weights are positive.
       scope: `"leaf"` finds a point for each leaf (FDSE), `"tree"` one for all leaves together.
       normalize: whether directions are compared, or updates as they are.
 
     Returns:
-      `(update, coefficients)`, the coefficients being what each update was multiplied by.
+      `(update, coefficients)`, the coefficients being the factors of the updates.
 
     Raises:
       UserError: unknown scope.
@@ -67,10 +66,10 @@ def min_norm(
 
 
 class Search(NamedTuple):
-    """Where Wolfe's algorithm has come to.
+    """The state of Wolfe's algorithm.
 
-    weights: of the present point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done: no
-    vertex makes the point shorter.
+    weights: of the current point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done: no
+    vertex reduces the norm further.
     """
 
     weights: jax.Array
@@ -82,10 +81,10 @@ class Search(NamedTuple):
 def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
     """The `w` that minimises `w' G w` over the simplex of the allowed vertices; all zero where none is allowed.
 
-    Wolfe's algorithm: the shortest point of the affine hull of a few vertices (the corral); while that point lies
-    outside their convex hull, go as far as the hull reaches and let the vertex go that is in the way; once inside, take
-    in the vertex that lies furthest against the point, until none does. It ends after finitely many steps with the
-    exact weights; the number of steps is bounded besides, for the sake of rounding.
+    Wolfe's algorithm: find the min-norm point of the affine hull of a few vertices (the corral). While that point lies
+    outside their convex hull, move towards it up to the boundary and drop the vertex whose weight becomes zero. Once
+    inside, add the vertex with the smallest inner product with the point, until none lowers the norm. The algorithm is
+    exact and finite; the number of steps is also bounded, because of rounding.
 
     Args:
       gram: G, `[n, n]`, inner products of vectors no longer than about 1.
@@ -101,7 +100,7 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
 
     def affine(corral: jax.Array) -> jax.Array:
         both = corral[:, None] & corral[None]
-        # With ones added the matrix is regular wherever the corral is affinely independent, and with the ridge always.
+        # Adding ones makes the matrix regular for an affinely independent corral; the ridge makes it so in any case.
         matrix = jnp.where(both, gram + 1, 0) + jnp.diag(jnp.where(corral, tolerance, 1))
         solution = jnp.where(corral, jnp.linalg.solve(matrix, corral.astype(gram.dtype)), 0)
         return solution / jnp.sum(solution)

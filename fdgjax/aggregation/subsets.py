@@ -1,4 +1,4 @@
-"""Models near the mean count more, and several sub-sets of clients are asked (RSCFed)."""
+"""Distance-reweighted aggregation, and its consensus over several subsets of clients (RSCFed)."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ DISTANCES: Mapping[str, Callable[[PyTree], jax.Array]] = {
     "joint": lambda far: jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), far))),
     "tensors": lambda far: sum_over_leaves(jax.tree.map(lambda u: jnp.linalg.norm(rows(u), axis=1), far)),
 }
-"""Lengths `[clients]` of what is `[clients, ...]`: of all numbers together, or the sum of the tensors' lengths."""
+"""Norms `[clients]` of differences `[clients, ...]`: over all leaves jointly, or the sum of the tensors' norms."""
 
 
 def distance_reweighted(
@@ -25,7 +25,7 @@ def distance_reweighted(
     sizes: jax.Array | float = 1.0,
     distance: str = "joint",
 ) -> tuple[PyTree, PyTree]:
-    r"""The mean with weights that fall with the distance from it.
+    r"""The mean, reweighted by each update's distance from it.
 
         c_i = w_i exp(-beta |u_i - u| / n_i) / sum_j w_j exp(-beta |u_j - u| / n_j),    u = sum_i w_i u_i / sum_j w_j
 
@@ -33,7 +33,7 @@ def distance_reweighted(
       updates: pytree of `[clients, ...]`.
       weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible.
       beta: 0 is the weighted mean.
-      sizes: n, `[clients]` or one for all, positive where a weight is.
+      sizes: n, `[clients]` or one for all, positive where the weight is.
       distance: entry of `DISTANCES`.
 
     Raises:
@@ -54,7 +54,7 @@ def distance_reweighted(
 
     def reweighted(share: jax.Array) -> jax.Array:
         counts = share > 0
-        # Of exponents only differences matter; the largest is taken out, so that not all of them vanish.
+        # Only differences of exponents matter; the largest is subtracted, so that not all exponentials underflow.
         exponents = jnp.where(counts, -beta * far / jnp.where(counts, sizes, 1), -jnp.inf)
         exponents -= jnp.max(exponents, initial=jnp.finfo(jnp.float32).min)
         return normalise(jnp.where(counts, share * jnp.exp(exponents), 0), len(share))
@@ -64,13 +64,13 @@ def distance_reweighted(
 
 
 def mean_of_subsets(updates: PyTree, weights: jax.Array, *, members: jax.Array, rule: Rule) -> tuple[PyTree, jax.Array]:
-    """The mean of what a rule makes of several sub-sets of clients.
+    """The mean of a rule's results over several subsets of clients.
 
     Args:
       updates: pytree of `[clients, ...]`.
       weights: `[clients]`.
-      members: bool `[subsets, clients]`; a sub-set in which nobody has a weight does not count.
-      rule: its coefficients are what it multiplies the updates by.
+      members: bool `[subsets, clients]`; a subset without a positive weight does not count.
+      rule: its coefficients must be the factors of the updates.
 
     References:
       RSCFed, Algorithm 1.

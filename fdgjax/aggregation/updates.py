@@ -1,8 +1,8 @@
-"""Clients' updates as a rule sees them: to be combined and compared, whether or not they were ever written out.
+"""Clients' updates as a rule sees them, whether or not they are materialised.
 
-A rule needs sums `sum_i c_i u_i`, inner products `<u_i, d>` and norms `|u_i|`, no more. A stack of arrays answers these
-directly (`explicit`). Updates that are gradients pulled back through a large server model, `u_i = J_i^T delta_i`,
-answer them by automatic differentiation (`pulled_back`), without room for one server gradient per client.
+A rule needs only sums `sum_i c_i u_i`, inner products `<u_i, d>` and norms `|u_i|`. A stack of arrays gives these
+directly (`explicit`). Gradients pulled back through a large server model, `u_i = J_i^T delta_i`, give them by automatic
+differentiation (`pulled_back`), without memory for one server gradient per client.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from fdgjax.contract import PyTree
 
 
 class Updates(NamedTuple):
-    """What a rule may ask of the clients' updates.
+    """The operations on the clients' updates that a rule may use.
 
-    clients: how many there are.
+    clients: their number.
     combine: `(coefficients [clients] or prefix tree) -> sum_i c_i u_i`.
     inner: `(direction) -> <u_i, d>`, `[clients]`.
     norms: `() -> |u_i|`, `[clients]`.
-    stacked: `() -> pytree of [clients, ...]`, written out.
+    stacked: `() -> pytree of [clients, ...]`, materialised.
     """
 
     clients: int
@@ -34,7 +34,7 @@ class Updates(NamedTuple):
 
 
 def explicit(updates: PyTree) -> Updates:
-    """Updates written out as a pytree of `[clients, ...]`."""
+    """Updates materialised as a pytree of `[clients, ...]`."""
     return Updates(
         clients=client_count(updates),
         combine=partial(weighted_sum, updates),
@@ -67,8 +67,8 @@ def pulled_back(
     Args:
       function: what maps the primal, the constant and one client's input to that client's output. It closes over no
         array.
-      primal: what is learned, e.g. the hypernetwork's parameters.
-      constant: what all clients share besides.
+      primal: the learned parameters, e.g. the hypernetwork's.
+      constant: further values that all clients share.
       inputs, cotangents: x and delta, `[clients, ...]`.
       each: a function of `(shared, *one client's rows)` to one of stacked rows, as `fdgjax.engine.over_clients` is.
     """

@@ -1,4 +1,4 @@
-"""What every rule shares: weights that sum to one, and weighted sums over the client axis."""
+"""Weights that sum to one, and weighted sums over the client axis, for all rules."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from fdgjax.contract import PyTree
 def normalise(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
-    Weights that are all zero stay zero, so that a round in which nobody counts changes nothing.
+    Weights that are all zero stay zero, so that a round without a counted client changes nothing.
     """
     if weights is None:
         weights = jnp.ones(clients, jnp.float32)
@@ -25,7 +25,7 @@ def normalise(weights: PyTree | None, clients: int) -> PyTree:
 def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     """`sum_i c_i u_i` for each leaf, summed in float32 and returned in the leaf's dtype.
 
-    A client with coefficient zero is invisible whatever it sent, infinities and NaN included.
+    A client with coefficient zero has no effect whatever it sent, infinities and NaN included.
     """
 
     def one(u: jax.Array, c: jax.Array) -> jax.Array:

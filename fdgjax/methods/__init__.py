@@ -1,4 +1,4 @@
-"""The methods: every file of this folder is one, and its `ENTRY` enrols it everywhere (command line, tests, tables)."""
+"""The methods: every file of this folder is one, and its `ENTRY` registers it (command line, tests, tables)."""
 
 import importlib
 import pkgutil

@@ -1,15 +1,15 @@
-"""CBAFed: pseudo-labels above thresholds that are lower for the classes that were rarer among them.
+"""CBAFed: confident pseudo-labels, with a lower threshold for classes that were rarer in the last round.
 
-    s_c  = K / 10 times the share of class c among the server's labels and the labels that clients used last round
+    s_c  = K / 10 times the share of class c among the server's labels and the pseudo-labels used in the last round
     t_c  = min(tau + s_c - std(s), upper)
     p_j  = probabilities of w for x_j, once a round;    y_j its most probable class, y'_j the second one
     w_i <- local epochs from w on  {(x_j, y_j): p_j[y_j] > t_{y_j}}  and, of the others,  {(x_j, y'_j): s_{y'_j} < rare}
     w   <- local epochs at the server from w, on its labels, then  w + sum_i n_i (w_i - w) / sum_i n_i
     w   <- a w + (1 - a) w^former  after every R-th round, w^former being w as it was after the R-th round before
 
-K classes; n_i is how many labels client i used. The shares s travel to the clients, the counts of the labels they used
-to the server. Labels stay as they are while a client trains. BatchNorm layers are as in SSFL; with tau below -1, a = 1
-and weights by samples it is SSFL with `guess=argmax`.
+K is the number of classes, n_i the number of pseudo-labels that client i used. The server sends the shares s; a client
+sends the number of pseudo-labels it used of each class. Pseudo-labels are fixed while a client trains. BatchNorm layers
+are as in SSFL; with tau below -1, a = 1 and weights by samples it is SSFL with `guess=argmax`.
 
 Li, Li and Wang, "Class balanced adaptive pseudo labeling for federated semi-supervised learning", CVPR 2023, section 3,
 and its official code. The server takes the place of the labelled clients: docs/deviations.md.
@@ -42,9 +42,10 @@ OFFICIAL = "Li et al., official code"
 class CBAFed(LabelledServer):
     """Hyperparameters of a labelled server, and CBAFed's.
 
-    guesser: as in SSFL. threshold: tau; upper: the highest threshold; rare: share below which a second guess counts.
-    by_use: clients weigh by the labels they used, or else by `weighting`.
-    residual: a, the new model's share; period: R, in rounds. 1 or 0 leaves the model alone.
+    guesser: as in SSFL. threshold: tau; upper: the highest threshold.
+    rare: share s_c below which the second most probable class is assigned.
+    by_use: clients are weighted by the number of pseudo-labels they used, otherwise by `weighting`.
+    residual: a, the new model's weight; period: R, in rounds. A residual of 1 or a period of 0 switches this off.
     """
 
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
@@ -58,8 +59,11 @@ class CBAFed(LabelledServer):
 
 
 class Balance(NamedTuple):
-    """What the server keeps beside w: counts `[classes]` of its labels, and with those that clients used last round;
-    the former w."""
+    """What the server keeps beside w.
+
+    known: counts `[classes]` of its own labels. counts: those plus the pseudo-labels that clients used last round.
+    former: w^former, empty without the residual connection.
+    """
 
     known: jax.Array
     counts: jax.Array
@@ -94,18 +98,18 @@ def cbafed(setup: Setup, h: CBAFed) -> Method:
 
 
 def shares_of(counts: jax.Array) -> jax.Array:
-    """s `[classes]` of counts; for ten classes their shares."""
+    """s `[classes]` from label counts; with ten classes s_c is the share of class c."""
     return counts / jnp.maximum(jnp.sum(counts), 1) * (len(counts) / 10)
 
 
 def thresholds(shares: jax.Array, h: CBAFed) -> jax.Array:
-    """t `[classes]`; the standard deviation is that of a sample, 1 / (K - 1)."""
+    """t `[classes]`; std(s) is the sample standard deviation (divisor K - 1)."""
     return jnp.minimum(h.threshold + shares - jnp.std(shares, ddof=1), h.upper)
 
 
 def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Prepared]:
-    """The first guess where it is sure enough, else the second if it is of a rare class; the note is how many labels of
-    each class are used."""
+    """The most probable class if it is above its threshold, else the second one if that class is rare; the note is the
+    number of pseudo-labels used of each class."""
     guesser = lookup("guesser", h.guesser, GUESSERS)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
@@ -118,7 +122,7 @@ def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Pre
 
 
 def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Guess, jax.Array]:
-    """Labels, and which of them are used; logits `[n, K]`, shares `[K]`."""
+    """Pseudo-labels, and which of them are used; logits `[n, K]`, shares `[K]`."""
     first = argmax_labels(logits)
     sure = first.confidence > thresholds(shares, h)[first.labels]
     is_first = jax.nn.one_hot(first.labels, logits.shape[1], dtype=bool)
@@ -130,7 +134,7 @@ def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Gues
 
 
 def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:
-    """The residual connection, if this is the round for it; after round 0 there is nothing yet to connect with."""
+    """The residual connection, in every R-th round; round 0 only stores w, as there is no former model yet."""
     average, balance = server
     kept = round_ % h.period == 0
     share = jnp.where(kept & (round_ > 0), h.residual, 1.0)

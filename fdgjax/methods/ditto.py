@@ -1,12 +1,12 @@
-"""Ditto: FedAvg's global model, and beside it a personal one for each client that stays near what the server sent.
+"""Ditto: FedAvg's global model, and for each client a personal model regularised towards it.
 
     w_i <- local epochs of L_i(w) from w;                      w <- w + sum_i p_i (w_i - w)
     v_i <- local epochs of L_i(v) + mu/2 |v - w|^2 from v_i    (w as it was received)
 
-Both are trained side by side, on the same minibatches and dropout draws, each by an optimiser of its own; the loss that
-is recorded is the sum of both. Only the global model travels, with its BatchNorm statistics averaged; the proximal term
-is over parameters. A client is predicted by its personal model, an unseen domain by the global one, or by each client's
-personal one. The global model is FedAvg's; with mu = 0 the personal ones are Local's.
+Both train on the same minibatches and dropout draws, each with its own optimiser; the recorded loss is the sum of both.
+Only the global model is sent, and its BatchNorm statistics are averaged; the proximal term is over parameters. The
+personal model predicts for its client, the global one or each client's personal one for an unseen domain. The global
+model is FedAvg's; with mu = 0 the personal models are Local's.
 
 Li et al., "Ditto: Fair and robust federated learning through personalization", 2021, Algorithm 1. Search range and
 default of mu: FDSE, A7.4 and its official settings for PACS.
@@ -31,10 +31,10 @@ from fdgjax.registry import lookup
 
 @dataclasses.dataclass(frozen=True)
 class Ditto(FedAvg):
-    """FedAvg's hyperparameters and mu, how strongly a personal model is drawn to the global one.
+    """FedAvg's hyperparameters and mu, the strength of the proximal term.
 
-    unseen: an unseen domain is predicted by the `global` model, or by `each` client's personal one (their accuracies
-      are averaged).
+    unseen: the `global` model predicts for an unseen domain, or `each` client's personal one (the accuracies are
+      averaged).
     """
 
     mu: float = hyper(1e-4, search=(1e-4, 1e-3, 1e-2, 1e-1, 1.0), source="FDSE, A7.4 and official code")
@@ -42,7 +42,7 @@ class Ditto(FedAvg):
 
 
 def ditto(setup: Setup, h: Ditto) -> Method:
-    """FedAvg over two models side by side, of which one is local."""
+    """FedAvg over two models: a shared global one and a local personal one."""
     plain = cross_entropy(setup.model)
     twin = setup.model._replace(init=lambda key: beside(*[setup.model.init(key)] * 2))
     objective = both_losses(plain, proximal(plain, h.mu))
@@ -71,7 +71,7 @@ def ditto(setup: Setup, h: Ditto) -> Method:
 
 
 def global_shared(path: str) -> str:
-    """Ditto's labels, of `params/global/head/kernel` and `params/personal/head/kernel`."""
+    """Labels of variables, for paths such as `params/global/head/kernel` and `params/personal/head/kernel`."""
     return "shared" if path.split("/")[1] == "global" else "local"
 
 
@@ -86,7 +86,7 @@ def part(variables: Variables, name: str) -> Variables:
 
 
 def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
-    """The sum of both models' objectives on a batch; what both received is the global model."""
+    """The sum of both models' objectives on a batch; for both, the received model is the global one."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         near = context._replace(received=part(context.received, "global"))
@@ -97,4 +97,4 @@ def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
     return objective
 
 
-ENTRY = Entry("ditto", Ditto, ditto, "FedAvg and a personal model near it for each client (Li et al., 2021)")
+ENTRY = Entry("ditto", Ditto, ditto, "FedAvg, and a personal model near it for each client (Li et al., 2021)")

@@ -1,10 +1,10 @@
-"""FDSE: a shared feature extractor on which clients agree, and personal skew erasers that make domains look alike.
+"""FDSE: a shared domain-agnostic feature extractor (DFE) and personal domain-specific skew erasers (DSE).
 
     L_k = cross-entropy + lambda sum_l w_l |running statistics of DSE block l - those received|^2      C, equations 4-7
     shared:    theta <- theta + mean_k |d_k| * (min-norm point of the d_k / |d_k|)    leaf by leaf      A, equation 8
     personal:  [theta_1, ..., theta_N] <- softmax(cosines / tau) [theta_1, ..., theta_N]  leaf by leaf  B, equation 9
 
-`dfe`, BN_dfe and everything outside of DSE blocks are shared, statistics being averaged plainly; `dse` and BN_dse's
+`dfe`, BN_dfe and everything outside of DSE blocks are shared, their statistics by the weighted mean; `dse` and BN_dse's
 parameters are personal; BN_dse's statistics never leave the client.
 
 Wang et al., "Federated learning with domain shift eraser", 2025, Algorithm 1; A, B and C as in Table 3.
@@ -44,7 +44,7 @@ class FDSE(FedAvg):
     personalisation: B, for personal parameters: `attention`, or `own` without it (clients keep theirs), or `mean`.
     consistency: C, the distance of statistics: `paper` (equation 6), `official` (a Gaussian divergence) or `none`.
     strength, beta: lambda, and the growth of the layers' weights with depth. tau: of the attention.
-    first_round: the round (from 0) from which on C is applied; the official code begins with 1.
+    first_round: the first round (from 0) with C; the official code begins with 1.
     adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt.
     """
 
@@ -78,17 +78,17 @@ def mean_of_all(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
 
 
 def label(path: str) -> str:
-    """The fate of a variable: by the kind of its module, the last name of its path."""
+    """The label of a variable, by the last name of its module's path."""
     if module_of(path).rpartition("/")[2] not in ("dse", "bn_dse"):
         return "shared"
     return "personal" if path.startswith("params/") else "local"
 
 
 def fdse(setup: Setup, h: FDSE) -> Method:
-    """FedAvg with FDSE's fates, rules and regulariser.
+    """FedAvg with FDSE's labels, rules and regulariser.
 
     Raises:
-      UserError: a model without DSE blocks, or an unknown word.
+      UserError: a model without DSE blocks, or an unknown value in `h`.
     """
     layers = [layer for layer in depth_order(setup.model.init) if layer.rpartition("/")[2] == "bn_dfe"]
     if not layers:
@@ -115,8 +115,8 @@ def fdse(setup: Setup, h: FDSE) -> Method:
 
 
 def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
-    """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain,
-    and everything shared stays as it is, BN_dfe's statistics included, by which it also normalises meanwhile."""
+    """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain.
+    Everything shared stays fixed, BN_dfe included, which normalises by its fixed statistics."""
     forward = statistics_only(setup.model, fixed=layers)
     distance = "paper" if h.consistency == "none" else h.consistency
 

@@ -8,9 +8,9 @@ instead (Reddi et al., "Adaptive federated optimization", 2021); plain SGD with 
 McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017, Algorithm 1.
 Search ranges: hFedF v2, Table 10.
 
-Most other methods start from this one. By a variable's label: `shared` leaves are aggregated by a rule, `personal` ones
-are exchanged for a client's own mixture, `local` ones stay in the client's row; so keeping something at the clients is
-a matter of labels (see `local.py`).
+Most other methods build on this one. A variable's label decides its treatment: `shared` variables are aggregated by a
+rule, `personal` ones are sent and each client receives its own mixture of them, `local` ones stay in the client's row
+(see `local.py`).
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ from fdgjax.variables import merge, select, subtract
 class FedAvg(ClientHyper):
     """FedAvg's hyperparameters; `weighting` is `samples` or `uniform`.
 
-    unseen: where clients keep variables of their own, an unseen domain is predicted by `each` client's model (their
-      accuracies are averaged), by one with the `mean` of what they keep, or by the `server`'s own, where it trains.
+    unseen: which model predicts for an unseen domain where clients keep variables of their own: `each` client's (the
+      accuracies are averaged), one with the `mean` of these variables, or, where the server trains, the `server`'s.
     """
 
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")
@@ -73,19 +73,19 @@ def fedavg(
     personalise: Personalise = keep_personal,
     stage: Stage | None = None,
 ) -> Method:
-    """FedAvg, and the parts other methods replace.
+    """FedAvg, with the parts that other methods replace.
 
     Args:
       setup: what the method is built for.
       h: hyperparameters.
       objective: the local objective; cross-entropy by default.
-      label: the fate of each variable by its path.
+      label: `path -> shared, personal or local`, for each variable.
       rule: aggregates the updates of the shared variables, statistics included.
       personalise: mixes the personal variables.
       stage: the server's own training (see `server_stage`).
 
     Raises:
-      UserError: an unknown name in `h`, or `unseen="server"` for a server that has no complete model.
+      UserError: an unknown value in `h`, or `unseen="server"` for a server that has no complete model.
     """
     at_server = optimizer(h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum)
     own = has_own(setup.model, label)
@@ -110,7 +110,7 @@ def fedavg(
     def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
         update, coefficients = rule(messages.update, weights)
         personal, mixture = personalise(messages.personal, weights)
-        # A client that was left out of the round keeps what it had.
+        # A client outside the round keeps its personal variables.
         personal = keep_rows(weights > 0, personal, clients.personal)
         return Message(update, personal), {"weights": coefficients, "personal": mixture}
 

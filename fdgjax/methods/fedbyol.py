@@ -14,7 +14,7 @@ from fdgjax.methods.parts.presets import UNLABELLED
 
 @dataclasses.dataclass(frozen=True)
 class FedBYOL(BySGD):
-    """With a target and a predictor."""
+    """`BySGD` with BYOL's loss, which needs a target and a predictor."""
 
     part: str = hyper("byol", search=("byol",), source="Grill et al., 2020")
 

@@ -1,19 +1,18 @@
-"""FedDG: clients train on their images with the low-frequency amplitudes of other clients' images, too.
+"""FedDG: clients also train on their images with low-frequency amplitudes of other clients' images.
 
     x' = F^-1((1 - lambda) |F(x)| + lambda A at low frequencies, |F(x)| at others; phase of F(x)),  lambda ~ U(0, 1)
     L  = CE(w; x) + gamma CE(w - eta grad CE(w; x); x')
 
-A is drawn for each image: of another client, any at random, one of the amplitudes in the bank. With gamma = 0 it is
-FedAvg.
+For each image, A is a random one of the bank's amplitudes of a random other client. With gamma = 0 it is FedAvg.
 
 **Statistics of the data are shared**: every client sends the low-frequency amplitudes of some of its images to the
 server (at 32 pixels and L = 0.01 the mean brightness of each channel, at 224 pixels 5 x 5 numbers a channel), and
-receives those of all clients. Both are counted in the bytes that travel. A round's images are the next ones of the
-client's row; the bank keeps each client's last ones. It is empty in the first round, where x' = x.
+receives those of all clients. Both count as communication. Each round takes the client's next images in the order of
+its samples; the bank keeps what each client sent last. It is empty in the first round, where x' = x.
 
 Liu, Chen, Qin, Dou and Heng, "FedDG: Federated domain generalization on medical image segmentation via episodic
 learning in continuous frequency space", CVPR 2021, equations 2 and 3, and equation 5 with eta. Its boundary term is for
-segmentation and is left out. An unseen domain is predicted by w.
+segmentation and is left out. w predicts for an unseen domain.
 """
 
 import dataclasses
@@ -38,7 +37,7 @@ MIXTURES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
     "uniform": lambda key, batch: jax.random.uniform(key, (batch,)),
     "full": lambda key, batch: jnp.ones(batch),
 }
-"""How lambda is drawn, `[batch]`."""
+"""Distributions of lambda, `(key, batch) -> [batch]`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +45,9 @@ class FedDG(FedAvg):
     """FedAvg's hyperparameters and the exchange.
 
     gamma: weight of the loss on mixed images. share: L, half of the exchanged window's share of the spectrum.
-    mixture: `uniform`, or `full` (lambda = 1). images: how many a client shows in a round.
-    meta_step: eta, of the step before the loss on mixed images, through which no gradient goes; 0 for none.
+    mixture: `uniform`, or `full` (lambda = 1). images: number of images whose amplitudes a client sends
+      in a round.
+    meta_step: eta, step size before the loss on mixed images (first order: no gradient through it); 0 for no step.
     """
 
     gamma: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Liu et al., official code: 1")
@@ -58,7 +58,7 @@ class FedDG(FedAvg):
 
 
 class Bank(NamedTuple):
-    """Amplitudes `[clients, images, side, side, channels]`, in the order of the clients' ids, and whose are `there`."""
+    """Amplitudes `[clients, images, side, side, channels]`, in the order of ids; `there`: who has sent any."""
 
     amplitudes: jax.Array
     there: jax.Array
@@ -68,10 +68,10 @@ def feddg(setup: Setup, h: FedDG) -> Method:
     """FedAvg on images mixed in frequency space; a client's row holds its place in the bank.
 
     Raises:
-      UserError: an unknown mixture, or a share or number of images that no image has.
+      UserError: an unknown mixture, a share outside [0, 0.5), or no images.
     """
     if not (0 <= h.share < 0.5 and h.images > 0):
-        raise UserError(f"feddg got share={h.share}, images={h.images}; expected 0 <= share < 0.5 and some images")
+        raise UserError(f"feddg got share={h.share}, images={h.images}; expected 0 <= share < 0.5 and images > 0")
 
     def bank(fresh: Fresh) -> Bank:
         images = jax.ShapeDtypeStruct((h.images, *fresh.federation.images.shape[1:]), jnp.float32)
@@ -113,16 +113,16 @@ def feddg(setup: Setup, h: FedDG) -> Method:
 
 
 def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Array]:
-    """A batch's images with amplitudes of other clients; as they are where nobody else's are in the bank."""
+    """A batch's images with amplitudes of other clients; unchanged while the bank has no other client's."""
     mixture = lookup("mixture", h.mixture, MIXTURES)
 
     def mixed(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
-        (who_key, which_key, how_key), many = jax.random.split(key, 3), len(batch.images)
+        (who_key, which_key, how_key), count = jax.random.split(key, 3), len(batch.images)
         amplitudes, there = context.sent.more
         others = there & (jnp.arange(len(there)) != context.client.more)
-        who = jax.random.categorical(who_key, jnp.where(others, 0.0, -jnp.inf), shape=(many,))
-        which = jax.random.randint(which_key, (many,), 0, h.images)
-        how = jnp.where(jnp.any(others), mixture(how_key, many), 0)
+        who = jax.random.categorical(who_key, jnp.where(others, 0.0, -jnp.inf), shape=(count,))
+        which = jax.random.randint(which_key, (count,), 0, h.images)
+        how = jnp.where(jnp.any(others), mixture(how_key, count), 0)
         return mix_amplitudes(batch.images, amplitudes[who, which], how, h.share)
 
     return mixed

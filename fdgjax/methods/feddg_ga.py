@@ -1,16 +1,16 @@
-"""FedDG-GA: clients on whose data averaging costs more weigh more (generalization adjustment).
+"""FedDG-GA (generalization adjustment): clients with a larger generalization gap get a larger weight.
 
 In the t-th round (from 0), for each of its clients that took part before:
 
-    g_i   = l_i(w) - l_i(w_i)                       on its own data; w as received, w_i its former trained model
+    g_i   = l_i(w) - l_i(w_i)                       on its own data; w as received, w_i the model it trained last
     a_i  <- clip(a_i + d (1 - (t - 1) / T) / 3 * g_i / max_j |g_j|, 0, 1),    then renormalised
     w    <- sum_i a_i w_i                           w_i the models trained in this round
 
 l_i is the mean cross-entropy, or minus the accuracy. a starts as the usual weights (uniform in paper and official
-code), so that the first round is FedAvg's; with d = 0 all rounds are. The weights stand in the clients' rows, kept by
-the server in their name; a client sends one number more than in FedAvg. It measures the gap before it trains, when it
-has both models: the model aggregated in its last round reaches it only then (and where clients are drawn, a later one).
-The weights of the clients of a round change among themselves: their sum stays. An unseen domain is predicted by w.
+code), so that the first round is FedAvg's; with d = 0 all rounds are. The server keeps the weights in the clients'
+rows; a client sends one number more than in FedAvg. It measures the gap before it trains, when it has its former model
+and the aggregated one (with client sampling, possibly of a later round than its last). The weights of a round's clients
+are renormalised to their former sum. w predicts for an unseen domain.
 
 Zhang, Xu, Yao, Zhang, Tsang and Wang, "Federated domain generalization with generalization adjustment", CVPR 2023,
 Algorithm 1, and its official code (step over three, and clipping before the weights are renormalised).
@@ -38,7 +38,7 @@ COSTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "loss": optax.softmax_cross_entropy_with_integer_labels,
     "accuracy": lambda logits, labels: -(jnp.argmax(logits, axis=1) == labels).astype(jnp.float32),
 }
-"""What a model's prediction costs, `[batch]`."""
+"""The cost l of each prediction, `(logits, labels) -> [batch]`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FedDGGA(FedAvg):
 
 
 class Past(NamedTuple):
-    """What a client's row holds: the model it trained last, how many rounds there had been by then (0 before its
+    """What a client's row holds: the model it trained last, the number of rounds completed by then (0 before its
     first), and its weight a."""
 
     model: Variables
@@ -90,7 +90,7 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
 
     def aggregate(server: Server, clients: Extended, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         past, there = clients.more, weights > 0
-        # The rows are those after training: the round that is under way is in them.
+        # The rows are those after training, so they already count the current round.
         done = (jnp.max(past.rounds) - 2).astype(jnp.float32) / setup.rounds
         adjusted = adjust(past.weight, messages.more, there, h.step * (1 - done))
         step, info = extended.aggregate(server, clients, messages, jnp.where(there, adjusted, 0))
@@ -104,7 +104,7 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
 
 
 def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Array | float) -> jax.Array:
-    """The clients' weights after a round of those who are `there`, `[clients]` each; the others keep theirs.
+    """The clients' weights after a round, `[clients]`; those not in the round (`there`) keep theirs.
 
     Where all would be clipped to zero, nothing changes.
     """
@@ -115,4 +115,4 @@ def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Arra
     return keep_rows(there & (after > 0), moved * before / jnp.where(after > 0, after, 1), weights)
 
 
-ENTRY = Entry("feddg_ga", FedDGGA, feddg_ga, "weights by what averaging costs a client (Zhang et al., 2023)")
+ENTRY = Entry("feddg_ga", FedDGGA, feddg_ga, "weights by the clients' generalization gaps (Zhang et al., 2023)")

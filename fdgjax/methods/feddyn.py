@@ -1,15 +1,15 @@
-"""FedDyn: local objectives changed from round to round so that their optima come to agree with the global one.
+"""FedDyn: a dynamic regulariser that aligns the clients' local optima with the global one.
 
     w_i    <- local epochs from w on  L_i(w_i) - <h_i, w_i> + alpha/2 |w_i - w|^2
     h_i    <- h_i - alpha (w_i - w)
     h      <- h - alpha sum_S p_i (w_i - w);    w <- sum_S p_i w_i - h / alpha
 
-Acar et al., "Federated learning based on dynamic regularization", ICLR 2021, Algorithm 1. A client at rest has
-`h_i = grad L_i(w)`; then h, their mean, is zero.
+Acar et al., "Federated learning based on dynamic regularization", ICLR 2021, Algorithm 1. At a fixed
+point `h_i = grad L_i(w)`, and h, their mean, is zero.
 
-p_i = 1/N as in the paper, or by samples; among the clients of a round for w, among all of them for h, so that h is
-always `sum_i p_i h_i`. All of it is over `params`; BatchNorm's statistics are averaged. Nothing but models travels: the
-server makes h of the updates. An unseen domain is predicted by w.
+p_i = 1/N as in the paper, or by samples; normalised over the round's clients for w and over all clients for h, so that
+always `h = sum_i p_i h_i`. Both terms are over `params`; BatchNorm's statistics are averaged. Only models are sent: the
+server computes h from the updates. w predicts for an unseen domain.
 
 References:
   Search range: FDSE, A7.4.

@@ -1,12 +1,12 @@
-"""FedEMA: BYOL at each client, which starts each round from a mixture of its last model and the global one.
+"""FedEMA: BYOL at each client, each round from a mixture of the client's last model and the global one.
 
     theta_i <- mu_i theta_i + (1 - mu_i) theta,    mu_i = min(lambda_i |theta - theta_i|, 1)
     theta_i <- local epochs of BYOL from there;    theta <- sum_i p_i theta_i
 
-with theta_i as it was sent last, |.| over encoder and projector. The further the global model is from what a client
-learned, the more the client keeps. lambda_i = tau / |theta - theta_i| is measured once, when a client takes part for
-the second time; the first time it starts from theta. The predictor is mixed by the same mu_i and averaged, too;
-BatchNorm's statistics are taken as they are sent. The target stays with the client.
+with theta_i as the client sent it last, and |.| over encoder and projector. The more the two models differ, the more of
+its own the client keeps. lambda_i = tau / |theta - theta_i| is measured once, when a client takes part for the second
+time; the first time it starts from theta. The predictor is mixed by the same mu_i and averaged, too; BatchNorm's
+statistics are the received ones. The target stays at the client.
 
 Zhuang, Wen and Zhang, "Divergence-aware federated self-supervised learning", ICLR 2022, section 4.2 and Algorithm 1;
 a baseline of FedGaLA (Table 1).
@@ -32,16 +32,16 @@ from fdgjax.variables import flatten, subtract
 
 @dataclasses.dataclass(frozen=True)
 class FedEMA(BySGD):
-    """With a target and a predictor, and tau, how much of its own model a client keeps when lambda is measured."""
+    """`BySGD` with BYOL's loss, and tau, the share mu of its own model that a client keeps when lambda is measured."""
 
     part: str = hyper("byol", search=("byol", "simclr", "moco", "simsiam"), source="Zhuang et al., section 4.2")
     tau: float = hyper(0.7, search=(0.5, 0.7, 1.0), source="Zhuang et al., section 4.2")
 
 
 class Past(NamedTuple):
-    """What a client remembers.
+    """What a client's row holds.
 
-    params: as it sent them last. scale: lambda, 0 before it is measured. rounds: in which it took part, int32.
+    params: as it sent them last. scale: lambda, 0 before it is measured. rounds: the number it took part in, int32.
     """
 
     params: PyTree
@@ -50,7 +50,7 @@ class Past(NamedTuple):
 
 
 def fedema(setup: Setup, h: FedEMA) -> Method:
-    """Self-supervised clients that start from a mixture."""
+    """Self-supervised clients that start from a mixture of their own model and the global one."""
 
     def begin(fresh: Fresh) -> Past:
         clients = len(fresh.federation.ids)
@@ -75,13 +75,13 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
 
 
 def distance(left: PyTree, right: PyTree) -> jax.Array:
-    """The length of the difference of two models' parameters, without their predictors."""
+    """The norm of the difference of two models' parameters, without their predictors."""
     apart = flatten(subtract(left, right))
     return optax.tree.norm({path: leaf for path, leaf in apart.items() if not of_predictor(path)})
 
 
 def scale_of(params: PyTree, past: Past, tau: float) -> jax.Array:
-    """lambda: as it was measured, or measured now if the client has taken part once, or 0."""
+    """lambda: the measured value, else measured now if the client has taken part once, else 0."""
     apart = distance(params, past.params)
     now = jnp.where((past.rounds > 0) & (apart > 0), tau / jnp.where(apart > 0, apart, 1), 0)
     return jnp.where(past.scale > 0, past.scale, now)
@@ -91,7 +91,7 @@ ENTRY = Entry(
     "fedema",
     FedEMA,
     fedema,
-    "no labels: BYOL from one's own and the mean model (Zhuang et al., 2022)",
+    "no labels: BYOL from a mix of the client's and the global model (Zhuang et al., 2022)",
     head="prediction",
     unlabelled=True,
     presets=UNLABELLED,

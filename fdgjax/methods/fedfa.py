@@ -1,12 +1,12 @@
-"""FedFA: FedAvg over a network that draws its features' channel statistics anew around what was measured, the more so
-where clients differ (`fdgjax.models.augmentation`, which has the layer's equations).
+"""FedFA: FedAvg over a network that perturbs its features' channel statistics, more where clients differ
+(`fdgjax.models.augmentation` has the layer's equations).
 
     mu_i, sigma_i        running means of each channel's statistics, kept by client i's layers while it trains
     w <- sum_i p_i w_i   parameters, BatchNorm's statistics, and the running means
     v <- variance over the round's clients of mu_i, and of sigma_i; sent with the model of the next round
 
-A method with one global model, which also predicts for an unseen domain. The layers' probability is 0.5, as in paper
-and code. Without augmentation, or where v is never looked at, it is FedAvg on the same network.
+The global model also predicts for an unseen domain. Layers augment with probability 0.5, as in paper and code. Without
+augmentation, or where v is unused, it is FedAvg on the same network.
 
 Zhou & Konukoglu, "FedFA: Federated feature augmentation", 2023, Algorithms 1 and 2, and its official code.
 """
@@ -43,12 +43,12 @@ class FedFA(FedAvg):
 
 
 def of_channels(values: jax.Array, seen: jax.Array) -> jax.Array:
-    """`1/K sum_i (x_ic - mean_i x_ic)^2` over the K clients that are seen, `[clients, C] -> [C]`."""
+    """`1/K sum_i (x_ic - mean_i x_ic)^2` over the K clients `seen`, `[clients, C] -> [C]`."""
     return jnp.var(values, axis=0, where=seen[:, None])
 
 
 def of_layer(values: jax.Array, seen: jax.Array) -> jax.Array:
-    """The unbiased variance of all numbers of the clients that are seen, once for each channel."""
+    """The unbiased variance over all clients `seen` and all channels, repeated for each channel."""
     return jnp.broadcast_to(jnp.var(values, ddof=1, where=seen[:, None]), values.shape[1:])
 
 
@@ -59,7 +59,7 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
     """FedAvg whose server measures how much clients' statistics differ.
 
     Raises:
-      UserError: a model without feature augmentation, or an unknown word.
+      UserError: a model without feature augmentation, or an unknown `variance`.
     """
     shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
     made = [path for path in flatten(shapes) if path.startswith("batch_stats/") and path.endswith(SUFFIX)]
@@ -86,5 +86,5 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
 
 
 ENTRY = Entry(
-    "fedfa", FedFA, fedfa, "features augmented by how clients differ (Zhou & Konukoglu, 2023)", unit="augmented"
+    "fedfa", FedFA, fedfa, "features augmented by the variance over clients (Zhou & Konukoglu, 2023)", unit="augmented"
 )

@@ -1,10 +1,10 @@
-"""FedGaLA: self-supervised clients whose gradients follow the global model's way, and updates weighted by agreement.
+"""FedGaLA: self-supervised clients with gradients aligned to the last global step, and updates weighted by agreement.
 
-    client:  g of a layer counts if cos(-g, r) >= threshold,  r = theta_t - theta_(t-1)          (local alignment)
-    server:  d = sum_i c_i d_i,  c_i from (1 + cos(d_i, d)) / 2, found again three times         (global alignment)
+    client:  a layer's g is kept if cos(-g, r) >= threshold,  r = theta_t - theta_(t-1)          (local alignment)
+    server:  d = sum_i c_i d_i,  c_i from (1 + cos(d_i, d)) / 2, iterated three times            (global alignment)
 
-Without either it is FedSimCLR (with the same part). r is sent beside the model where local alignment is on, which
-doubles what travels down.
+Without either it is FedSimCLR (with the same part). With local alignment r is sent along with the model,
+which doubles the downlink.
 
 "Federated unsupervised domain generalization using global and local alignment of gradients", section 4 and Algorithm 1;
 regularisers: Table 4 and appendix D.
@@ -40,7 +40,7 @@ class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
-    globally: whether updates are; iterations, gamma, scope: of `global_alignment`.
+    globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.
     l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
     """
 
@@ -56,10 +56,10 @@ class FedGaLA(FedSimCLR):
 
 
 def fedgala(setup: Setup, h: FedGaLA) -> Method:
-    """Self-supervised clients, aligned.
+    """Self-supervised clients with local and global alignment.
 
     Raises:
-      UserError: an unknown part or sign, or settings that the alignments refuse.
+      UserError: an unknown part or sign, or settings that the alignments do not accept.
     """
     sign = lookup("sign", h.sign, SIGNS)
     rule = partial(global_alignment, iterations=h.iterations, gamma=h.gamma, scope=h.scope) if h.globally else mean

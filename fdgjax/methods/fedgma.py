@@ -2,8 +2,8 @@
 
     w <- w + eta m * sum_i p_i (w_i - w),    m = 1 where A >= tau, else A,    A = |sum_i v_i sign(w_i - w)|
 
-number by number (`fdgjax.aggregation.gradient_mask`), eta being the server's learning rate. BatchNorm's statistics are
-no gradients; they are averaged. With tau = 0 it is FedAvg. An unseen domain is predicted by w.
+elementwise (`fdgjax.aggregation.gradient_mask`), eta being the server's learning rate. BatchNorm's statistics are
+averaged without a mask. With tau = 0 it is FedAvg. w predicts for an unseen domain.
 
 Tenison et al., "Gradient masked averaging for federated learning", TMLR 2023, Algorithm 1.
 
@@ -23,8 +23,11 @@ from fdgjax.methods.parts.hyper import TABLE_10, hyper
 
 @dataclasses.dataclass(frozen=True)
 class FedGMA(FedAvg):
-    """FedAvg's hyperparameters and the mask: its threshold tau, what is left below it (`soft`: the share A, `hard`:
-    nothing), and whether `votes` go by the aggregation's `weights` or are `equal`."""
+    """FedAvg's hyperparameters and the mask's.
+
+    tau: threshold. mask: factor on an update below it, `soft` (A) or `hard` (0). votes: v, the aggregation's `weights`,
+      or `equal`.
+    """
 
     server_learning_rate: float = hyper(1.0, search=(1.0, 1e-1, 1e-2), source=TABLE_10)
     tau: float = hyper(0.7, search=(0.3, 0.5, 0.7), source=TABLE_10)
@@ -36,7 +39,7 @@ def fedgma(setup: Setup, h: FedGMA) -> Method:
     """FedAvg with a masked mean.
 
     Raises:
-      UserError: an unknown word or a threshold outside of [0, 1], as soon as it aggregates.
+      UserError: an unknown mask or votes, or a tau outside [0, 1], at the first aggregation.
     """
     masked = partial(gradient_mask, tau=h.tau, mask=h.mask, votes=h.votes)
 

@@ -1,19 +1,18 @@
-"""FedHEAL: only updates that keep their direction count, and clients that move farther count more.
+"""FedHEAL: parameters with inconsistent updates are masked, and clients that move farther get larger weights.
 
-For client i in the t-th round it takes part in, with update u_i and `r_i` the share of its former updates that were not
-negative, number by number:
+For client i in the t-th round it takes part in, with update u_i and `r_i` the elementwise share of its former updates
+that were not negative:
 
     m_i    = [ (r_i where u_i >= 0, else 1 - r_i) > tau ],  all true for t = 1
     d_i    = sum over tensors |m_i u_i|
     e_i   <- (1 - beta) e_i + beta d_i / sum_S d_j;    p_i <- p_i + e_i
-    w     <- w + sum_S p_i m_i u_i / sum_S p_i m_i      (number by number, zero where nobody's counts)
+    w     <- w + sum_S p_i m_i u_i / sum_S p_i m_i      (elementwise; zero where all masks are)
 
 Chen, Huang and Ye, "Fair federated learning under domain skew with local consistency and domain diversity", CVPR 2024,
 and its official code, which takes the distance as a sum of the tensors' norms (parameters only) and masks statistics as
 it masks parameters. p starts as the usual weights (uniform in the official code), e as zero.
 
-The history of a client stands in its row, kept by the server in its name: the server needs nothing but updates. An
-unseen domain is predicted by w.
+The server keeps a client's history in the client's row; clients send updates only. w predicts for an unseen domain.
 
 References:
   Search range of tau: FDSE, A7.4.
@@ -46,7 +45,7 @@ class FedHeal(FedAvg):
 
 
 class History(NamedTuple):
-    """What is known of a client: r, the number of rounds it rests on, the weight p and its last change e."""
+    """A client's history: r, the number of rounds it covers, the weight p and its last change e."""
 
     rises: Variables
     rounds: jax.Array
@@ -55,7 +54,7 @@ class History(NamedTuple):
 
 
 def consistent(history: History, updates: Variables, tau: float) -> PyTree:
-    """m `[clients, ...]`: which numbers of the updates move as they mostly did."""
+    """m `[clients, ...]`: which elements of the updates keep their usual direction."""
 
     def one(rises: jax.Array, u: jax.Array) -> jax.Array:
         agreed = jnp.where(u >= 0, rises, 1 - rises)
@@ -65,12 +64,12 @@ def consistent(history: History, updates: Variables, tau: float) -> PyTree:
 
 
 def remember(history: History, updates: Variables) -> History:
-    """The histories with the signs of these updates in them."""
+    """The histories, updated with the signs of these updates."""
     before = history.rounds.astype(jnp.float32)
 
     def one(rises: jax.Array, u: jax.Array) -> jax.Array:
-        many = per_row(before, u.ndim)
-        return (rises * many + (u >= 0).astype(jnp.float32)) / (many + 1)
+        count = per_row(before, u.ndim)
+        return (rises * count + (u >= 0).astype(jnp.float32)) / (count + 1)
 
     return history._replace(rises=jax.tree.map(one, history.rises, updates), rounds=history.rounds + 1)
 

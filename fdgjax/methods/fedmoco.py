@@ -14,7 +14,7 @@ from fdgjax.methods.parts.presets import UNLABELLED
 
 @dataclasses.dataclass(frozen=True)
 class FedMoCo(BySGD):
-    """The target follows more slowly."""
+    """`BySGD` with MoCo's loss, and a slower target."""
 
     part: str = hyper("moco", search=("moco",), source="He et al., 2020")
     decay: float = hyper(0.999, search=(0.99, 0.999), source="FedGaLA, official code")

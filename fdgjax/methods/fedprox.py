@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose clients stay near what the server sent, `L_i(w) + mu/2 |w - w_received|^2`.
+"""FedProx: FedAvg with a proximal term to the received model, `L_i(w) + mu/2 |w - w_received|^2`.
 
 Li et al., "Federated optimization in heterogeneous networks", 2020. With mu = 0 it is FedAvg.
 Defaults and search ranges: hFedF v2, Table 10.

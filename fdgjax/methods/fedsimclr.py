@@ -2,9 +2,9 @@
 
     w_i <- local epochs of a self-supervised loss (`fdgjax.objectives.two_views`) from w;    w <- sum_i p_i w_i
 
-No labels are used. Each client's optimiser outlives the round, and so do the target that follows its model (BYOL,
-MoCo), MoCo's queue, and the predictor (BYOL, SimSiam: only encoder and projector are averaged, as in FedU). What is
-learned is judged by a linear probe on the unseen domain.
+No labels are used. Between rounds each client keeps its optimiser's state, the target that follows its model (BYOL,
+MoCo), MoCo's queue, and the predictor (BYOL, SimSiam: only encoder and projector are averaged, as in FedU). A linear
+probe on the unseen domain evaluates the representation.
 
 FedGaLA, section 5 and appendices C and D, whose baselines these are.
 """
@@ -31,7 +31,7 @@ AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
     "crop": lambda smallest: partial(random_resized_crop, smallest=smallest),
     "flip": lambda smallest: random_flip,
 }
-"""Random views by name, made of the least share of an image's area that they show."""
+"""Random views by name, each built from the smallest share of an image's area that it shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,10 @@ class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
     part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
-    temperature: SimCLR's and MoCo's. decay: of the target, for each step. queue: MoCo's former keys.
-    augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: least share of an image's area that a
-      view shows.
-    pooled: whether all training data are at one place: SimCLR, MoCo, BYOL or SimSiam itself, the reference without
-      federation.
+    temperature: SimCLR's and MoCo's. decay: of the target, per step. queue: length of MoCo's queue of keys.
+    augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: smallest share of an image's area
+      that a view shows.
+    pooled: whether to train on the pooled data: SimCLR, MoCo, BYOL or SimSiam itself, the reference without federation.
     """
 
     part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
@@ -64,7 +63,7 @@ class FedSimCLR(FedAvg):
 
 @dataclasses.dataclass(frozen=True)
 class BySGD(FedSimCLR):
-    """SGD 0.03 with momentum 0.9, of all methods but SimCLR."""
+    """SGD with learning rate 0.03 and momentum 0.9, for all losses but SimCLR's."""
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
     client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
@@ -72,18 +71,18 @@ class BySGD(FedSimCLR):
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
 
 
-def fate(path: str) -> str:
-    """What follows a client's model stays with the client, and so does its predictor."""
+def label_of(path: str) -> str:
+    """The labels of variables: the target, the queue and the predictor are local."""
     return "local" if of_predictor(path) else all_but_collections(path)
 
 
 def all_but_collections(path: str) -> str:
-    """Only what follows a client's model stays with the client."""
+    """The labels of variables where only the target and the queue are local."""
     return "local" if path.startswith(("target/", "queue/")) else "shared"
 
 
 def of_predictor(path: str) -> bool:
-    """Whether a variable, or a parameter, is the predictor's."""
+    """Whether the path of a variable, or of a parameter, is in the predictor."""
     return "projector/predictor_" in path
 
 
@@ -91,7 +90,7 @@ def fedsimclr(
     setup: Setup,
     h: FedSimCLR,
     *,
-    label: Callable[[str], str] = fate,
+    label: Callable[[str], str] = label_of,
     regularise: Callable[[Objective], Objective] | None = None,
     **parts: Any,
 ) -> Method:
@@ -99,9 +98,9 @@ def fedsimclr(
 
     Args:
       setup, h: as for every method.
-      label: the fate of each variable by its path.
-      regularise: what is added to the loss.
-      parts: whatever else of `fedavg` is replaced.
+      label: `path -> shared, personal or local`, for each variable.
+      regularise: `objective -> objective` with regularisers added.
+      parts: further arguments of `fedavg`.
 
     Raises:
       UserError: an unknown part or augmentation.

@@ -14,7 +14,7 @@ from fdgjax.methods.parts.presets import UNLABELLED
 
 @dataclasses.dataclass(frozen=True)
 class FedSimSiam(BySGD):
-    """With a predictor, and a learning rate of its own."""
+    """`BySGD` with SimSiam's loss, which needs a predictor, and its own learning rate."""
 
     part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
     client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)

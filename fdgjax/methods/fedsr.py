@@ -1,12 +1,12 @@
-"""FedSR: FedAvg over a network with a random representation, kept short and no more telling than its class.
+"""FedSR: FedAvg over a network with a random representation, regularised in length (L2R) and given the class (CMI).
 
     z ~ p(z|x) = N(mu(x), diag(sigma(x)^2)),    logits = classifier(z)
     L = CE + alpha mean |z|^2 + beta mean KL(N(C mu, C^2 diag(sigma^2)) || N(r_mu[y], diag(r_sigma[y]^2)))
 
 The network's last layer gives mu and sigma (softplus), and a linear layer classifies z (`fdgjax.models.heads`). r_mu,
-r_sigma (softplus) and C are parameters, trained and averaged like the rest; C is the official code's alone. Prediction,
-of clients and of an unseen domain, takes z = mu; the official code averages the probabilities of 20 draws. With
-alpha = beta = 0 it is FedAvg on the same network.
+r_sigma (softplus) and C are parameters, trained and averaged like the rest; C is only in the official code.
+Predictions, for clients and for an unseen domain, use z = mu; the official code averages the probabilities of 20 draws.
+With alpha = beta = 0 it is FedAvg on the same network.
 
 Nguyen, Torr and Lim, "FedSR: A simple and effective domain generalization method for federated learning", NeurIPS 2022,
 equations of L2R and CMI, and its official code, which takes |z| for |z|^2 and never averages r_mu, r_sigma and C.
@@ -38,13 +38,13 @@ LENGTHS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 }
 
 OWN = ("params/gaussian/reference_mean", "params/gaussian/reference_deviation", "params/gaussian/scale")
-"""The parameters that the classifier does without: r_mu, r_sigma before its softplus, and C."""
+"""The parameters that predictions do not use: r_mu, r_sigma before its softplus, and C."""
 
 REFERENCES: Mapping[str, Callable[[str], str]] = {
     "shared": everything_shared,
     "local": lambda path: "local" if path in OWN else "shared",
 }
-"""The fates of variables."""
+"""The labels of variables."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FedSR(FedAvg):
     """FedAvg's hyperparameters, and the regularisers.
 
     l2r, cmi: alpha and beta. length: `squared` or `plain`.
-    references: whether r_mu, r_sigma and C are `shared` or stay `local` (an unseen domain does without them).
+    references: whether r_mu, r_sigma and C are `shared` or stay `local` (predictions do not use them).
     """
 
     client_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
@@ -66,7 +66,7 @@ def fedsr(setup: Setup, h: FedSR) -> Method:
     """FedAvg with FedSR's regularisers.
 
     Raises:
-      UserError: a model without a random representation, or an unknown word.
+      UserError: a model without a random representation, or an unknown value in `h`.
     """
     if not set(OWN) <= set(flatten(jax.eval_shape(setup.model.init, jax.random.key(0)))):
         raise UserError(
@@ -98,7 +98,7 @@ def simple_representation(model: Model, h: FedSR) -> Objective:
 def from_references(
     references: Mapping[str, jax.Array], representation: Mapping[str, jax.Array], labels: jax.Array
 ) -> jax.Array:
-    """The divergence of each sample's distribution, times C, from its class's, `[batch]`."""
+    """The KL divergence of each sample's distribution, scaled by C, from its class's reference, `[batch]`."""
     # The sign of C is that of the means alone: deviations have none.
     scale = references["scale"]
     mean, deviation = scale * representation["mean"], jnp.abs(scale) * representation["deviation"]

@@ -88,7 +88,7 @@ ALIGNMENTS: Mapping[str, Callable[[UpdatesRule, Gradients, jax.Array], tuple[Wei
 def smooth(new: Weights, smoothed: Weights, h: HFedF, moment: Moment) -> Weights:
     """Algorithm 4: `a * new + (1 - a) * smoothed` in rounds after the warm-up.
 
-    The smoothed state replaces the live one, so that the live state before the step is the smoothed one.
+    The smoothed state is also the one that training continues from, so `smoothed` is the state before the step.
     """
     share = jnp.where(moment.round > h.warmup, h.ema, 1.0).astype(jnp.float32)
     return jax.tree.map(lambda a, b: share * a + (1 - share) * b, new, smoothed)
@@ -101,7 +101,7 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
     optimizer = server_optimizer(h)
     dim = embedding_dim(h, setup.clients)
     training = EmbeddingTraining(dim, h.autoencoder_epochs)
-    # What nu is before the first round, and after a server step.
+    # nu before the first round, and after a server step.
     initial, following = lookup(
         "embeddings",
         h.embeddings,

@@ -4,7 +4,7 @@
 
 Both parts are trained together, by local epochs from (the received last layers, the client's own others). A layer's
 BatchNorm, parameters and statistics, goes with it (`fdgjax.models.depth.layers`). With all layers global it is FedAvg,
-with none Local. An unseen domain is predicted by each client's model, accuracies averaged.
+with none Local. An unseen domain is predicted by each client's model, and the accuracies are averaged.
 
 Liang et al., "Think locally, act globally: federated learning with local and global representations", 2020,
 Algorithm 1.
@@ -23,7 +23,7 @@ from fdgjax.variables import module_of
 
 @dataclasses.dataclass(frozen=True)
 class LGFedAvg(FedAvg):
-    """FedAvg's hyperparameters; global_layers: how many of the last layers are shared."""
+    """FedAvg's hyperparameters; global_layers: number of last layers that are shared."""
 
     global_layers: int = hyper(1, search=(1, 2, 3), source="the last layer; official code: 2 of 5 for CIFAR10")
 

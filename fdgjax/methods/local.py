@@ -1,4 +1,4 @@
-"""Local: each client trains by itself and sends nothing; on an unseen domain their accuracies are averaged.
+"""Local: each client trains alone and sends nothing; on an unseen domain the clients' accuracies are averaged.
 
 hFedF v2, section 5.1 ("Local-Only"), with FedAvg's hyperparameters (appendix C.8.2).
 """
@@ -29,4 +29,4 @@ def local(setup: Setup, h: Local) -> Method:
     return fedavg(setup, h, label=everything_local)._replace(keep_optimizer=h.keep_optimizer)
 
 
-ENTRY = Entry("local", Local, local, "each client by itself, nothing is sent")
+ENTRY = Entry("local", Local, local, "each client trains alone, nothing is sent")

@@ -5,8 +5,8 @@
 z are the features before the last layer, `previous` the client's model after the last round it took part in.
 
 Li, He and Song, "Model-contrastive federated learning", CVPR 2021, equations 2 to 4 and Algorithm 1. With mu = 0 it is
-FedAvg; so it is in a client's first round, when both other models are the initial one. The previous model stays with
-the client. An unseen domain is predicted by the mean model.
+FedAvg; so it is in a client's first round, when both other models are the initial one. The previous model stays at
+the client. The global model predicts for an unseen domain.
 
 References:
   Search range of mu, and T: FDSE, A7.4.
@@ -35,7 +35,7 @@ def moon(setup: Setup, h: Moon) -> Method:
     """FedAvg with a model-contrastive loss; a client's row holds its previous model.
 
     Raises:
-      UserError: for a model that does not tell its features, as soon as it meets the data.
+      UserError: a model without features, at the method's `init`.
     """
     extended = extend(
         fedavg(setup, h), row=Row(lambda fresh: fresh.models(), lambda context, trained: trained.variables)

@@ -1,18 +1,18 @@
-"""PartialFed: a client loads only some layers of the global model and keeps its own others, layer by layer as its
-policy says; the policy is learnt (PartialFed-Adaptive) or fixed (PartialFed-Fix).
+"""PartialFed: each client loads some layers of the global model and keeps its own for the others; the policy that
+selects them is learnt (PartialFed-Adaptive) or fixed (PartialFed-Fix).
 
     w_i = { w^l where a_i^l > 0, else v_i^l }_l                          partial initialisation: w sent, v_i kept
     v_i <- local epochs of L_i from w_i;    w <- sum_i p_i v_i           all layers are sent and averaged
     a_i <- gradient steps on L_i(u w + (1 - u) v_i),  u = sigmoid((a_i + g) / T)
 
-with v_i in the last line as it was kept, g logistic: the Gumbel-softmax of two choices, drawn anew for every batch. No
-gradient reaches w or v_i from there, and the loss that is recorded is the sum of both. A layer here is a module with
-variables of its own, so that BatchNorm, parameters and statistics, is a layer by itself. A client is predicted by w_i
-as its next round would begin, an unseen domain by the global model, or by each client's w_i. Loading everything is
-FedAvg; loading nothing, Local.
+In the last line v_i is the kept model and g logistic noise, drawn for every batch (a Gumbel-softmax of two choices); no
+gradient flows to w or v_i. The recorded loss is the sum of both losses. A layer here is a module with variables of its
+own, so that BatchNorm (parameters and statistics) is a layer by itself. For a client, the w_i of its next round
+predicts; for an unseen domain, the global model or each client's w_i. Loading all layers is FedAvg, loading none is
+Local.
 
-Sun et al., "PartialFed: cross-domain personalized federated learning via partial initialization", 2021. Its text leaves
-much open and there is no official code: docs/deviations.md.
+Sun et al., "PartialFed: cross-domain personalized federated learning via partial initialization", 2021. The paper
+leaves choices open and has no official code: docs/deviations.md.
 """
 
 import dataclasses
@@ -38,17 +38,17 @@ POLICIES: Mapping[str, Callable[[bool], float]] = {
     "all_but_norm": lambda is_norm: -1.0 if is_norm else 1.0,
     "none": lambda is_norm: -1.0,
 }
-"""The policy in the beginning: a of a layer."""
+"""Initial policies: a of a layer, by whether it is a norm."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PartialFed(FedAvg):
     """FedAvg's hyperparameters and the policy's.
 
-    policy: what is loaded in the beginning: `all`, `all_but_norm` (BatchNorm) or `none`; a is 1 or -1.
-    policy_learning_rate: of the policy, by an optimiser of the clients' kind; 0 leaves it as it begins.
+    policy: the layers loaded at first: `all`, `all_but_norm` (BatchNorm) or `none`; a is 1 or -1.
+    policy_learning_rate: of the policy, with the clients' kind of optimiser; 0 keeps the initial policy.
     temperature: T.
-    unseen: an unseen domain is predicted by the `global` model, or by `each` client's (accuracies are averaged).
+    unseen: the `global` model predicts for an unseen domain, or `each` client's (the accuracies are averaged).
     """
 
     policy: str = hyper("all", search=tuple(POLICIES), source="section 3.2, PartialFed-Fix")
@@ -120,7 +120,7 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
 
 
 def without_policy(variables: Variables) -> Variables:
-    """The model alone."""
+    """The model's variables without the policy."""
     return {**variables, "params": {name: leaf for name, leaf in variables["params"].items() if name != "policy"}}
 
 

@@ -1,15 +1,15 @@
-"""RSCFed: clients follow their own teachers, and the server trusts the consensus of several sub-sets of them.
+"""RSCFed: clients learn from mean teachers, and the server aggregates the consensus of several random subsets.
 
-    t     <- a t + (1 - a) s before each step of the student s, which begins as w;    a = min(n / (n + 1), decay)
+    t     <- a t + (1 - a) s before each step of the student s, which starts as w;    a = min(n / (n + 1), decay)
     L_i    = r mean_j |softmax(f_s(a(x_j))) - q_j|^2,    q_j ~ softmax(f_t(a'(x_j)))^(1 / T)
-    u_i    = s - w;    for each of M sub-sets S of the round's clients:    u_S = DMA of u_i, i in S
+    u_i    = s - w;    for each of M subsets S  of the round's clients:    u_S = DMA of u_i, i in S
     w     <- local epochs at the server from w, on its labels, then  w + sum_S u_S / M
 
-a and a' are two weak views, n counts the client's steps over all rounds: its teacher stays with it. DMA, distance-
-reweighted model aggregation, weighs u_i by `n_i exp(-beta |u_i - u| / n_i)`, u being the weighted mean of S
-(`fdgjax.aggregation.subsets`). A client trains once a round, for all sub-sets it is in; it draws its lots itself,
-from a key in its row, so that nobody's draw depends on who else there is. No label is guessed. BatchNorm layers are as
-in SSFL.
+a and a' are two weak views; n counts the client's steps over all rounds, as its teacher stays at the client. DMA,
+distance-reweighted model aggregation, weights u_i by `n_i exp(-beta |u_i - u| / n_i)`, u being the weighted mean of S
+(`fdgjax.aggregation.subsets`). A client trains once a round, for all subsets it is in. Subsets are drawn with keys from
+the clients' rows, so that a client's draws do not depend on the other clients. There are no pseudo-labels. BatchNorm
+layers are as in SSFL.
 
 Liang, Lin, Fu, Zhu and Li, "RSCFed: random sampling consensus federated semi-supervised learning", CVPR 2022, and its
 official code. The server takes the place of the labelled clients: docs/deviations.md.
@@ -45,7 +45,7 @@ OFFICIAL = "Liang et al., official code"
 class RSCFed(LabelledServer):
     """Hyperparameters of a labelled server, and RSCFed's.
 
-    subsets: M; share: how many of the round's clients are in each, rounded up. beta, distance: of DMA.
+    subsets: M; share: of the round's clients in each subset, rounded up. beta, distance: of DMA.
     consistency: r; temperature: T; decay: of the teacher.
     augmentation: whose weak view is taken, an entry of `fdgjax.views.weak_strong.VIEWS`.
     """
@@ -62,7 +62,7 @@ class RSCFed(LabelledServer):
 
 
 class Own(NamedTuple):
-    """What stays with a client: its teacher, and the key of its lots."""
+    """What stays at a client: its teacher, and the key of its draws."""
 
     teacher: Variables
     key: jax.Array
@@ -104,13 +104,13 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
 
 
 def next_own(context: Context, trained: Trained) -> Own:
-    """The teacher as it was left, and the key of the lots of this round."""
+    """The teacher after training, and the key of this round's draws."""
     key = jax.random.fold_in(jax.random.wrap_key_data(context.client.more.key), context.round)
     return Own(trained.variables["teacher"], jax.random.key_data(key))
 
 
 def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float) -> jax.Array:
-    """Who is in which sub-set, bool `[subsets, clients]`: those with the lowest lots, clients with weight zero last.
+    """Which clients are in which subset, bool `[subsets, clients]`: those with the lowest draws, weight zero last.
 
     Args:
       keys: `[clients, ...]`, each client's.

@@ -1,4 +1,4 @@
-"""SCAFFOLD: local gradients corrected by control variates, so that clients with other data do not drift apart.
+"""SCAFFOLD: local gradients corrected by control variates, against client drift.
 
     y_i    <- local epochs from x with gradients  g_i(y) + c - c_i
     c_i+    = c_i - c + mean of the corrected gradients over the K steps;    d_i = c_i+ - c_i
@@ -6,12 +6,12 @@
 
 Karimireddy et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020, Algorithm 1, option
 II: with plain SGD the mean of the corrected gradients *is* `(x - y_i) / (K eta_l)`, and c_i+ the mean of client i's own
-gradients along its path. The mean needs no learning rate, so that any local optimiser will do: the correction is in the
-gradient it is given. `control=displacement` is the paper's formula as it is printed.
+gradients along its path. The mean needs no learning rate, so any local optimiser works: the gradient it receives is
+already corrected. `control=displacement` is the paper's formula as printed.
 
-p_i = 1/N as in the paper, or by samples; among the clients of a round for x, among all of them for c, so that c is
-always `sum_i p_i c_i`. Control variates are over `params`; BatchNorm's statistics are averaged. They travel: twice the
-parameters, in both directions. An unseen domain is predicted by x.
+p_i = 1/N as in the paper, or by samples; normalised over the round's clients for x and over all clients for c, so that
+always `c = sum_i p_i c_i`. Control variates are over `params`; BatchNorm's statistics are averaged. Sending control
+variates doubles the parameters in both directions. x predicts for an unseen domain.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
     def next_control(context: Context, trained: Trained) -> PyTree:
         rate = h.client_learning_rate * learning_rate_factor(h, context.round, setup.rounds)
         new = subtract(corrected(rate, context, trained), correction(context))
-        # Without a single step (fewer samples than a batch) there was no gradient to go by.
+        # A client without a step (fewer samples than a batch) has no gradient and keeps its control variate.
         return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.more)
 
     extended = extend(

@@ -1,13 +1,13 @@
-"""SemiFL: clients train on what the global model is sure of, mixed with all they have; the server on its labels.
+"""SemiFL: clients train on confident pseudo-labels, mixed (MixUp) with all their samples; the server on its labels.
 
     y_j, p_j <- guess(w, x_j);    D_fix = {j : p_j >= tau};    D_mix = all samples of the client
     L_i = mean over D_fix of  CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
-    w <- w + sum_i p_i (w_i - w) over clients with something in D_fix;    w <- local epochs at the server from w
+    w <- w + sum_i p_i (w_i - w) over clients with non-empty D_fix;    w <- local epochs at the server from w
 
-a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), in the
-place of the paper's RandAugment, which this package does not have. Labels are guessed once a round; m is drawn for each
-minibatch, k among its samples. A client with nothing in D_fix is left out of the aggregate and keeps its row. BatchNorm
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), instead of
+the paper's RandAugment, which this package does not have. Pseudo-labels are generated once a round; m is drawn for each
+minibatch, k among its samples. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
 layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and
 order of the server's samples, it is SSFL with `guess=argmax`.
 
@@ -45,7 +45,7 @@ class SemiFL(SSFL):
 
     threshold: tau. mix: lambda, the weight of the mixed samples' loss; alpha: of m's distribution.
     augmentation: the views, an entry of `fdgjax.views.weak_strong.VIEWS`.
-    server: it trains `last`, after the aggregation, or `first`.
+    server: whether it trains `last`, after the aggregation, or `first`.
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
@@ -60,7 +60,7 @@ class SemiFL(SSFL):
 
 
 def semifl(setup: Setup, h: SemiFL) -> Method:
-    """SSFL on confident guesses, with weak and strong views and mixed samples."""
+    """SSFL on confident pseudo-labels, with weak and strong views and mixed samples."""
     views = lookup("augmentation", h.augmentation, VIEWS)
     base = labelled_server(
         setup,
@@ -83,7 +83,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
 
     def update(server: Server, clients: Kept, step: Extended, moment: Moment) -> tuple[Server, Kept]:
         moved, clients = extended.update(server, clients, step.base, moment)
-        # Where nobody counts the server's momentum does not move it either, as in the official code.
+        # Without any counted client, momentum does not move the server's model either, as in the official code.
         return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
     prepare = sure_labels(guess_labels(setup.model, h), h.threshold)
@@ -94,7 +94,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
 def sure_labels(
     guess: Callable[[Context, Samples], Prepared], threshold: float
 ) -> Callable[[Context, Samples], Prepared]:
-    """The guessed labels of D_fix are trusted, the others not; the note is the size of D_fix."""
+    """The pseudo-labels of D_fix get trust 1, the others 0; the note is the size of D_fix."""
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         labels = guess(context, samples).guess

@@ -1,11 +1,11 @@
-"""SSFL: a server with labels and clients without, who learn from the labels its model guesses for them.
+"""SSFL: a server with labels, and clients without, which learn from pseudo-labels that the server's model generates.
 
     w <- local epochs at the server from w, on its labelled data
     y~_i = guess(w, x_i);   w_i <- local epochs at client i from w, on (x_i, y~_i);   w <- sum_i p_i w_i
 
-UAP's baseline (section 5; it names SemiFL for it): UAP with cross-entropy alone. Guesses are made anew in every round.
-BatchNorm layers are not averaged: each client keeps its own, as in FedBN, and the server its own, with which the global
-model is completed (`unseen="server"`).
+UAP's baseline (section 5; it names SemiFL for it): UAP with cross-entropy alone. Pseudo-labels are generated anew in
+every round. BatchNorm layers are not averaged: each client keeps its own, as in FedBN, and the server its own, which
+complete the global model (`unseen="server"`).
 
 Ahmed et al., "Unified alignment protocol: making sense of the unlabeled data in new domains", sections 3.1, 4.2 and 9.
 """
@@ -34,7 +34,7 @@ GUESSERS: Mapping[str, Callable[[Context], Variables]] = {
     "server": lambda context: context.sent,
     "client": lambda context: context.received,
 }
-"""Whose BatchNorm layers the guessing model has."""
+"""Whose BatchNorm layers the model that generates pseudo-labels has."""
 
 NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
 """The label of BatchNorm layers."""
@@ -46,7 +46,7 @@ class LabelledServer(FedAvg):
 
     unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of the clients' or `each` one's.
     batch_norm: `kept` at clients and server, or `averaged` with everything else.
-    class_aware: whether the server's minibatches hold all classes evenly.
+    class_aware: whether the server's minibatches are class-balanced.
     """
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="UAP, section 5")
@@ -60,10 +60,10 @@ class LabelledServer(FedAvg):
 
 @dataclasses.dataclass(frozen=True)
 class SSFL(LabelledServer):
-    """How labels are guessed.
+    """How pseudo-labels are generated.
 
-    guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that guesses is the
-      `server`'s, or the `client`'s, with its own BatchNorm layers.
+    guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that generates
+      them, the `server`'s or the `client`'s, with its own BatchNorm layers.
     """
 
     guess: str = hyper("centroids", search=tuple(GUESSES), source="UAP, section 4.2")
@@ -71,17 +71,17 @@ class SSFL(LabelledServer):
 
 
 def ssfl(setup: Setup, h: SSFL) -> Method:
-    """Cross-entropy on true labels at the server, on guessed ones at the clients."""
+    """Cross-entropy on true labels at the server, on pseudo-labels at the clients."""
     return semi_supervised(setup, h, "ssfl")
 
 
 def semi_supervised(
     setup: Setup, h: SSFL, name: str, *, server: Objective | None = None, client: Objective | None = None
 ) -> Method:
-    """A labelled server and clients that guess; `server` and `client` as for `labelled_server`.
+    """A labelled server and clients on pseudo-labels; `server` and `client` as for `labelled_server`.
 
     Raises:
-      UserError: an unknown name in `h`, or a model without features.
+      UserError: an unknown value in `h`, or a model without features.
     """
     base = labelled_server(setup, h, server=server, client=client)
     return with_features(base._replace(prepare=guess_labels(setup.model, h)), setup.model, name)
@@ -115,7 +115,7 @@ def labelled_server(
 
 
 def guess_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:
-    """Labels for all samples of a client, by what a model says of them in evaluation mode."""
+    """Pseudo-labels for all samples of a client, from a model's outputs in evaluation mode."""
     guess, guesser = lookup("guess", h.guess, GUESSES), lookup("guesser", h.guesser, GUESSERS)
 
     def prepare(context: Context, samples: Samples) -> Prepared:

@@ -1,9 +1,9 @@
-"""UAP, the unified alignment protocol: server and clients pull their features towards the same Gaussian of each class.
+"""UAP, the unified alignment protocol: server and clients align their features with the same Gaussian for each class.
 
     L = CE(f(x), y) + alpha CDD(z, z~) + beta COV(z),      z~ of class k from N(w_k, lambda I)
 
-w_k, the classifier's weights for class k, are the mean of its features, so that the server tells its feature
-distribution by sending the model. y are true labels at the server and guessed ones (`ssfl.py`) at clients. CDD is the
+w_k, the classifier's weights for class k, is the mean of the class's Gaussian, so that sending the model also sends the
+server's feature distribution. y are true labels at the server and pseudo-labels (`ssfl.py`) at clients. CDD is the
 contrastive domain discrepancy (equation 3), COV pulls the covariance of all features to gamma lambda I (equation 4).
 With alpha = beta = 0 it is SSFL.
 
@@ -56,7 +56,7 @@ class UAP(SSFL):
     alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
       reference covariance.
     covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
-    classes: how many classes, drawn anew for each batch, CDD compares; 0 for all.
+    classes: number of classes that CDD compares, drawn anew for each batch; 0 for all.
     client_means: a client aligns to the classifier it `received`, or to the one it is being `trained`.
     """
 

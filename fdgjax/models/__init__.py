@@ -1,8 +1,8 @@
 """Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`. What the last layer
-makes them from, the features `[batch, m]`, is sown: with `mutable=["intermediates"]` it is in the changed collections
-as `intermediates/features`, otherwise nobody computes anything for it.
+Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`. The features
+`[batch, m]`, the last layer's input, are sown: with `mutable=["intermediates"]` they are in the changed collections as
+`intermediates/features`; otherwise they cost nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ from fdgjax.models.vit import ViT
 class Backbone(NamedTuple):
     """A network of the registry: its Flax module, and one line on what it is.
 
-    Every module has the attributes `classes`, `width` and `unit`. `unit` makes the units that a method may replace, and
-    which those are is the module's affair: all but the last layer of a chain, the last operator of a residual block
-    (FDSE, appendix A8.1).
+    Every module has the attributes `classes`, `width` and `unit`. `unit` makes the units that a method may replace;
+    the module decides which: all but the last layer of a chain, the last operator of a residual block (FDSE, appendix
+    A8.1).
     """
 
     module: Callable[..., nn.Module]

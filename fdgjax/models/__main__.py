@@ -1,4 +1,4 @@
-"""What every network and its FDSE twin cost.
+"""The cost of every network and of its FDSE twin.
 
 python -m fdgjax.models [--image_size 224] [--classes 10]
 """
@@ -15,7 +15,7 @@ ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
 
 
 def table(models: Mapping[str, Backbone], image_size: int, classes: int) -> Iterator[str]:
-    """A line for every network and for its twin, whose numbers are also given as parts of the network's."""
+    """A line for every network and for its twin, and one with the ratios of their numbers."""
     yield ROW.format("model", "unit", "parameters [M]", "MiB", "multiply-adds [M/image]")
     for name, maker in models.items():
         try:

@@ -1,4 +1,4 @@
-"""AlexNet with BatchNorm, FDSE's backbone (Table A5), and with its DSE blocks instead (Table A6)."""
+"""AlexNet with BatchNorm, FDSE's backbone (Table A5), or with DSE blocks (Table A6)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -76,8 +76,8 @@ class AlexNet(nn.Module):
 
 
 def pooled_relu(x: jax.Array) -> jax.Array:
-    """ReLU and a 3x3 max-pool with stride 2, in the order that has less to do: they commute. As a unit's activation it
-    also comes before channels are put together."""
+    """ReLU and a 3x3 max-pool with stride 2, in the cheaper order; they commute. As the activation of a DSE unit it
+    also runs before the channels are concatenated."""
     return nn.relu(max_pool(x, 3, 2))
 
 

@@ -1,4 +1,4 @@
-"""FedFA's feature augmentation: channel statistics drawn anew around what was measured, the more so where clients
+"""FedFA's feature augmentation: channel statistics drawn around the measured ones, with a larger variance where clients
 differ (Zhou & Konukoglu, "FedFA: Federated feature augmentation", ICLR 2023, and its official code)."""
 
 import flax.linen as nn
@@ -14,15 +14,15 @@ class FeatureAugmentation(nn.Module):
         gamma = C s / sum(s),  s = 1 / (1 + 1 / v)
 
     with mu and sigma each sample's mean and standard deviation of each of C channels over its pixels, and v the
-    variance *across clients* of those statistics, which the server knows. Gradients go through mu, sigma and their
-    variances, as in the official code. In evaluation, and for anything but images, the identity.
+    variance *across clients* of those statistics, which the server sends. Gradients go through mu, sigma and their
+    variances, as in the official code. In evaluation, and for inputs other than images, the identity.
 
     Variables, all in `batch_stats` with shape `[C]`:
       mean, std: running means of the batch's mean of mu and of sigma, for the server to compare clients by. They move
         whenever features are augmented (the official code) and start at 0 and 1.
       mean_variance, std_variance: v, 1 until the server sets it; never changed here.
 
-    Batches' variances are biased, so that a batch of one is left alone (PyTorch's would be undefined).
+    Batch variances are the biased ones, so that a batch of one is defined (PyTorch's would not be).
 
     Attributes:
       probability: p.

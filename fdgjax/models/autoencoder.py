@@ -12,7 +12,7 @@ from fdgjax.nn import Conv, ConvTranspose, Dense, max_pool
 
 
 class Autoencoder(nn.Module):
-    """Table 6: two convolutions with max-pools and a linear layer to the latent vector, and the way back.
+    """Table 6: two convolutions with max-pools and a linear layer to the latent vector, and the mirrored decoder.
 
     A client's embedding is the mean of `encode` over its images, after training on the squared error of the
     reconstruction. Height or width not divisible by 4 is extended by repeating the last row or column; the
@@ -20,7 +20,7 @@ class Autoencoder(nn.Module):
 
     Attributes:
       embedding: length of the latent vector.
-      image_shape: `(H, W, channels)`, which the decoder has to know.
+      image_shape: `(H, W, channels)`, which the decoder needs.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
     """
 

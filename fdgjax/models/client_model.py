@@ -17,8 +17,8 @@ def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "",
       name: an entry of `MODELS`.
       classes: number of classes.
       width: factor on its channels.
-      unit: an entry of `UNITS`, what its replaceable units are; '' for its own.
-      head: an entry of `HEADS`, what follows it; '' for nothing.
+      unit: an entry of `UNITS` for its replaceable units; '' for its own.
+      head: an entry of `HEADS` that follows it; '' for none.
     """
 
     def network(outputs: int) -> nn.Module:
@@ -28,8 +28,8 @@ def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "",
 
 
 def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
-    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its features are
-    what it sows last under that name, and whatever else it sows it tells as `more`."""
+    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its `features`
+    are the last value sown under that name, and its other sown values are in `more`."""
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
@@ -39,10 +39,10 @@ def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
         logits, changed = module.apply(
             variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
         )
-        # What submodules sow is theirs; of values of one name the last is the nearest to the logits.
+        # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.
         sown = changed.get("intermediates", {}).items()
-        told = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
-        features = told.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
-        return Output(logits, features, told), {name: changed[name] for name in mutable}
+        outputs = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
+        features = outputs.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
+        return Output(logits, features, outputs), {name: changed[name] for name in mutable}
 
     return Model(init, apply)

@@ -1,4 +1,4 @@
-"""What a model costs: numbers to learn, bytes to send, operations for an image."""
+"""The cost of a model: its parameters, the bytes it sends, the operations per image."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from fdgjax.variables import bytes_of
 
 
 class Cost(NamedTuple):
-    """A model's cost, as FDSE's Table 4 counts.
+    """A model's cost, as counted in FDSE's Table 4.
 
-    parameters: numbers that are learned.
-    bytes: of parameters and statistics, what one client sends where nothing is kept back.
-    flops: multiply-adds (one multiplication and one addition are one operation) of an image's way forward through
+    parameters: their number.
+    bytes: of parameters and statistics, which one client sends if all variables are shared.
+    flops: multiply-adds (one multiplication and one addition are one operation) of one image's forward pass through
       convolutions, linear layers and attention. Biases, BatchNorm, activations and pooling, a few thousandths, are not
-      counted. A training step takes about three times as much.
+      included. A training step takes about three times as much.
     """
 
     parameters: int
@@ -34,13 +34,13 @@ class Cost(NamedTuple):
 
 
 WEIGHTED = (Conv, Dense, nn.Conv, nn.Dense, nn.DenseGeneral)
-"""Layers with a kernel that is used as a whole at each position of their output."""
+"""Layers that apply their whole kernel at each output position."""
 
 
 def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
-    """The cost of a Flax module for images `(H, W, channels)`, from the layers it calls; nothing is computed.
+    """The cost of a Flax module for images `(H, W, channels)`, from the layers it calls; only shapes are computed.
 
-    XLA's own account would not do: it counts what a convolution was lowered to, which differs by platform.
+    XLA's own cost analysis counts a convolution's lowering, which differs by platform.
     """
     counts: list[int] = []
 
@@ -63,7 +63,7 @@ def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
 
 
 def multiply_adds(layer: nn.Module, args: Sequence[Any], y: Any) -> int:
-    """Those of one call of a layer itself; 0 for one that only calls others."""
+    """The multiply-adds of one call of the layer itself; 0 for a module that only calls others."""
     if isinstance(layer, nn.MultiHeadDotProductAttention):
         queries, keys = args[0], args[1] if len(args) > 1 and args[1] is not None else args[0]
         # Queries with keys, and their weights with values; the four linear layers count themselves.

@@ -1,4 +1,4 @@
-"""In which order a model's layers follow one another, for methods that treat them by depth."""
+"""The order of a model's layers, for methods that treat them by depth."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +13,16 @@ from fdgjax.variables import flatten, module_of
 def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
     """The paths of all modules that hold variables themselves, such as `"conv_1/bn_dse"`, in the order of their calls.
 
-    Neither names nor trees say so: JAX sorts the keys of dicts, and `stage_10` comes before `stage_2`. So the calls are
-    recorded while shapes are computed; no numbers are. A module that calls others comes before them, and one that is
-    called more than once where it is first. The variables of the model itself have the path `""`.
+    Names and trees do not give this order: JAX sorts the keys of dicts, and `stage_10` comes before `stage_2`. So the
+    calls are recorded under `jax.eval_shape`. A module that calls others comes before them, and one that is called
+    more than once has the place of its first call. The variables of the model itself have the path `""`.
 
     Args:
       init: `(key) -> variables` of a model made of Flax modules, such as `fdgjax.contract.Model.init`.
 
     Raises:
-      ValueError: `init` calls no module that would explain some variable, for instance because it is jitted and was
-        traced before.
+      ValueError: `init` makes a variable without a recorded call of its module, for instance because it is jitted and
+        was traced before.
     """
     called: list[tuple[str, ...]] = []
 
@@ -47,8 +47,8 @@ def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
 def layers(init: Callable[[jax.Array], Any]) -> list[tuple[str, ...]]:
     """A model's layers in the order of their calls, each as the paths of its modules.
 
-    A layer is a module with a kernel. One without belongs to the layer before it, as BatchNorm does, or to the first
-    one inside itself, or, where there is neither, to the model's first. Every variable is of one layer.
+    A layer is a module with a kernel. A module without one belongs to the layer before it, as BatchNorm does, or to the
+    first layer inside it, or, if there is neither, to the model's first layer. Every variable belongs to one layer.
 
     Args:
       init: as for `depth_order`.

@@ -13,7 +13,7 @@ class DigitsCNN(nn.Module):
     """Two 3x3 convolutions, a max-pool, 4x4 adaptive average bins and two linear layers; 38,282 parameters
     for 10 classes.
 
-    Not from a paper. No BatchNorm, so that clients differ in nothing but their parameters.
+    Not from a paper. No BatchNorm, so that clients differ in their parameters only.
 
     Attributes:
       classes: number of logits.

@@ -1,8 +1,8 @@
-"""What makes logits of a network's last outputs: nothing more, a classifier of a random representation (FedSR), or the
-projection that self-supervised learning compares.
+"""Heads on a network's last outputs: none, a classifier of a random representation (FedSR), or a projection for
+self-supervised learning.
 
-A head is an entry of `HEADS`, `head(network, classes, width) -> module`; `network(outputs)` makes the backbone with so
-many outputs in the place of its logits, so that any backbone will do.
+A head is an entry of `HEADS`, `head(network, classes, width) -> module`; `network(outputs)` makes the backbone with
+this number of outputs instead of its logits, so that any backbone works.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ class GaussianClassifier(nn.Module):
     """A linear classifier of z ~ N(mu, diag(sigma^2)), and a reference distribution of z for each class.
 
     z is drawn in training and is its mean otherwise. The reference distributions `N(reference_mean[y],
-    softplus(reference_deviation[y]))` and `scale` are variables that only an objective looks at (`fdgjax.objectives`);
-    they begin as N(0, softplus(1)) and 1 (Nguyen et al., official code).
+    softplus(reference_deviation[y]))` and `scale` are variables that only the objective uses (`fdgjax.objectives`);
+    they start as N(0, softplus(1)) and 1 (Nguyen et al., official code).
 
     Attributes:
       classes: number of logits.
@@ -51,8 +51,8 @@ class GaussianClassifier(nn.Module):
 class GaussianHead(nn.Module):
     """A network with a `GaussianClassifier`.
 
-    The network's variables keep their paths; those of the classifier are in `gaussian`. z is sown as the features, and
-    so are `mean` and `deviation`.
+    The network's variables keep their paths; those of the classifier are in `gaussian`. It sows z as `features`, and
+    `mean` and `deviation`.
 
     Attributes:
       network: gives the outputs `[batch, 2 m]`.
@@ -63,14 +63,14 @@ class GaussianHead(nn.Module):
     classes: int
 
     def setup(self) -> None:
-        """Both in one scope, so that no path tells of the wrapping."""
+        """Both in one scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.gaussian = GaussianClassifier(self.classes)
 
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Images -> logits `[batch, classes]`."""
-        logits, said = self.gaussian(self.network(x, train=train), train=train)
-        for name, value in said.items():
+        logits, outputs = self.gaussian(self.network(x, train=train), train=train)
+        for name, value in outputs.items():
             self.sow("intermediates", name, value)
         return logits
 
@@ -82,20 +82,20 @@ def linear(network: Callable[[int], nn.Module], classes: int, width: float) -> n
 
 
 def gaussian(network: Callable[[int], nn.Module], classes: int, width: float) -> GaussianHead:
-    """z of 512 numbers (Nguyen et al., official code), times the network's width."""
+    """z of dimension 512 (Nguyen et al., official code) times the network's width."""
     return GaussianHead(network(2 * widen(512, width)), classes)
 
 
 class Projector(nn.Module):
-    """What comes after the hidden layer of a projector, and a predictor.
+    """The projector after its hidden layer, and a predictor.
 
         z = linear(ReLU(BN(h))),    p = linear(ReLU(BN(linear(z))))
 
     Variables: `bn` and `out`, and of the predictor `predictor_in`, `predictor_bn` and `predictor_out`.
 
     Attributes:
-      features: numbers of z and p.
-      predictor: hidden numbers of the predictor; 0 for none.
+      features: dimension of z and p.
+      predictor: hidden units of the predictor; 0 for none.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
     """
 
@@ -117,13 +117,13 @@ class Projector(nn.Module):
 class ProjectionHead(nn.Module):
     """A network whose last layer is the first of a projector, for self-supervised learning.
 
-    The network's variables keep their paths; those of the projector are in `projector`. z takes the place of logits,
-    the features are still the input of the network's last layer; the prediction is sown.
+    The network's variables keep their paths; those of the projector are in `projector`. z replaces the logits; the
+    features are still the input of the network's last layer; the prediction is sown.
 
     Attributes:
       network: gives the hidden layer of the projector.
-      features: numbers of z.
-      predictor: hidden numbers of the predictor; 0 for none.
+      features: dimension of z.
+      predictor: hidden units of the predictor; 0 for none.
     """
 
     network: nn.Module
@@ -131,20 +131,20 @@ class ProjectionHead(nn.Module):
     predictor: int = 0
 
     def setup(self) -> None:
-        """Both in one scope, so that no path tells of the wrapping."""
+        """Both in one scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.projector = Projector(self.features, self.predictor)
 
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Images -> z `[batch, features]`."""
-        z, said = self.projector(self.network(x, train=train), train=train)
-        for name, value in said.items():
+        z, outputs = self.projector(self.network(x, train=train), train=train)
+        for name, value in outputs.items():
             self.sow("intermediates", name, value)
         return z
 
 
 def projection(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
-    """4096 hidden numbers and 2048 of z (FedGaLA, official code), times the network's width."""
+    """4096 hidden units and z of dimension 2048 (FedGaLA, official code), times the network's width."""
     del classes
     return ProjectionHead(network(widen(4096, width)), widen(2048, width))
 

@@ -38,7 +38,7 @@ class LayerTemplate(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers the layer has."""
+        """The number of the layer's parameters."""
         return sum(math.prod(leaf.shape) for leaf in self.leaves)
 
 
@@ -78,7 +78,7 @@ class HyperNetwork(nn.Module):
 
 
 def head_names(layers: Sequence[LayerTemplate]) -> list[str]:
-    """The heads' names in the hypernetwork's parameter tree; the number keeps paths apart that read alike."""
+    """The heads' names in the hypernetwork's parameter tree; the index keeps them unique."""
     return [f"head_{i}_{'_'.join(layer.path)}" for i, layer in enumerate(layers)]
 
 
@@ -99,14 +99,14 @@ def join_layer(layer: LayerTemplate, params: Params) -> jax.Array:
 
 
 def from_framework(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
-    """theta as the layers' own initialisation drew it."""
+    """theta from the layers' own initialisation."""
     del layers, client
     return theta
 
 
 def from_client_model(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
-    """Head biases become an ordinary initialisation of the client model and head kernels a hundredth of what they
-    were: every client starts near the same ordinary model."""
+    """Head biases are an ordinary initialisation of the client model, and head kernels are scaled by 0.01: every client
+    starts near the same ordinary model."""
     heads = {
         name: {"kernel": 0.01 * theta[name]["kernel"], "bias": join_layer(layer, client)}
         for name, layer in zip(head_names(layers), layers, strict=True)
@@ -115,7 +115,7 @@ def from_client_model(theta: Params, layers: Sequence[LayerTemplate], client: Pa
 
 
 class Scheme(NamedTuple):
-    """How theta starts: the layers' initialisation (`fdgjax.nn.INITIALISATIONS`), and what is made of it."""
+    """How theta starts: the layers' initialisation (`fdgjax.nn.INITIALISATIONS`), and its adjustment."""
 
     init_name: str
     adjust: Callable[[Params, Sequence[LayerTemplate], Params], Params]

@@ -42,8 +42,8 @@ class InceptionCNN(nn.Module):
       classes: number of logits.
       width: factor on the number of channels and hidden features.
       dropout: rate before the first linear layer.
-      init_name: entry of `fdgjax.nn.INITIALISATIONS`; PyTorch's default is what the published numbers rest
-        on.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`; the published numbers rest on PyTorch's
+        default.
       unit: the factory of all units but the last layer (see `fdgjax.models.units`). ReLUs stay where the table has
         them, after pools and concatenations, and `linear_1` has none.
     """

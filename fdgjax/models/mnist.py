@@ -15,8 +15,8 @@ GROUPS = 8
 class GroupNormUnit(nn.Module):
     """GN(activation(layer(x))), DomainBed's order.
 
-    GroupNorm has no statistics to keep, so that training and evaluation are the same. There are 8 groups of channels,
-    or as many as divide both 8 and the number of channels: 4 groups of 12 channels, 1 group of 5.
+    GroupNorm keeps no running statistics: training and evaluation are the same. There are 8 groups of channels,
+    or the greatest common divisor of 8 and the number of channels: 4 groups for 12 channels, 1 for 5.
 
     Variables: `layer` and `gn`.
 

@@ -1,6 +1,6 @@
-"""Weights to start from: a `.safetensors` file with torchvision's or timm's names for a network of the registry.
+"""Pretrained weights: a `.safetensors` file with torchvision's or timm's names for a network of the registry.
 
-The two agree on ResNets; a vision transformer's names are timm's. Names are data: a table for each network, enrolled in
+The two agree on ResNets; a vision transformer's names are timm's. Names are data: a table for each network in
 `PRETRAINED`.
 """
 
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A network's names: the kind of its own units (entry of `UNITS`), for which alone the names hold, and all rows."""
+    """A network's names: the kind of its own units (entry of `UNITS`), for which the names hold, and all rows."""
 
     unit: str
     rows: tuple[Row, ...]
@@ -119,7 +119,7 @@ PRETRAINED: Mapping[str, Names] = {"resnet18_imagenet": RESNET, "resnet50_imagen
 """The networks that take weights from files, and their names there."""
 
 HEAD = "gaussian"
-"""Where the variables of a head are (`fdgjax.models.heads`), of which files know nothing: they start fresh."""
+"""Where the variables of a head are (`fdgjax.models.heads`), which files do not contain: they are initialised."""
 
 UNUSED = ".num_batches_tracked"
 """PyTorch's counter, which no variable holds."""
@@ -137,7 +137,7 @@ def read_weights(file: str, network: str, unit: str = "") -> Weights:
     """The tensors of a `.safetensors` file for an entry of `MODELS` with units of a kind, '' for its own.
 
     Raises:
-      UserError: a network or units that such files are not for; no file, or one of another format.
+      UserError: a network or units without pretrained names; no file, or one of another format.
     """
     if network not in PRETRAINED:
         raise UserError(
@@ -157,17 +157,18 @@ def read_weights(file: str, network: str, unit: str = "") -> Weights:
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise UserError(
-            f"config.model.pretrained got '{file}', which cannot be read ({said}); expected a .safetensors file"
+            f"config.model.pretrained got '{file}', which cannot be read ({reason}); expected a .safetensors file"
         ) from error
     return Weights(file, network, {name: tensor for name, tensor in tensors.items() if not name.endswith(UNUSED)})
 
 
 def starting_from(weights: Weights, model: Model) -> Model:
-    """The model, with the file's numbers in the place of those that `init` draws.
+    """The model, with the file's weights instead of those that `init` draws.
 
-    A last layer of another number of classes, or none in the file, leaves the fresh one, which is said in the log.
+    If the file has no last layer, or one for another number of classes, the initialised one stays (a log line reports
+    it).
 
     Raises:
       UserError: a tensor that is missing, surplus or of another shape; the first one is named.
@@ -219,7 +220,7 @@ def tensor_for(path: str, name: str, shape: Shape, weights: Weights) -> np.ndarr
 
 
 def fresh_head(weights: Weights, head: Mapping[str, Shape]) -> frozenset[str]:
-    """Names of the last layer's tensors where it cannot come from the file: all or none. Says so in the log.
+    """Names of the last layer's tensors where it cannot come from the file: all or none. Logs it.
 
     head: the variables' shapes by the tensors' names.
     """

@@ -36,7 +36,7 @@ STEMS: Mapping[str, Stem] = {
     "strided": Stem(3, 2, False),
     "imagenet": Stem(7, 2, True),
 }
-"""`small` is the one for 32x32 images (SimCLR, appendix B.9; FedGaLA); `strided` does with a quarter of its work."""
+"""`small` is the one for 32x32 images (SimCLR, appendix B.9; FedGaLA); `strided` has a quarter of its cost."""
 
 BRANCHES: Mapping[str, tuple[Step, ...]] = {
     "basic": (Step(3, strided=True), Step(3)),
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
     Attributes:
       branch: the units of the branch, all but the last with ReLU.
-      features: the stage's channels, of which the steps have multiples.
+      features: the stage's channels, which the steps multiply.
       stride: of the block.
       conv: makes a convolution from `features`, `kernel_size`, `strides` and `padding`.
       unit: the factory of the branch's last unit; `unit_1`, `unit_2`, ... before it and `shortcut` are `NormUnit`s.
@@ -95,7 +95,7 @@ class ResNet(nn.Module):
       branch: entry of `BRANCHES`, what the blocks are made of.
       depths: blocks in each stage; each stage but the first halves height and width and doubles the channels.
       conv_init: initializer of the convolutions' kernels, None for the named one.
-      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for what `conv_init` leaves.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for parameters without `conv_init`.
       unit: the factory of each block's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
         replaces the last operator of each block (appendix A8.1). All other units are `NormUnit`s.
     """

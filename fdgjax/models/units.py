@@ -1,5 +1,5 @@
-"""What backbones are built from: units of a layer, BatchNorm and an activation. Which kind of unit is an argument of
-the backbone, so that one network serves as the plain one and as FDSE's.
+"""Units of backbones: a layer, BatchNorm and an activation. The kind of unit is an argument of the backbone, so that
+one network serves as the plain one and as FDSE's.
 
 A unit is made by a factory, an entry of `UNITS`,
 
@@ -29,7 +29,7 @@ batch_norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5)
 
 
 def norm(x: jax.Array, train: bool, name: str) -> jax.Array:
-    """`batch_norm` of an array in one piece, as a submodule of that name."""
+    """`batch_norm` of one array, as a submodule of that name."""
     (y,) = batch_norm(use_running_average=not train, name=name)([x])
     return y
 
@@ -47,7 +47,7 @@ def widen(features: int, width: float) -> int:
 def plain_unit(
     layer: Layer, features: int, activation: Activation = nn.relu, name: str | None = None
 ) -> Callable[..., jax.Array]:
-    """activation(layer(x)), nothing between. The layer itself has the unit's name: nothing is nested."""
+    """activation(layer(x)), without BatchNorm. The layer itself has the unit's name: nothing is nested."""
     made = layer(features=features, name=name)
 
     def call(x: jax.Array, train: bool = False) -> jax.Array:
@@ -98,8 +98,8 @@ class DSEUnit(nn.Module):
       inner_activation: between BN_dse and the depthwise convolution: ReLU in the paper, none in the official code.
       ratio: G, from 2.
       window: side of the depthwise kernel; linear layers (inputs `[batch, in]` or `[batch, tokens, in]`) always have 1.
-      bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe takes it away again, so that only the
-        running mean sees it.
+      bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe subtracts it again, so that it affects
+        only the running mean.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the depthwise convolution.
     """
 

@@ -84,7 +84,7 @@ class ViT(nn.Module):
         tokens = tokens + self.param("positions", initializers.normal(0.02), (1, *tokens.shape[1:]))
         for i in range(1, self.depth + 1):
             tokens = EncoderBlock(heads, self.init_name, self.unit, name=f"block_{i}")(tokens, train=train)
-        # Of the class token alone: LayerNorm looks at one token at a time.
+        # Only of the class token: LayerNorm treats each token by itself.
         features_of_token = layer_norm(name="norm")(tokens[:, 0])
         self.sow("intermediates", "features", features_of_token)
         logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(features_of_token)

@@ -7,7 +7,7 @@ products are added up where they belong:
 
     y[i, j] = sum_u p[i + u, j, u]          p[r, j, u] = sum_v blocks[r, j + v] k[u, v]
 
-One image after another: what an image becomes on the way stays in the cache.
+Images are processed one by one, so that the intermediate arrays of an image stay in the cache.
 """
 
 from functools import reduce

@@ -51,7 +51,7 @@ def conv2d(
       strides: one number, or one per axis.
       padding: `"SAME"`, `"VALID"`, one number of pixels for all four sides, or per axis a number or
         `(before, after)`.
-      groups: the channels fall into so many groups, each convolved alone (`in` of them: depthwise).
+      groups: number of groups of channels, each convolved alone (`in` groups: depthwise).
       plan: how to compute, a `Plan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform.
 
     Returns:
@@ -73,8 +73,8 @@ def conv2d(
     return _conv2d(x, kernel, geometry=geometry, plan=plan)
 
 
-# Up to so many clients are written out one by one in the compiled program, which runs up to a quarter faster
-# than a loop but takes longer to compile, in proportion to their number.
+# Up to this number of clients the compiled program is unrolled, which runs up to a quarter faster than a loop but
+# takes longer to compile, in proportion to the number of clients.
 UNROLLED_CLIENTS = 12
 
 

@@ -1,7 +1,7 @@
 """Convolutions of thin groups, one channel in or one channel out: products channel by channel, added up.
 
 All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with an axis for the groups beside
-it XLA:CPU computes number by number.
+it XLA:CPU does not vectorise.
 """
 
 from functools import reduce
@@ -37,7 +37,7 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
     """Its transpose by the kernel, one image after another: products of one image stay in the cache until they are
-    summed, and no array is one that `forward` has too, which XLA would keep for both, once per tap."""
+    summed. No array is shared with `forward`, as XLA would store it for both, once per tap."""
     groups, dtype = geometry.groups, x.dtype
     inputs, outputs = x.shape[-1] // groups, g.shape[-1] // groups
     wide = at_least_float32(dtype)
@@ -56,6 +56,6 @@ def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array
 
 
 def _widened(x: jax.Array, times: int) -> jax.Array:
-    """Every channel so many times in a row; behind a barrier, because XLA would compute what leads to `x` again for
-    every tap."""
+    """Every channel repeated `times` times; behind a barrier, because XLA would otherwise recompute `x` for every
+    tap."""
     return lax.optimization_barrier(x if times == 1 else jnp.repeat(x, times, axis=-1))

@@ -1,7 +1,7 @@
 """Formulations of a convolution and of its two gradients: other operations, the same numbers.
 
 All functions here, in `folded` and in `winograd` work on *one* client: `x [batch, H, W, in]`, `kernel [kh, kw,
-in/groups, out]`, `g [batch, H', W', out]` (the gradient of the output). `fdgjax.nn.lowerings` says which one is used
+in/groups, out]`, `g [batch, H', W', out]` (the gradient of the output). `fdgjax.nn.lowerings` decides which one is used
 where, and which convolutions each can compute.
 """
 
@@ -74,8 +74,8 @@ def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax
 
 
 def transposed_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """A plain convolution of `x` (channels as batch) with `g` (batch as channels): no special layout for XLA to trip
-    over."""
+    """A plain convolution of `x` (channels as batch) with `g` (batch as channels): it needs no special layout in
+    XLA."""
     turned = lax.conv_general_dilated(
         x.transpose(3, 1, 2, 0),
         g.transpose(1, 2, 0, 3),
@@ -124,7 +124,7 @@ def xcols_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax
 
 
 def library_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """What autodiff of XLA's convolution writes."""
+    """The kernel gradient by autodiff of XLA's convolution."""
     shape = (*geometry.window, x.shape[-1] // geometry.groups, g.shape[-1])
     transpose = jax.linear_transpose(lambda k: library_forward(x, k, geometry), jax.ShapeDtypeStruct(shape, x.dtype))
     return transpose(g)[0]

@@ -1,4 +1,4 @@
-"""The shape of a convolution, and the input pixels under its kernel: what all formulations start from."""
+"""The shape of a convolution, and the input pixels under its kernel: used by all formulations."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from fdgjax.nn.windows import Pads, Pair
 
 
 class Geometry(NamedTuple):
-    """What a convolution needs to know besides its arrays; hashable, so that it can be a compile-time
+    """The static parameters of a convolution; hashable, so that it can be a compile-time
     parameter."""
 
     size: Pair  # height and width of the input
@@ -48,7 +48,7 @@ class Geometry(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A convolution of so many images, from so many input to so many output channels: what a plan decides by."""
+    """A convolution with its batch size and numbers of input and output channels, from which a plan is chosen."""
 
     geometry: Geometry
     batch: int

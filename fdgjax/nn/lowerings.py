@@ -1,9 +1,9 @@
 """How a convolution is computed: the table that picks formulations with the same numbers per backend and shape.
 
 XLA on the CPU has fast matrix products and, outside loops, fast convolutions. Inside a `while` loop (every
-`lax.scan` over minibatches is one) it runs the kernel gradient that autodiff writes tens of times slower,
-and a client axis on the kernel makes it a grouped convolution, again many times slower. Every formulation
-is built from operations that the loop leaves alone.
+`lax.scan` over minibatches is one) it runs autodiff's kernel gradient tens of times slower, and a client
+axis on the kernel makes it a grouped convolution, which is several times slower again. Every formulation is
+built from operations that are as fast inside a loop.
 """
 
 from collections.abc import Callable, Mapping

@@ -46,7 +46,7 @@ class Axis(NamedTuple):
     spread: D, `[points * tiles, size]`, from pixels to the points of all tiles.
     gather: A, `[out, points * tiles]`, from points to outputs.
     kernel: G, `[points, window]`.
-    tiles: how many tiles.
+    tiles: number of tiles.
     """
 
     spread: np.ndarray
@@ -60,11 +60,11 @@ class Axis(NamedTuple):
         return len(self.kernel)
 
     def only(self, points: slice) -> "Axis":
-        """The same with some of the points: their share of the sum."""
+        """The same, restricted to some of the points: their part of the sum."""
         spread = self.spread.reshape(self.points, self.tiles, -1)[points]
         gather = self.gather.reshape(-1, self.points, self.tiles)[:, points]
-        many = spread.shape[0] * self.tiles
-        return Axis(spread.reshape(many, -1), gather.reshape(-1, many), self.kernel[points], self.tiles)
+        count = spread.shape[0] * self.tiles
+        return Axis(spread.reshape(count, -1), gather.reshape(-1, count), self.kernel[points], self.tiles)
 
 
 @lru_cache
@@ -156,7 +156,7 @@ def sandwich(left: np.ndarray, x: jax.Array, right: np.ndarray) -> jax.Array:
     def along_columns(x: jax.Array) -> jax.Array:
         return left_product(left, x.reshape(batch, height, -1)).reshape(batch, len(left), -1, channels)
 
-    # What makes the image smaller goes first along rows, what makes it larger last: there are most products.
+    # Along rows first if that shrinks the image, last if it enlarges it: most products are along rows.
     return along_columns(along_rows(x)) if len(right) < width else along_rows(along_columns(x))
 
 
@@ -222,7 +222,7 @@ def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array
 
 
 def _wide(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-    """The arrays in at least float32: the transforms cancel too many digits for less."""
+    """The arrays in at least float32: the transforms lose too much precision in less."""
     return tuple(array.astype(at_least_float32(array.dtype)) for array in arrays)
 
 

@@ -1,4 +1,4 @@
-"""Losses and regularisers: what a client minimises."""
+"""Losses and regularisers that clients minimise."""
 
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive

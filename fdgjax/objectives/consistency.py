@@ -17,7 +17,7 @@ Distance = Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
 
 def squared_distance(mean: jax.Array, var: jax.Array, mean_g: jax.Array, var_g: jax.Array) -> jax.Array:
     """`|m - m_g|^2 / d + ((|v|_1 - |v_g|_1) / d)^2`, FDSE, equation 6; all `[d]`."""
-    # Variances are not negative, so that |v|_1 / d is their mean.
+    # Variances are non-negative, so |v|_1 / d is their mean.
     return jnp.mean(jnp.square(mean - mean_g)) + jnp.square(jnp.mean(var) - jnp.mean(var_g))
 
 
@@ -42,14 +42,13 @@ def consistency_loss(
     r"""`sum_l w_l D(running statistics of layer l, received statistics of layer l)`, FDSE, equations 6 and 7.
 
     The running statistics are those that the BatchNorm layers keep (equations 4 and 5: `m <- g m + (1 - g) m_batch`
-    with their own momentum g, from the received ones at the beginning of local training), and are differentiated
-    through the last batch.
+    with their own momentum g, starting from the received ones), and are differentiated through the last batch only.
 
     Args:
-      changed: the collections that a forward pass in training returned.
-      received: what the client started from.
+      changed: the collections that a forward pass in training mode returned.
+      received: the variables that the client started from.
       layers: paths of the BatchNorm layers, in order of depth.
-      beta: the larger, the more the last layers weigh.
+      beta: larger values give more weight to the last layers.
       distance: entry of `DISTANCES`.
 
     Raises:
@@ -68,7 +67,7 @@ def consistency_loss(
 def consistent(
     objective: Objective, layers: Sequence[str], *, strength: float, beta: float, distance: str, first_round: int
 ) -> Objective:
-    """`objective + strength * consistency_loss`, from round `first_round` (of 0, 1, ...) on.
+    """`objective + strength * consistency_loss`, from round `first_round` (counted from 0) on.
 
     References:
       FDSE, section 4.2 and Algorithm 1, line 7.
@@ -84,12 +83,12 @@ def consistent(
 
 
 def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
-    """No loss: a forward pass in training, for the statistics it leaves (FDSE, Algorithm 2).
+    """A zero loss: a forward pass in training mode that updates the running statistics (FDSE, Algorithm 2).
 
     Args:
-      model: what is run.
-      fixed: paths of `fdgjax.nn.BatchNorm` layers that normalise by the statistics received, as they will when the
-        model is tested, while they keep those they see like the others (FDSE, Algorithm 3, line 1).
+      model: the client model.
+      fixed: paths of `fdgjax.nn.BatchNorm` layers that normalise by the received statistics, as in evaluation, while
+        their running statistics are updated like the others' (FDSE, Algorithm 3, line 1).
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
@@ -101,8 +100,8 @@ def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
 
 
 def by_fixed_statistics(received: Variables, layers: Sequence[str]) -> Callable[..., Any]:
-    """An interceptor for Flax: the BatchNorm layers at these paths note their batch's statistics and normalise by those
-    received."""
+    """An interceptor for Flax: the BatchNorm layers at these paths update their running statistics, but normalise by
+    the received ones."""
     statistics = flatten(received)
 
     def intercept(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:

@@ -1,4 +1,4 @@
-"""MOON's model-contrastive loss: features near those of the received model, far from those of a former one."""
+"""MOON's model-contrastive loss: features near the received model's, far from a former model's."""
 
 from collections.abc import Callable
 

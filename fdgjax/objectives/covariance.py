@@ -1,4 +1,4 @@
-"""UAP's covariance regularisation: features that are not correlated, in the same way at the server and every client."""
+"""UAP's covariance regularisation: uncorrelated features, with the same covariance at the server and every client."""
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,13 @@ def covariance(features: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     kept = jnp.where(weights[:, None] > 0, features, 0)
     mean = jax.vmap(masked_mean, in_axes=(1, None))(kept, weights)
     centred = weights[:, None] * (kept - mean[None, :])
-    # Accelerators do not multiply matrices in full precision by themselves.
+    # Accelerators multiply matrices in reduced precision by default.
     products = jnp.matmul(centred.T, centred, precision=jax.lax.Precision.HIGHEST)
     return products / jnp.maximum(jnp.sum(weights) - 1, 1)
 
 
 def covariance_matching(features: jax.Array, mask: jax.Array | None = None, *, reference: float) -> jax.Array:
-    """`|Cov(z) - reference I|_F^2 / m`, UAP, equation 4, of the features of a batch, whatever their labels.
+    """`|Cov(z) - reference I|_F^2 / m`, UAP, equation 4, over a batch's features of all classes.
 
     With fewer than two samples it is the constant `reference^2`.
 

@@ -13,13 +13,13 @@ def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def mean_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
-    """`-mean_i log softmax(z_i)[y_i]` over the unmasked samples of a batch, as much as their labels are trusted; logits
+    """`-mean_i log softmax(z_i)[y_i]` over a batch's unmasked samples, weighted by the trust in their labels; logits
     `[batch, classes]`."""
     return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask * batch.trust)
 
 
 def cross_entropy(model: Model) -> Objective:
-    """`-mean_i log softmax(f(x_i))[y_i]` over the unmasked samples of a batch."""
+    """`-mean_i log softmax(f(x_i))[y_i]` over a batch's unmasked samples, weighted as in `mean_cross_entropy`."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 IDENTICAL = 1e-30
-"""Mean squared distance up to which samples count as identical: every kernel between them is 1."""
+"""Mean squared distance up to which samples count as identical, so that every kernel value is 1."""
 
 
 def mmd(
@@ -18,7 +18,7 @@ def mmd(
     kernels: int = 5,
     factor: float = 2.0,
 ) -> jax.Array:
-    """`mean_ij k(x_i, x_j) + mean_ij k(y_i, y_j) - 2 mean_ij k(x_i, y_j)`, the squared distance of mean embeddings.
+    """`mean_ij k(x_i, x_j) + mean_ij k(y_i, y_j) - 2 mean_ij k(x_i, y_j)`, the squared distance of the mean embeddings.
 
     k is the sum of Gaussian kernels `exp(-|x - y|^2 / g_j)` with `g_j = g factor^(j - kernels // 2)`, j = 0, 1, ...;
     g is the mean squared distance of two different samples out of x and y pooled, and has no gradient. The means
@@ -27,7 +27,7 @@ def mmd(
     Args:
       x, y: samples, `[n, m]` and `[n', m]`.
       x_mask, y_mask: 1 for a sample, 0 for padding, `[n]` and `[n']`; without them all are samples.
-      kernels: how many.
+      kernels: number of kernels.
       factor: of the bandwidth, from one kernel to the next.
 
     References:
@@ -59,7 +59,7 @@ def contrastive_domain_discrepancy(
     Time and memory are O(n^2 (m + kernels K)).
 
     Args:
-      source, target: features, `[n, m]` and `[n', m]`; in UAP of a batch, and drawn from the classes' Gaussians.
+      source, target: features, `[n, m]` and `[n', m]`; in UAP a batch's, and draws from the classes' Gaussians.
       source_labels, target_labels: integers in [0, classes), `[n]` and `[n']`; others belong to no class.
       classes: K.
       source_mask, target_mask: 1 for a sample, 0 for padding.
@@ -136,14 +136,14 @@ def _squared_distances(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _paired(left: jax.Array, values: jax.Array, right: jax.Array) -> jax.Array:
-    """`left^T values right` in full precision, which accelerators do not multiply matrices in by themselves."""
+    """`left^T values right` in full precision; accelerators use a reduced one by default."""
     return jnp.einsum("ik,ij,jl->kl", left, values, right, precision=jax.lax.Precision.HIGHEST)
 
 
-# Kept for the gradient, its terms would take `kernels` arrays [n, n, K]; computing them anew is also faster.
+# Stored for the gradient, its terms take `kernels` arrays [n, n, K]; recomputing them is also faster.
 @partial(jax.checkpoint, static_argnums=(2, 3))
 def _kernel(distances: jax.Array, bandwidth: jax.Array, kernels: int, factor: float) -> jax.Array:
-    # Identical samples have none, nor has padding: 0 / 1 stands for 0 / 0, and has a gradient.
+    # The bandwidth of identical samples and of padding is 0: 0 / 1 replaces 0 / 0, which has no gradient.
     ratio = distances / jnp.where(bandwidth > IDENTICAL, bandwidth, 1)
     return sum((jnp.exp(-ratio * factor ** (kernels // 2 - j)) for j in range(kernels)), jnp.zeros_like(ratio))
 

@@ -1,4 +1,4 @@
-"""A student that agrees with its teacher, a model that follows it slowly (Tarvainen & Valpola, 2017)."""
+"""Mean teacher: consistency with a moving average of the student (Tarvainen & Valpola, 2017)."""
 
 from collections.abc import Callable
 
@@ -10,18 +10,18 @@ from fdgjax.objectives.cross_entropy import masked_mean
 
 
 def new_teacher(variables: Variables) -> Variables:
-    """The collection `teacher` before it has followed anybody: parameters, and how many steps they have followed."""
+    """The initial collection `teacher`: the parameters, and the number of steps averaged so far."""
     return {"params": variables["params"], "steps": jnp.zeros(())}
 
 
 def student_of(variables: Variables) -> Variables:
-    """The model that is trained."""
+    """The student's variables: all but the teacher."""
     return {name: leaf for name, leaf in variables.items() if name != "teacher"}
 
 
 def followed(teacher: Variables, params: Variables, decay: float) -> Variables:
-    """`t <- a t + (1 - a) s`, a = min(n / (n + 1), decay) for the n-th student (from 0): the mean of the first ones,
-    then a moving one."""
+    """`t <- a t + (1 - a) s`, a = min(n / (n + 1), decay) for the n-th student (from 0): a plain mean at
+    first, then an exponential moving average."""
     share = jnp.minimum(teacher["steps"] / (teacher["steps"] + 1), decay)
     nearer = jax.tree.map(lambda t, s: share * t + (1 - share) * s, teacher["params"], params)
     return {"params": nearer, "steps": teacher["steps"] + 1}
@@ -32,11 +32,11 @@ def mean_teacher(
 ) -> Objective:
     r"""`mean_j |softmax(f_s(a(x_j))) - q_j|^2`, with `q_j` proportional to `softmax(f_t(a'(x_j)))^(1 / T)`.
 
-    Before each step the teacher follows the student. It is asked as in evaluation, with the statistics that the student
-    was received with; no gradient reaches it.
+    The teacher is updated before each step. It runs in evaluation mode, with the batch statistics that the client
+    received, and has no gradient.
 
     Args:
-      model: f; the variables have a collection `teacher` besides, see `new_teacher`.
+      model: f; its variables also have a collection `teacher`, see `new_teacher`.
       view: a and a', drawn anew for each.
       decay: of the teacher.
       temperature: T; below 1 the teacher's probabilities are sharpened.

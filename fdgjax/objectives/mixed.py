@@ -1,4 +1,4 @@
-"""Cross-entropy on strong views, and on weak views mixed with others of the batch (MixUp; Zhang et al., 2018)."""
+"""Cross-entropy on strong views, and on mixtures of a batch's weak views (MixUp; Zhang et al., 2018)."""
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,13 @@ from fdgjax.views.weak_strong import Views
 
 
 def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> Objective:
-    """Cross-entropy of samples strongly viewed, and of samples weakly viewed and mixed.
+    """Cross-entropy of strong views, and of mixed weak views.
 
         CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ]
         x~_j = m a(x_j) + (1 - m) a(x_k)
 
-    Means over the batch by each sample's trust; k is drawn among the batch's samples, m once for the batch.
+    Both are means over the batch, weighted by each sample's trust; k is drawn among the batch's samples, m once for the
+    batch.
 
     Args:
       model: f.
@@ -34,7 +35,7 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
             return loss, (changed, {})
         view_key, share_key, partner_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
         share = jax.random.beta(share_key, alpha, alpha)
-        # Padding is at the end of a batch.
+        # Padding comes last, so the real samples are the first ones.
         draws = jax.random.uniform(partner_key, batch.mask.shape)
         partner = jnp.floor(draws * jnp.sum(batch.mask)).astype(jnp.int32)
         images = views.weak(view_key, batch.images)

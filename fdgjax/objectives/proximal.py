@@ -1,4 +1,4 @@
-"""The proximal term of FedProx: stay near what the server sent."""
+"""The proximal term of FedProx, which keeps local parameters near the received ones."""
 
 import jax
 import jax.numpy as jnp

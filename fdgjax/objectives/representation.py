@@ -1,4 +1,4 @@
-"""FedSR's regularisers: representations that are short, and that tell no more of a sample than its class does."""
+"""FedSR's regularisers: the representation's length (L2R), and its divergence from the class's reference (CMI)."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What self-supervised methods compare: two views of the same image should have the same representation."""
+"""Losses of self-supervised methods, which make the representations of two views of an image agree."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def nt_xent(
 
     Args:
       first, second: projections of two views of the same images, `[B, d]`.
-      mask: 1 for an image, 0 for padding, `[B]`, which is nobody's negative; without it all are images.
+      mask: 1 for an image, 0 for padding, `[B]`, which is no sample's negative; without it all are images.
       temperature: T.
 
     References:

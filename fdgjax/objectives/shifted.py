@@ -1,4 +1,4 @@
-"""Every gradient shifted by the same vector: a linear term."""
+"""A linear term, which shifts every gradient by the same vector."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, PyTree, 
 
 
 def shifted(objective: Objective, shift: Callable[[Context], PyTree]) -> Objective:
-    """`objective + <shift, w>` as far as its gradient by the parameters goes; its value stays the objective's.
+    """The objective with the gradient of `objective + <shift, w>` by the parameters, and its own value.
 
-    SCAFFOLD's correction and FedDyn's linear term. The term's value would say nothing of how well a client learns.
+    For SCAFFOLD's correction and FedDyn's linear term, whose value would only obscure the recorded loss.
 
     Args:
-      objective: what it is added to.
+      objective: the objective to which the term is added.
       shift: `(context) -> pytree like params`.
     """
 

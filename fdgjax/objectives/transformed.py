@@ -1,4 +1,4 @@
-"""Cross-entropy on a batch and on the same images transformed, at the same parameters or after a step on the former."""
+"""Cross-entropy on a batch and on its transformed images, at the same parameters or after a meta step."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Transform = Callable[[Batch, jax.Array, Context], jax.Array]
 def also_transformed(model: Model, transform: Transform, strength: float, meta_step: float = 0.0) -> Objective:
     """`CE(w; x) + strength * CE(w - meta_step * grad CE(w; x); transform(x))`; no gradient goes through the step.
 
-    Batch statistics see one batch after the other.
+    BatchNorm's running statistics see one batch after the other.
 
     Args:
       model: the client model.

@@ -1,7 +1,7 @@
-"""Self-supervised learning as interchangeable parts: two views of each image, and what is compared.
+"""Self-supervised learning as interchangeable parts, each with a loss on two views of every image.
 
-A part is an objective and the variables it needs besides the model's. What follows the model slowly (`target`) and what
-is remembered (`queue`) are collections of the client's variables: stacked, labelled and stored like all others.
+A part is an objective and the variables it needs besides the model's. The moving average of the model (`target`) and
+MoCo's keys (`queue`) are collections of the client's variables: stacked, labelled and stored like all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ MODEL = ("params", "batch_stats")
 
 
 class Settings(NamedTuple):
-    """What the parts can be told.
+    """Settings of the parts.
 
-    temperature: of SimCLR's and MoCo's softmax. decay: of the target, for each step. queue: MoCo's former keys.
+    temperature: of SimCLR's and MoCo's softmax. decay: of the target, per step. queue: length of MoCo's queue of keys.
     """
 
     temperature: float
@@ -34,7 +34,7 @@ class Settings(NamedTuple):
 class Part(NamedTuple):
     """One self-supervised method.
 
-    extend: `(key, variables of the model, settings) -> the collections it needs besides`.
+    extend: `(key, variables of the model, settings) -> the additional collections`.
     objective: `(model, view, settings) -> objective`.
     """
 
@@ -50,8 +50,8 @@ def of_model(variables: Variables) -> Variables:
 def both_views(
     model: Model, view: View, variables: Variables, batch: Batch, key: jax.Array
 ) -> tuple[Output, Output, Variables, tuple[jax.Array, jax.Array]]:
-    """What a model says of two views of a batch, side by side in one pass so that BatchNorm sees both, what it changed,
-    and the views."""
+    """A model's outputs for two views of a batch, in one pass so that BatchNorm sees both; the changed collections; and
+    the views."""
     first_key, second_key, apply_key = jax.random.split(key, 3)
     views = view(first_key, batch.images), view(second_key, batch.images)
     output, changed = model.apply(of_model(variables), jnp.concatenate(views), True, apply_key)
@@ -99,7 +99,7 @@ def simsiam(model: Model, view: View, settings: Settings) -> Objective:
 
 
 def with_target(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
-    """A target that begins as the model."""
+    """A target that starts as the model."""
     del key, settings
     return {"target": of_model(variables)}
 
@@ -107,8 +107,8 @@ def with_target(key: jax.Array, variables: Variables, settings: Settings) -> Var
 def byol(model: Model, view: View, settings: Settings) -> Objective:
     """`(2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)) / 2`, z' of the target (Grill et al., 2020).
 
-    The target follows before each step, so that it knows of every step but the last, and is run with the statistics of
-    the batch, as the model.
+    The target is updated before each step, so it lags the model by one step; like the model it uses the batch's
+    statistics.
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
@@ -125,7 +125,7 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
 
 
 def with_queue(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
-    """A target that begins as the model, and a queue of random directions as long as its projections."""
+    """A target that starts as the model, and a queue of random directions as long as its projections."""
     kernel = variables["params"]["projector"]["out"]["kernel"]
     keys = directions(jax.random.normal(key, (settings.queue, kernel.shape[-1]), kernel.dtype))
     return {"target": of_model(variables), "queue": {"keys": keys}}
@@ -135,8 +135,8 @@ def moco(model: Model, view: View, settings: Settings) -> Objective:
     """`info_nce` of the model's projections of one view against the target's of another and a queue of its former ones
     (He et al., 2020).
 
-    The newest keys go to the front of the queue and the oldest fall out at its end; those of padding go in, too.
-    The target follows before each step and is run with the statistics of the batch.
+    The newest keys go to the front of the queue and the oldest drop out at its end; keys of padding are included.
+    The target is updated before each step and uses the batch's statistics.
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:

@@ -1,1 +1,1 @@
-"""Random views of images: what is drawn anew each time an image is seen."""
+"""Random views of images, drawn anew each time an image is seen."""

@@ -23,7 +23,7 @@ def low_amplitudes(images: jax.Array, share: float) -> jax.Array:
 def mix_amplitudes(images: jax.Array, amplitudes: jax.Array, mixture: jax.Array, share: float) -> jax.Array:
     """Images whose low amplitudes are `(1 - lambda) |F(x)| + lambda A` and whose phases are their own.
 
-    Where a frequency is absent in the image, it has phase zero. Brightness is cut to what images may have.
+    A frequency that is absent in the image has phase zero. Pixels are clipped to [-1, 1].
 
     Args:
       images: `[batch, H, W, channels]` in [-1, 1].
@@ -46,7 +46,7 @@ def spectrum(images: jax.Array) -> jax.Array:
 
 
 def low_window(images: jax.Array, share: float) -> tuple[slice, slice, slice]:
-    """Where the lowest frequencies are in a `spectrum`."""
+    """The slices of the lowest frequencies in a `spectrum`."""
     height, width = images.shape[1:3]
     half = int(share * min(height, width))
     rows, columns = (slice(side // 2 - half, side // 2 + half + 1) for side in (height, width))

@@ -1,8 +1,8 @@
 """Random views of images for self-supervised learning, on the device: each a pure function of a batch and a key.
 
-Images are float32 `[batch, height, width, channels]` in [-1, 1], as the engine hands them out. Each random function
-draws its numbers, for each image its own, and calls one that is told them and is checked against Pillow. Colours of
-images with one channel have no hue and no saturation.
+Images are float32 `[batch, height, width, channels]` in [-1, 1], as the engine provides them. Each random function
+draws parameters for every image and passes them to a deterministic function, which is checked against Pillow. Images
+with one channel have no hue and no saturation.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def simclr_view(
     jitter_probability: float = 0.8,
     grey_probability: float = 0.2,
 ) -> jax.Array:
-    """Random resized crop, flip, colour jitter with a probability, grey with another; as in SimCLR, without blur.
+    """Random resized crop, flip, and with given probabilities colour jitter and grey; as in SimCLR, without blur.
 
     FedGaLA, appendix D.2; Chen et al., "A simple framework for contrastive learning", 2020, appendix A.
     """
@@ -50,7 +50,7 @@ def simclr_view(
 
 
 def sometimes(probability: float, view: View) -> View:
-    """The view for each image with a probability; takes two keys, for whether and for the view itself."""
+    """Applies the view to each image with a probability; takes two keys, for the choice and for the view."""
 
     def call(keys: jax.Array, images: jax.Array) -> jax.Array:
         chosen = jax.random.bernoulli(keys[0], probability, (len(images), 1, 1, 1))
@@ -89,8 +89,8 @@ def draw_boxes(key: jax.Array, shape: Sequence[int], smallest: float, stretch: f
 
 
 def crop_and_resize(images: jax.Array, box: Box) -> jax.Array:
-    """Each image's box resized to the image's size: bilinear, smoothed where it shrinks, as Pillow does it; two small
-    matrix products an image."""
+    """Each image's box resized to the image's size: bilinear, antialiased as in Pillow; two small matrix
+    products per image."""
     rows = resize_weights(box.top, box.height, images.shape[1])
     columns = resize_weights(box.left, box.width, images.shape[2])
     return jnp.einsum("boh,bhwc,bpw->bopc", rows, images, columns)

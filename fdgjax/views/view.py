@@ -1,4 +1,4 @@
-"""What a view is."""
+"""The type of a view."""
 
 from collections.abc import Callable
 

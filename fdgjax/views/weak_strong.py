@@ -1,4 +1,4 @@
-"""Weak and strong views of images, drawn anew for each minibatch, for methods that want a model to agree on both."""
+"""Weak and strong views of images, drawn anew for each minibatch, for consistency between the two."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -44,15 +44,15 @@ def cut_out(key: jax.Array, images: jax.Array) -> jax.Array:
 
 
 def shift_and_cut_out(key: jax.Array, images: jax.Array) -> jax.Array:
-    """One after the other."""
+    """`shift`, then `cut_out`."""
     first, second = jax.random.split(key)
     return cut_out(second, shift(first, images))
 
 
-def draw_places(key: jax.Array, many: int, height: int, width: int) -> jax.Array:
-    """Random pixels, int32 `[many, 2]`."""
+def draw_places(key: jax.Array, count: int, height: int, width: int) -> jax.Array:
+    """Random pixels, int32 `[count, 2]`."""
     sides = jnp.asarray([[height, width]], jnp.float32)
-    return jnp.floor(jax.random.uniform(key, (many, 2)) * sides).astype(jnp.int32)
+    return jnp.floor(jax.random.uniform(key, (count, 2)) * sides).astype(jnp.int32)
 
 
 VIEWS: Mapping[str, Views] = {"none": Views(plain, plain), "shift": Views(shift, shift_and_cut_out)}

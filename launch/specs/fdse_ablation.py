@@ -2,7 +2,7 @@
 
     python -m launch.reproduce fdse-ablation --out runs/fdse-ablation --data_dir DATA
 
-Names: the parts that are there.
+Names: the parts that are kept.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""hFedF v2, Figure 4: PACS with more and more clients, d = 1 and 3.
+"""hFedF v2, Figure 4: PACS with an increasing number of clients, d = 1 and 3.
 
     python -m launch.reproduce hfedf-clients --out runs/hfedf-clients --data_dir DATA
 
@@ -15,13 +15,13 @@ from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 METHODS = ("hfedf", "fedavg", "fedsr")
 CLIENTS = (3, 6, 9, 12)
 SETTINGS = {"paper": ((1, 3), TARGETS), "cpu": ((1,), ("photo",))}
-"""d and unseen domains, by scale."""
+"""Values of d and unseen domains, by scale."""
 
 
 def cells(scale: str) -> Sequence[Cell]:
     """All methods with one number of clients, then with the next."""
     chosen = lookup("scale", scale, SCALES)
-    many, targets = SETTINGS[scale]
+    domains, targets = SETTINGS[scale]
     return [
         Cell(
             f"{method}-d{d}-{clients}-{target}",
@@ -30,7 +30,7 @@ def cells(scale: str) -> Sequence[Cell]:
             f"{method}-d{d}-{clients}",
             chosen.reduced,
         )
-        for d in many
+        for d in domains
         for target in targets
         for clients in CLIENTS
         for method in METHODS

@@ -2,7 +2,7 @@
 
     python -m launch.reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=FILE.safetensors
 
-The paper's ResNet-18 starts from ImageNet's weights, FILE; without it the network learns from nothing.
+The paper's ResNet-18 starts from ImageNet's weights, FILE; without it the network is trained from scratch.
 Names: METHOD-SERVER-TEST.
 """
 

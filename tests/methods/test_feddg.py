@@ -104,6 +104,6 @@ def test_amplitudes_travel_in_both_directions() -> None:
 
 @pytest.mark.parametrize("wrong", [{"share": 0.5}, {"share": -0.1}, {"images": 0}])
 def test_what_no_image_has_is_refused_in_one_line(wrong: dict) -> None:
-    with pytest.raises(UserError, match="and some images") as error:
+    with pytest.raises(UserError, match="and images > 0") as error:
         build("feddg", toy_federation(), **wrong)
     assert "\n" not in str(error.value)

@@ -67,6 +67,6 @@ def test_a_model_that_tells_no_features_is_refused_in_one_line() -> None:
             return nn.Dense(3)(x.reshape(len(x), -1))
 
     method = METHODS["moon"].build(Setup(as_model(Silent(), IMAGE), 4, 3), Moon())
-    with pytest.raises(UserError, match="tells no features; expected one that sows") as error:
+    with pytest.raises(UserError, match="without features; expected one that sows") as error:
         traffic(method, toy_federation())
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Which model a client is judged by: what it would start the next round from, or what it trained last."""
+"""Which model predicts for a client: the one it would start the next round from, or the one it trained last."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,15 +9,15 @@ from fdgjax.methods.parts.extend import Row, extend
 
 
 def as_received(method: Method) -> Method:
-    """The method as it is: a client is predicted by what the server and its own row make of the last round."""
+    """The method as it is: a client's model combines the server's state and its own row after the last round."""
     return method
 
 
 def as_trained(method: Method) -> Method:
-    """The method with each client predicted by the model it trained last, before anything was aggregated.
+    """The method with each client evaluated on the model it just trained, before aggregation.
 
-    So FLGo, the framework of FDSE's official code, judges clients that have a model of their own; others are judged by
-    the global model, and the method is left as it is. Training and messages do not change.
+    FLGo, the framework of FDSE's official code, evaluates clients with a model of their own in this way. A method with
+    one global model is returned unchanged. Training and messages do not change.
     """
     own = method.trained
     if own is None:

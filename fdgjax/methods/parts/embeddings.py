@@ -50,9 +50,14 @@ def autoencoder_embeddings(
         return masked_mean(errors, batch.mask), ({}, {})
 
     def one_client(
-        federation: Federation, name: jax.Array, rows: jax.Array, count: jax.Array, held: jax.Array, many: jax.Array
+        federation: Federation,
+        client_id: jax.Array,
+        rows: jax.Array,
+        count: jax.Array,
+        held: jax.Array,
+        held_count: jax.Array,
     ) -> jax.Array:
-        choice_key, key = jax.random.split(jax.random.fold_in(train_key, name))
+        choice_key, key = jax.random.split(jax.random.fold_in(train_key, client_id))
         trained = train_locally(
             reconstruction,
             adam,
@@ -64,7 +69,7 @@ def autoencoder_embeddings(
             jnp.minimum(count, training.images),
             key,
         )
-        batch = take_batch(federation, *slice_rows(held, many, 0, len(held)))
+        batch = take_batch(federation, *slice_rows(held, held_count, 0, len(held)))
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 

@@ -12,10 +12,10 @@ class Entry(NamedTuple):
 
     name: on the command line, the name of the file. hyper: its hyperparameters, a frozen dataclass. build: the method
     for a setup. summary: one line on what it is.
-    unit: the entry of `fdgjax.models.UNITS` that it is made for; '' where any model will do.
-    head: the entry of `fdgjax.models.HEADS` that it is made for; '' where any model will do.
-    unlabelled: whether it learns without any labels, and is evaluated by a linear probe.
-    protocol: who holds what, the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs begin with; with
+    unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
+    head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
+    unlabelled: whether it learns without labels and is evaluated by a linear probe.
+    protocol: the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs start from; with
       `labelled_server` it needs a server that holds labelled data, and runs with no other.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
     """

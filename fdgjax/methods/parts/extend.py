@@ -1,4 +1,4 @@
-"""A method with more in its server state, its messages or its clients' rows than the method it is made from.
+"""A method with more in its server state, its messages or its clients' rows than its base method.
 
     sent_i    = (base's sent_i, more)        message_i = (base's message_i, more)
     server    = (base's server, more)        row_i     = (base's row_i, more)
@@ -34,7 +34,7 @@ from fdgjax.data.federation import Federation
 
 
 class Extended(NamedTuple):
-    """A value of the base method, and what was added to it."""
+    """A value of the base method, and what is added to it."""
 
     base: PyTree
     more: PyTree
@@ -132,11 +132,10 @@ def extend(
         return Extended(given, sent(state, client)) if sent else given
 
     def finish(context: Context, trained: Trained) -> tuple[PyTree, PyTree]:
-        told, kept = base.finish(of_base(context), trained)
+        base_message, kept = base.finish(of_base(context), trained)
         more = row.after(context, trained) if row else ()
-        return Extended(told, message(context, trained, more)) if message else told, Extended(
-            kept, more
-        ) if row else kept
+        outgoing = Extended(base_message, message(context, trained, more)) if message else base_message
+        return outgoing, Extended(kept, more) if row else kept
 
     def aggregate(state: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
         return base.aggregate(at_server.base(state), at_row.base(clients), in_message.base(messages), weights)

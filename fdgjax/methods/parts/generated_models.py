@@ -1,4 +1,4 @@
-"""Client models that a hypernetwork makes: its hyperparameters, what the server learns, and what a client keeps."""
+"""Client models that a hypernetwork generates: its hyperparameters, what the server learns, and what a client keeps."""
 
 import dataclasses
 from typing import NamedTuple

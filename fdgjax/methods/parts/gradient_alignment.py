@@ -1,4 +1,4 @@
-"""FedGaLA's local alignment: gradients that do not go the way the global model went are dropped, layer by layer."""
+"""FedGaLA's local alignment: the gradient of a layer is dropped unless it agrees with the last global step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from fdgjax.contract import Context, PyTree
 from fdgjax.errors import UserError
 
 NOISE = 1e-5
-"""Length of a layer's gradient, as a share of the whole gradient's, up to which it is rounding."""
+"""A layer's gradient with at most this share of the whole gradient's norm counts as rounding error."""
 
 
 class Discards(NamedTuple):
-    """How many gradients of a layer were dropped in a round, and how many there were (float32)."""
+    """The numbers of layer gradients dropped and seen in a round (float32), and the round."""
 
     dropped: jax.Array
     seen: jax.Array
@@ -25,21 +25,21 @@ class Discards(NamedTuple):
 def align_with(
     reference: Callable[[Context], PyTree], threshold: float = 0.0, sign: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-    r"""Leaves out the gradients of layers that are not aligned with a reference.
+    r"""Sets the gradients of layers that are not aligned with a reference to zero.
 
     For each leaf, with its gradient g and reference r,
 
         g <- g if sign * cos(-g, r) >= threshold, else 0.
 
-    r is the last step of the global model, theta_t - theta_(t-1). With sign +1 those gradients stay whose descent goes
-    the same way. The official code compares g itself with r (sign -1), and so keeps those that go against it. Where
-    there is no direction nothing is dropped: in the first round, and of a layer whose gradient is but rounding (a bias
-    before BatchNorm). To be put before the optimiser: its momentum moves
-    a layer on whose gradient is dropped.
+    r is the last step of the global model, theta_t - theta_(t-1). With sign +1 a gradient is kept if its descent
+    direction agrees with r. The official code compares g itself with r (sign -1), and so keeps gradients whose descent
+    opposes r. Nothing is dropped where a direction is undefined: in the first round (r = 0), and for a layer whose
+    gradient is only rounding error (a bias before BatchNorm). Chain it before the optimiser, whose momentum still moves
+    a layer with a dropped gradient.
 
     Args:
-      reference: r of the context, which the training hands to its optimiser as the extra argument `context`.
-      threshold: smallest cosine that stays; 0 in the paper.
+      reference: `context -> r`; training passes `context` to its optimiser as an extra argument.
+      threshold: smallest cosine that is kept; 0 in the paper.
       sign: +1, or -1 as in the official code.
 
     Returns:
@@ -69,7 +69,7 @@ def align_with(
         kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign, least), updates, reference(context))
         aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
         stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
-        # An optimiser that outlives the round begins to count anew.
+        # An optimiser state that is kept between rounds restarts its counts in each round.
         same = (state.round == context.round).astype(jnp.float32)
         dropped, seen = same * state.dropped + jnp.sum(1 - stays), same * state.seen + len(stays)
         return aligned, Discards(dropped, seen, context.round)

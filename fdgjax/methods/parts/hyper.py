@@ -31,7 +31,7 @@ class ClientHyper:
     client_learning_rate_decay: factor on the learning rate after every round.
     client_schedule: another factor on the learning rate, over all rounds: `constant` or `cosine`, an entry of
       `SCHEDULES`.
-    client_clip: longest gradient, over all parameters and before weight decay; 0 does not clip.
+    client_clip: largest norm of the gradient, over all parameters and before weight decay; 0 does not clip.
     """
 
     name: str = ""

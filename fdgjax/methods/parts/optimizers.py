@@ -17,8 +17,8 @@ def client_optimizer(
     h: ClientHyper, rounds: int, watch: optax.GradientTransformation | None = None
 ) -> optax.GradientTransformation:
     """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
-    learning rate's change over the `rounds`; each of them only where it does something. `watch` is shown the clipped
-    gradients (see `sum_gradients`).
+    learning rate's change over the `rounds`; each only if it has an effect. `watch` receives the clipped gradients
+    (see `sum_gradients`).
 
     Raises:
       UserError: unknown optimiser or schedule.

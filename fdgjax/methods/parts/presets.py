@@ -1,4 +1,4 @@
-"""What methods of a kind need on a data set, laid over `fdgjax.config.presets`."""
+"""Settings that kinds of methods need on a data set, laid over `fdgjax.config.presets`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ SERVED: Mapping[str, Mapping[str, Any]] = {
         "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
     }
 }
-"""A labelled server: on the digits UAP's rounds, and an optimiser for a small network that starts from nothing."""
+"""A labelled server: on the digits UAP's rounds, and an optimiser for a small network trained from scratch."""
 
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
@@ -21,4 +21,4 @@ SIMCLR: Mapping[str, Mapping[str, Any]] = {
     **UNLABELLED,
     "fedgala_pacs_small": {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}},
 }
-"""SimCLR with few epochs: ten times the learning rate, and a softmax that is less sharp."""
+"""SimCLR with few epochs: ten times the learning rate, and a higher temperature."""

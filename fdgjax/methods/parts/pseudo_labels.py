@@ -1,4 +1,4 @@
-"""Labels guessed for samples that have none."""
+"""Pseudo-labels for unlabelled samples."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,18 +16,18 @@ def argmax_labels(logits: jax.Array) -> Guess:
 def centroid_labels(
     features: jax.Array, logits: jax.Array, mask: jax.Array | None = None, *, threshold: int = 0, passes: int = 2
 ) -> Guess:
-    """The class of the nearest centroid by cosine, among those that the model predicts.
+    """The class of the nearest centroid by cosine, among the classes that the model predicts.
 
     Features are extended by a constant 1 and scaled to length 1. The centroids of the first pass are the means weighted
     with the model's probabilities, those of the following ones the means of the samples labelled in the pass before.
-    A class takes part if it is the most probable one of more than `threshold` samples; where none is of that many,
-    every class that is predicted at all does. A class that a pass leaves without samples gets none in the next ones.
+    A class takes part if the model predicts it for more than `threshold` samples; if there is no such class, every
+    predicted class does. A class without samples after a pass gets none in later passes.
 
     Args:
       features: `[n, m]`, of all samples that are to be labelled together.
       logits: `[n, K]`.
       mask: 1 for a sample, 0 for padding, `[n]`, whose labels mean nothing; without it all are samples.
-      threshold: number of predictions.
+      threshold: number of predictions that a class has to exceed.
       passes: at least 1.
 
     References:
@@ -71,7 +71,7 @@ GUESSES: Mapping[str, Callable[[Output, jax.Array], Guess]] = {
     "centroids": lambda output, mask: centroid_labels(output.features, output.logits, mask),
     "argmax": lambda output, mask: argmax_labels(output.logits),
 }
-"""How labels are guessed, from a model's outputs for all samples of a client and the mask of its padding."""
+"""How pseudo-labels are generated, from a model's outputs for all samples of a client and the mask of its padding."""
 
 
 def outputs_for_all(model: Model, variables: Variables, samples: Samples) -> Output:

@@ -1,4 +1,4 @@
-"""What a method needs of the model it is given, said before anything is trained."""
+"""What a method requires of its model, checked before training."""
 
 import jax
 
@@ -8,7 +8,7 @@ from fdgjax.errors import UserError
 
 
 def with_features(method: Method, model: Model, name: str) -> Method:
-    """The method, which needs features: its `init` raises a `UserError` for a model that tells none."""
+    """The method, with an `init` that raises a `UserError` for a model without features."""
 
     def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
         require_features(model, federation.images.shape[1:], name)
@@ -21,13 +21,13 @@ def require_features(model: Model, image_shape: tuple[int, ...], name: str) -> N
     """Raises a `UserError` for a model without features; computes shapes only."""
     if output_shapes(model, image_shape).features.shape[-1] == 0:
         raise UserError(
-            f"method '{name}' got a model that tells no features; expected one that sows its last layer's input: "
+            f"method '{name}' got a model without features; expected one that sows its last layer's input: "
             'self.sow("intermediates", "features", x)'
         )
 
 
 def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
-    """Shapes of what a model says of one image."""
+    """Shapes of a model's outputs for one image."""
     key = jax.random.key(0)
     variables = jax.eval_shape(model.init, key)
     image = jax.ShapeDtypeStruct((1, *image_shape), "float32")

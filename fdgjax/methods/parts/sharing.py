@@ -1,4 +1,4 @@
-"""What clients keep of a model, and what an unseen domain gets of it."""
+"""The variables that clients keep, and those of them that predict for an unseen domain."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from fdgjax.registry import lookup
 from fdgjax.variables import flatten
 
 Label = Callable[[str], str]
-"""The fate of a variable by its path, an entry of `fdgjax.variables.LABELS`."""
+"""`path -> label`, the label of a variable: an entry of `fdgjax.variables.LABELS`."""
 
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 """Mixes personal variables: `(stacked [clients, ...], weights [clients]) -> (stacked, coefficients)`."""
@@ -30,8 +30,8 @@ UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
     "mean": lambda kept: jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0, keepdims=True), kept),
     "server": lambda kept: jax.tree.map(lambda leaf: leaf[:0], kept),
 }
-"""What an unseen domain gets of the variables that clients keep, `[models, ...]`: each client's, one mean, or none of
-them, where the server trains and has its own."""
+"""The clients' variables that predict for an unseen domain, `[models, ...]`: each client's, their mean, or none, where
+the server trains and has its own."""
 
 
 def everything_shared(path: str) -> str:
@@ -58,7 +58,7 @@ def unseen_rule(name: str, *, own: bool, server_trains: bool) -> Callable[[PyTre
     Args:
       name: the entry.
       own: whether clients have variables of their own.
-      server_trains: whether the server has values of these, too.
+      server_trains: whether the server has its own values of these, too.
 
     Raises:
       UserError: no such entry, or `server` where the server has no complete model.
