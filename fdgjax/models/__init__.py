@@ -14,6 +14,7 @@ import flax.linen as nn
 from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.digits import DigitsCNN
+from fdgjax.models.efficientnet import EfficientNetLite
 from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.mnist import MnistCNN
@@ -51,6 +52,7 @@ MODELS: Mapping[str, Backbone] = {
     "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
     "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
     "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's"),
+    "efficientnet_lite0": Backbone(EfficientNetLite, "EfficientNet-Lite0: for CPUs and phones, no squeeze-and-excite"),
     "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images"),
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "Backbone",
     "DSEUnit",
     "DigitsCNN",
+    "EfficientNetLite",
     "GaussianHead",
     "InceptionCNN",
     "MnistCNN",

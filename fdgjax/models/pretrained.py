@@ -1,4 +1,4 @@
-"""Pretrained weights: a `.safetensors` file with torchvision's or timm's names for a network of the registry.
+"""Pretrained weights: a file with torchvision's, timm's or its package's names for a network of the registry.
 
 The two agree on ResNets; a vision transformer's names are timm's. Names are data: a table for each network in
 `PRETRAINED`.
@@ -8,7 +8,6 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 
 from fdgjax.contract import Model, Variables
 from fdgjax.errors import UserError
+from fdgjax.models.weight_files import read_tensors
 from fdgjax.variables import flatten, module_of, unflatten
 
 Shape = tuple[int, ...]
@@ -115,7 +115,29 @@ VIT = Names(
     ),
 )
 
-PRETRAINED: Mapping[str, Names] = {"resnet18_imagenet": RESNET, "resnet50_imagenet": RESNET, "vit_b8": VIT}
+EFFICIENTNET = Names(
+    "",
+    (
+        Row("stem/layer", "_conv_stem.{leaf}", conv),
+        Row("stem/bn", "_bn0.{leaf}"),
+        Row(f"{BLOCK}/expand/layer", "_blocks.{index}._expand_conv.{leaf}", conv),
+        Row(f"{BLOCK}/expand/bn", "_blocks.{index}._bn0.{leaf}"),
+        Row(f"{BLOCK}/depthwise/layer", "_blocks.{index}._depthwise_conv.{leaf}", conv),
+        Row(f"{BLOCK}/depthwise/bn", "_blocks.{index}._bn1.{leaf}"),
+        Row(f"{BLOCK}/project/layer", "_blocks.{index}._project_conv.{leaf}", conv),
+        Row(f"{BLOCK}/project/bn", "_blocks.{index}._bn2.{leaf}"),
+        Row("top/layer", "_conv_head.{leaf}", conv),
+        Row("top/bn", "_bn1.{leaf}"),
+        Row("head", "_fc.{leaf}"),
+    ),
+)
+
+PRETRAINED: Mapping[str, Names] = {
+    "resnet18_imagenet": RESNET,
+    "resnet50_imagenet": RESNET,
+    "efficientnet_lite0": EFFICIENTNET,
+    "vit_b8": VIT,
+}
 """The networks that take weights from files, and their names there."""
 
 HEAD = "gaussian"
@@ -134,7 +156,7 @@ class Weights(NamedTuple):
 
 
 def read_weights(file: str, network: str, unit: str = "") -> Weights:
-    """The tensors of a `.safetensors` file for an entry of `MODELS` with units of a kind, '' for its own.
+    """The tensors of a file (see `read_tensors`) for an entry of `MODELS` with units of a kind, '' for its own.
 
     Raises:
       UserError: a network or units without pretrained names; no file, or one of another format.
@@ -150,17 +172,7 @@ def read_weights(file: str, network: str, unit: str = "") -> Weights:
             f"config.model.pretrained got '{file}' with units '{unit}' (config.model.unit, or what the method asks "
             f"for); expected {network}'s own, '{own}', or no file"
         )
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    path = Path(file).expanduser()
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"config.model.pretrained got '{file}', which cannot be read ({reason}); expected a .safetensors file"
-        ) from error
+    tensors = read_tensors(file)
     return Weights(file, network, {name: tensor for name, tensor in tensors.items() if not name.endswith(UNUSED)})
 
 

@@ -66,17 +66,19 @@ class NormUnit(nn.Module):
       layer: makes the layer from `features` and `name`.
       features: output channels.
       activation: what comes last.
+      batch_norm: makes the BatchNorm.
     """
 
     layer: Layer
     features: int
     activation: Activation = nn.relu
+    batch_norm: Callable[..., BatchNorm] = batch_norm
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, ..., in]` -> `[batch, ..., features]`; batch statistics are used and kept when `train`."""
         y = self.layer(features=self.features, name="layer")(x)
-        y = norm(y, train, "bn")
+        (y,) = self.batch_norm(use_running_average=not train, name="bn")([y])
         return self.activation(y)
 
 
