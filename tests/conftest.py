@@ -1,23 +1,32 @@
 """What every test shares: strict dtype and rank promotion, and the folders of real data and conformance numbers."""
 
+import itertools
 import os
 from pathlib import Path
 
 import jax
+import jaxlib
 import pytest
 
-MANY_MAPS = 40_000
+MANY_MAPS, TESTS_BETWEEN_COUNTS = 40_000, 20
+TESTS = itertools.count(1)
 QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-"""XLA:CPU then compiles a round of a tiny model in a third of the time; `XLA_FLAGS= pytest` tests with its defaults."""
+"""XLA:CPU then compiles a round of a tiny model in less than half of the time; `XLA_FLAGS= pytest` tests with its
+defaults."""
+WITHOUT_QUICK = (0, 11)
+"""The first jaxlib that is not known to know these flags: an unknown one ends the process."""
+COMPILED = "FDGJAX_TEST_CACHE"
+"""The environment variable with the folder of compiled programs; empty for none."""
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # XLA reads its flags when the first program is compiled; the processes that tests start inherit them.
-    os.environ.setdefault("XLA_FLAGS", QUICK)
+    if jaxlib.version.__version_info__ < WITHOUT_QUICK:
+        os.environ.setdefault("XLA_FLAGS", QUICK)
     # The same small programs are compiled by many tests; tracing still happens every time.
-    if config.pluginmanager.hasplugin("cacheprovider"):
-        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("compiled")))
+    if folder := os.environ.get(COMPILED, str(_user_cache() / "fdgjax" / "tests-compiled")):
+        jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
     # Every process has several devices; a program that asks for one runs on the first, as ever.
     jax.config.update("jax_num_cpu_devices", 4)
@@ -25,10 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def _user_cache() -> Path:
+    """Outside the checkout, so that a fresh one profits."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
 def pytest_runtest_teardown() -> None:
     """Linux gives a process 65,530 memory maps, and every compiled program takes some: beyond them XLA crashes."""
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
+    if next(TESTS) % TESTS_BETWEEN_COUNTS == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
         jax.clear_caches()
 
 

@@ -111,6 +111,7 @@ def _linear(features: int, name: str | None = None) -> nn.Dense:
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "dense": DenseNet,
+    "wide": functools.partial(DenseNet, features=MANY_FEATURES),
     "dropout": functools.partial(DenseNet, dropout=0.5),
     "norm": NormNet,
 }
@@ -121,8 +122,8 @@ def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
     unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
     # Only images are augmented.
     pixels = (2, 2) if unit == "augmented" else ()
-    features = MANY_FEATURES if METHODS[method].unlabelled or method == "moon" else FEATURES
-    network = functools.partial(MODELS[name], features=features, unit=UNITS[unit], pixels=pixels)
+    wide = {"features": MANY_FEATURES} if METHODS[method].unlabelled or method == "moon" else {}
+    network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels, **wide)
     return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
 
 

@@ -1,6 +1,7 @@
 """The engine's specification: a round as plain Python loops, without padding, masks, scans or a client axis."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,12 @@ class PlainRound:
         self.send, self.start, self.serve = jax.jit(method.send), jax.jit(method.start), jax.jit(serve)
         self.step = one_step(method)
         self.stage_step = one_step(method.stage) if method.stage else self.step
+
+    def with_batching(self, batching: Batching) -> Self:
+        """The same round, compiled as it is, with other batches."""
+        other = copy.copy(self)
+        other.batching = batching
+        return other
 
     def batches(self, rows: np.ndarray, fill: bool) -> list[tuple[np.ndarray, np.ndarray]]:
         """Consecutive minibatches with their masks; a last partial one is kept as it is, left out, or filled up with
