@@ -81,7 +81,7 @@ def mix(there: list[bool], place: int) -> np.ndarray:
     amplitudes = jnp.broadcast_to(jnp.arange(1, 5).reshape(4, 1, 1, 1, 1) / 10, (4, SHOWN, 1, 1, 1))
     batch = Batch(jnp.zeros((200, *IMAGE)), jnp.zeros(200, jnp.int32), jnp.ones(200))
     sent = Extended({}, Bank(amplitudes, jnp.asarray(there)))
-    context = Context(sent, Kept({}, {}, jnp.int32(place)), {}, jnp.int32(1))
+    context = Context(sent, Extended(Kept({}, {}), jnp.int32(place)), {}, jnp.int32(1))
     images = mixed_with_others(small_hyper("feddg", mixture="full"))(batch, jax.random.key(0), context)
     return np.round((np.asarray(images)[:, 0, 0, 0] + 1) / 2, 4)
 
