@@ -48,7 +48,7 @@ def min_norm(
         visible = jax.tree.map(
             lambda u, share: keep_rows(share > 0, u, jnp.zeros_like(u)), stacked, jax.tree.broadcast(shares, stacked)
         )
-        products, each = gram(visible), jax.tree.leaves(shares)
+        products, each = gram(of_order_one(visible)), jax.tree.leaves(shares)
         share = jnp.mean(jnp.stack(each), axis=0)
         seen = share > 0
         lengths = jnp.sqrt(jnp.diagonal(products))
@@ -63,6 +63,16 @@ def min_norm(
         return updates.combine(used), used
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
+
+
+def of_order_one(updates: PyTree) -> PyTree:
+    """The updates times one power of two, which rounds nothing, with a largest entry of about 1.
+
+    The squares of entries beyond 1e19 overflow in float32, those of entries below 1e-22 vanish.
+    """
+    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(updates)]))
+    _, exponent = jnp.frexp(largest.astype(jnp.float32))
+    return jax.tree.map(lambda leaf: jnp.ldexp(leaf, -exponent).astype(leaf.dtype), updates)
 
 
 class Search(NamedTuple):

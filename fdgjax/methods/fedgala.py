@@ -44,6 +44,7 @@ class FedGaLA(FedSimCLR):
     l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
     """
 
+    weighting: str = hyper("uniform", search=("uniform", "samples"), source="FedGaLA, section 4.2")
     local: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
     threshold: float = hyper(0.0, search=(-0.1, 0.0, 0.1), source="FedGaLA, Figure 3c")
     sign: str = hyper("descent", search=tuple(SIGNS), source="docs/deviations.md")

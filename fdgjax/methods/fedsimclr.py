@@ -48,7 +48,6 @@ class FedSimCLR(FedAvg):
     part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
     client_learning_rate: float = hyper(1e-4, search=(1e-3, 1e-4), source=PUBLISHED)
     client_weight_decay: float = hyper(0.0, search=(0.0, 1e-4), source=PUBLISHED)
-    weighting: str = hyper("uniform", search=("uniform", "samples"), source="FedGaLA, section 4.2")
     unseen: str = hyper(
         "mean", search=("mean", "each"), source="one encoder; of what clients keep only predictors matter"
     )

@@ -105,7 +105,7 @@ def with_target(key: jax.Array, variables: Variables, settings: Settings) -> Var
 
 
 def byol(model: Model, view: View, settings: Settings) -> Objective:
-    """`(2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)) / 2`, z' of the target (Grill et al., 2020).
+    """`2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)`, z' of the target (Grill et al., 2020, equation 2 and section 3.1).
 
     The target is updated before each step, so it lags the model by one step; like the model it uses the batch's
     statistics.
@@ -119,7 +119,7 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
         former, latter = jnp.split(wanted.logits, 2)
         apart = 2 + 2 * negative_cosine(first.more["prediction"], latter)
         apart += 2 + 2 * negative_cosine(second.more["prediction"], former)
-        return masked_mean(0.5 * apart, batch.mask), ({**changed, "target": target}, {})
+        return masked_mean(apart, batch.mask), ({**changed, "target": target}, {})
 
     return objective
 

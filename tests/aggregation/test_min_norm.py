@@ -27,6 +27,18 @@ def test_the_official_codes_aggregates(case: int, conformance: Path) -> None:
     assert np.linalg.norm(got - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("scope", ["leaf", "tree"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e19, 1e30])
+def test_the_scale_of_all_updates_does_not_matter(scale: float, scope: str) -> None:
+    rng = np.random.default_rng(3)
+    updates = {"a": rng.normal(size=(4, 3)), "b": rng.normal(size=(4, 2, 2))}
+    plain, coefficients = RULE({k: jnp.asarray(v, jnp.float32) for k, v in updates.items()}, scope=scope)
+    scaled, same = RULE({k: jnp.asarray(scale * v, jnp.float32) for k, v in updates.items()}, scope=scope)
+    for name in updates:
+        np.testing.assert_allclose(np.asarray(scaled[name], np.float64) / scale, plain[name], rtol=1e-4, atol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), same, coefficients)
+
+
 @st.composite
 def clouds(draw: st.DrawFn) -> np.ndarray:
     """Points `[n, d]`: apart, flat, far from zero, repeated or opposed, some of them zero."""

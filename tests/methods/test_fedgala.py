@@ -29,7 +29,7 @@ def case_of(**chosen: object) -> Case:
 
 
 def test_without_both_alignments_it_is_fedsimclr() -> None:
-    bare = case_of(local=False, globally=False).advance(3)
+    bare = case_of(local=False, globally=False, weighting="samples").advance(3)
     wanted = shared_case("fedsimclr", plan=WHOLE).advance(3)
     close(bare.server.base, wanted.server, **tolerance("fedgala"))
     close(bare.optimizers, wanted.optimizers, **tolerance("fedgala"))
@@ -58,7 +58,7 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     moved = jax.tree.map(lambda a, b: a - b, one.server.base.variables["params"], start.server.base.variables["params"])
     close(one.server.more, moved)
     sent = traffic(case.method, case.federation).sent
-    assert bytes_of(sent.step) == bytes_of(sent.variables["params"])
+    assert bytes_of(sent.more) == bytes_of(sent.base["params"])
     plain = build("fedgala", toy_federation(), local=False)
     assert not jax.tree.leaves(traffic(plain, case.federation).sent.more)
 

@@ -71,7 +71,8 @@ def expected(part: str, variables: Any, batch: Batch, key: jax.Array) -> jax.Arr
     if part == "simsiam":
         return 0.5 * mean(negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0]))
     t = halves(run(part, nearer(variables), jnp.concatenate(views)).logits)
-    return mean(2 + negative_cosine(p[0], t[1]) + negative_cosine(p[1], t[0]))
+    # Grill et al., 2020: both directions are added up, SimSiam's are averaged.
+    return mean(4 + 2 * negative_cosine(p[0], t[1]) + 2 * negative_cosine(p[1], t[0]))
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
