@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -136,32 +136,13 @@ EVERYTHING: Mapping[str, Mapping[str, float]] = {"semifl": {"threshold": 0.0}, "
 """Where only confident guesses are used: all of them, so that there is something to train on."""
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """A round in which clients' trained variables are what they received plus marks, `[clients]` for each label."""
 
-    def __init__(self, method: Method, marks: Mapping[str, Any]) -> None:
-        federation = toy_federation()
-        server, clients = method.init(jax.random.key(0), federation)
-        self.labels = label_table(traffic(method, federation).received, method.label)
-        receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
-        self.before = receive(server, clients)
-
-        def one(
-            client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], rows: jax.Array, count: jax.Array
-        ) -> PyTree:
-            context = Context(method.send(server, client), client, received, jnp.int32(0))
-            if method.prepare:
-                notes = method.prepare(context, samples_of(federation, rows, count, BATCH)).notes
-                context = context._replace(notes=notes)
-            optimizer = method.optimizer.init(received["params"])
-            after = Trained(marked(received, self.labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
-            return method.finish(context, after)
-
-        given = {label: jnp.asarray(marks[label], jnp.float32) for label in ("shared", "personal", "local")}
-        self.messages, kept = jax.vmap(one)(clients, self.before, given, *federation.train)
-        aggregate, _ = method.aggregate(server, kept, self.messages, jnp.ones(ROWS))
-        moment = Moment(jnp.int32(0), jax.random.key(0))
-        self.after = receive(*method.update(server, kept, aggregate, moment))
+    labels: Mapping[str, str]
+    before: PyTree
+    messages: PyTree
+    after: PyTree
 
     def of(self, label: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Before and after, `[clients, ...]`, of the variables with a label."""
@@ -169,12 +150,43 @@ class Outcome:
         return {p: (np.asarray(before[p]), np.asarray(after[p])) for p in before if self.labels[p] == label}
 
 
+def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
+    """The round as a function of the marks, compiled once."""
+    federation = toy_federation()
+    labels = label_table(traffic(method, federation).received, method.label)
+    receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
+
+    def one(
+        server: PyTree, client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], row: tuple[jax.Array, ...]
+    ) -> PyTree:
+        context = Context(method.send(server, client), client, received, jnp.int32(0))
+        if method.prepare:
+            notes = method.prepare(context, samples_of(federation, *row, BATCH)).notes
+            context = context._replace(notes=notes)
+        optimizer = method.optimizer.init(received["params"])
+        after = Trained(marked(received, labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
+        return method.finish(context, after)
+
+    @jax.jit
+    def run(marks: Mapping[str, jax.Array]) -> tuple[PyTree, PyTree, PyTree]:
+        server, clients = method.init(jax.random.key(0), federation)
+        before = receive(server, clients)
+        rows = (federation.train.places, federation.train.length)
+        messages, kept = jax.vmap(one, in_axes=(None, 0, 0, 0, 0))(server, clients, before, marks, rows)
+        aggregate, _ = method.aggregate(server, kept, messages, jnp.ones(ROWS))
+        after = receive(*method.update(server, kept, aggregate, Moment(jnp.int32(0), jax.random.key(0))))
+        return before, messages, after
+
+    return lambda marks: Outcome(labels, *run({label: jnp.asarray(mark, jnp.float32) for label, mark in marks.items()}))
+
+
 @functools.cache
 def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
     """Two rounds that differ only in what local variables became."""
     method = build(name, toy_federation(), model, **EVERYTHING.get(name, {}))
     same = np.full(ROWS, 0.25)
-    run = lambda local: Outcome(method, {"shared": same, "personal": same, "local": local})  # noqa: E731
+    after = marking(method)
+    run = lambda local: after({"shared": same, "personal": same, "local": local})  # noqa: E731
     return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)
 
 
