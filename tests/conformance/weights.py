@@ -53,9 +53,27 @@ def vit(features: int = 128, depth: int = 12) -> Tensors:
     return numbers(shapes)
 
 
+def efficientnet() -> Tensors:
+    """Its package's names and shapes, written down from its layers; an eighth of the channels."""
+    stages = ((1, 2, 3, 1), (2, 3, 3, 6), (2, 5, 5, 6), (3, 10, 3, 6), (3, 14, 5, 6), (4, 24, 5, 6), (1, 40, 3, 6))
+    shapes: dict[str, tuple[int, ...]] = {"_conv_stem.weight": (4, 3, 3, 3)} | batch_norm("_bn0", 4)
+    before, block = 4, 0
+    for repeats, leaving, window, expansion in stages:
+        for _ in range(repeats):
+            name, inner = f"_blocks.{block}", expansion * before
+            if expansion > 1:
+                shapes |= {f"{name}._expand_conv.weight": (inner, before, 1, 1)} | batch_norm(f"{name}._bn0", inner)
+            shapes |= {f"{name}._depthwise_conv.weight": (inner, 1, window, window)} | batch_norm(f"{name}._bn1", inner)
+            shapes |= {f"{name}._project_conv.weight": (leaving, inner, 1, 1)} | batch_norm(f"{name}._bn2", leaving)
+            before, block = leaving, block + 1
+    shapes |= {"_conv_head.weight": (160, before, 1, 1)} | batch_norm("_bn1", 160)
+    return numbers(shapes | {"_fc.weight": (CLASSES, 160), "_fc.bias": (CLASSES,)})
+
+
 FILES: Mapping[str, Callable[[], Tensors]] = {
     "resnet18_imagenet": lambda: resnet((2, 2, 2, 2), (3, 3), 1),
     "resnet50_imagenet": lambda: resnet((3, 4, 6, 3), (1, 3, 1), 4),
+    "efficientnet_lite0": efficientnet,
     "vit_b8": vit,
 }
 

@@ -74,12 +74,12 @@ def test_the_step_decays_to_nothing_over_the_rounds() -> None:
     server, clients = method.init(jax.random.key(0), toy_federation())
     message = traffic(method, toy_federation()).message
     still = jax.tree.map(lambda leaf: jnp.zeros((CLIENTS, *leaf.shape), leaf.dtype), message)
-    still = still._replace(gap=jnp.asarray([1.0, 0.0, 0.0, -1.0]))
+    still = still._replace(more=jnp.asarray([1.0, 0.0, 0.0, -1.0]))
     for round_, factor in ((1, 1.0), (2, 2 / 3), (3, 1 / 3), (4, 0.0)):  # `build` plans three rounds
         rows = clients._replace(more=clients.more._replace(rounds=jnp.full(CLIENTS, round_ + 1)))
         step, _ = method.aggregate(server, rows, still, jnp.ones(CLIENTS))
         moved = 0.2 / 3 * factor
-        np.testing.assert_allclose(step.weights, [0.25 + moved, 0.25, 0.25, 0.25 - moved], rtol=1e-5)
+        np.testing.assert_allclose(step.more, [0.25 + moved, 0.25, 0.25, 0.25 - moved], rtol=1e-5)
 
 
 def test_weights_by_hand_for_some_of_the_clients() -> None:

@@ -9,6 +9,7 @@ from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.partialfed import without_policy
+from fdgjax.methods.parts.extend import Extended
 from fdgjax.variables import bytes_of
 from tests.toys import (
     FULL_LENGTHS,
@@ -50,7 +51,7 @@ def test_a_fixed_policy_keeps_batch_norm() -> None:
         for module, leaves in modules.items():
             source = mine.more if module == "norm" else state.server.variables
             close(leaves, source[collection][module], rtol=0, atol=0)
-    np.testing.assert_array_equal(mine.local["params"]["policy"], [1, 1, -1])
+    np.testing.assert_array_equal(mine.base.local["params"]["policy"], [1, 1, -1])
 
 
 def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_too() -> None:
@@ -76,7 +77,7 @@ def test_the_policys_gradient_by_hand() -> None:
     images, labels = rng.normal(size=(4, *IMAGE)), rng.integers(0, 3, 4)
     batch = Batch(jnp.asarray(images, jnp.float32), jnp.asarray(labels, jnp.int32), jnp.ones(4))
     key, own = jax.random.key(5), {"params": {"policy": policy}}
-    context = Context(sent, Kept({}, own, kept), {}, jnp.zeros((), jnp.int32))
+    context = Context(sent, Extended(Kept({}, own), kept), {}, jnp.zeros((), jnp.int32))
     variables = {"params": {**mine["params"], "policy": policy}}
     gradient = jax.grad(lambda v: method.objective(v, batch, key, context)[0])(variables)["params"]
     alone = jax.grad(lambda v: plain(v, batch, key, context)[0])(mine)
@@ -102,7 +103,7 @@ def test_the_policy_moves_away_from_a_global_layer_that_fits_worse() -> None:
     """The policy is learnt, and what it says is what is loaded."""
     case = make_case(build("partialfed", toy_federation(), policy_learning_rate=50.0), plan=WHOLE)
     state = case.advance(3)
-    policies = np.asarray(state.clients.local["params"]["policy"])
+    policies = np.asarray(state.clients.base.local["params"]["policy"])
     assert (policies <= 0).any()
     for client in case.everyone:
         mine = row(state.clients, client)

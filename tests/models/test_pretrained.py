@@ -26,7 +26,7 @@ from tests.conformance.weights import CLASSES, FILES, SIDE, Tensors, images, res
 from tests.runs import small
 from tests.toys import compiling_quickly
 
-WIDTHS = {"resnet18_imagenet": 1 / 16, "resnet50_imagenet": 1 / 16, "vit_b8": 1 / 6}
+WIDTHS = {"resnet18_imagenet": 1 / 16, "resnet50_imagenet": 1 / 16, "efficientnet_lite0": 1 / 8, "vit_b8": 1 / 6}
 """The transformer's has two heads."""
 
 
@@ -81,6 +81,11 @@ PLACES = {
         ("params/stage_2_block_1/shortcut/layer/kernel", "layer2.0.downsample.0.weight", (2, 3, 1, 0)),
     ],
     "resnet50_imagenet": [("params/stage_3_block_6/unit_2/layer/kernel", "layer3.5.conv2.weight", (2, 3, 1, 0))],
+    "efficientnet_lite0": [
+        ("params/block_16/depthwise/layer/kernel", "_blocks.15._depthwise_conv.weight", (2, 3, 1, 0)),
+        ("batch_stats/block_2/expand/bn/mean", "_blocks.1._bn0.running_mean", ()),
+        ("params/top/bn/scale", "_bn1.weight", ()),
+    ],
     "vit_b8": [
         ("params/block_12/mlp_1/kernel", "blocks.11.mlp.fc1.weight", (1, 0)),
         ("params/block_1/norm_2/scale", "blocks.0.norm2.weight", ()),

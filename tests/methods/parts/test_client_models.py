@@ -27,7 +27,7 @@ def test_training_is_the_same_and_predictions_are_those_before_aggregation(name:
     close(jax.vmap(trained.method.predict, (None, 0))(other.server, other.clients), predictions(received, start))
     state, other = received.advance(2), trained.advance(2)
     close(other.server, state.server, rtol=1e-2, atol=5e-3)
-    close(other.clients.client, state.clients, rtol=1e-2, atol=5e-3)
+    close(other.clients.base, state.clients, rtol=1e-2, atol=5e-3)
     apart = flat(predictions(trained, other)) - flat(predictions(received, state))
     assert (np.abs(apart).max() > 1e-3) == (name == "fdse"), "Ditto's personal model is not aggregated"
 
