@@ -123,9 +123,9 @@ def extend(
             return jax.vmap(start, axis_size=len(federation.ids))(clients)
 
         fresh = Fresh(key, state, clients, federation, models)
-        return Extended(state, server(fresh)) if server else state, Extended(
-            clients, row.begin(fresh)
-        ) if row else clients
+        at_first = Extended(state, server(fresh)) if server else state
+        rows = Extended(clients, row.begin(fresh)) if row else clients
+        return at_first, rows
 
     def send(state: PyTree, client: PyTree) -> PyTree:
         given = base.send(at_server.base(state), at_row.base(client))
