@@ -10,8 +10,8 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
-    {"errors", "files", "process_memory", "randomness", "views"},
-    {"registry", "variables"},
+    {"errors", "process_memory", "randomness", "views"},
+    {"door", "files", "registry", "variables"},
     {"data", "nn"},
     {"contract"},
     {"aggregation", "models", "objectives"},

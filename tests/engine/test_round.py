@@ -265,12 +265,12 @@ def test_interrupted_and_resumed_is_never_interrupted(name: str, tmp_path: Path)
     """What a checkpoint keeps of any method's state is all of it: read back from the shapes, it goes on bit for bit."""
     case = some(name)
     records: list[list[dict[str, Any]]] = [[{"round": 1}]]
-    with contextlib.closing(open_checkpoints(tmp_path)) as checkpoints:
+    with contextlib.closing(open_checkpoints(tmp_path, pytest.fail)) as checkpoints:
         checkpoints.save(1, case.advance(1), History(records, 0.5))
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     shapes = jax.eval_shape(functools.partial(init_state, case.method), case.federation, 5)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), shapes)
-    with contextlib.closing(open_checkpoints(tmp_path)) as checkpoints:
+    with contextlib.closing(open_checkpoints(tmp_path, pytest.fail)) as checkpoints:
         stored = checkpoints.restore(shapes)
     assert stored is not None
     assert stored[1] == History(records, 0.5)

@@ -17,6 +17,7 @@ from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed
 from fdgjax.records import open_workdir
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
@@ -70,12 +71,12 @@ def times_written(path: Path) -> dict[Path, int]:
 def test_a_run_leaves_its_records(finished: Finished) -> None:
     path, config, _, summary = finished
     assert set(summary) >= SUMMARY_KEYS
-    assert summary == json.loads((path / "summary.json").read_text())
+    assert summary == read_sealed(path / "summary.json")
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert ["id_accuracy" in line for line in lines] == [False, True, False, True]
     assert sum(lines[0]["coefficients/weights"]) == pytest.approx(1)
-    written = json.loads((path / "config.json").read_text())
+    written = read_sealed(path / "config.json")
     assert written["config"]["seed"] == config.seed
     assert written["versions"]["jax"] == jax.__version__
     assert list((path / "tensorboard").glob("events.*"))

@@ -1,7 +1,6 @@
 """Several seeds side by side leave what as many runs would have left, on a CPU bit for bit."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.console import Console as RichConsole
 from fdgjax.engine import RoundInfo, State
 from fdgjax.errors import UserError
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.run.training import images_per_round, train
@@ -27,16 +27,13 @@ ON_A_CPU = jax.default_backend() == "cpu"
 
 def check_seed(path: Path, alone: Path) -> None:
     """A seed's folder is what a run of that seed alone left, but for checkpoints and timings."""
-    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {"checkpoints"}
+    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {".lock", "checkpoints"}
     assert list((path / "tensorboard").glob("events.*"))
     got, wanted = records_of(path), records_of(alone)
     if ON_A_CPU:
         assert got == wanted
     assert got["config.json"] == wanted["config.json"]
-    assert (
-        json.loads((path / "summary.json").read_text()).keys()
-        == json.loads((alone / "summary.json").read_text()).keys()
-    )
+    assert read_sealed(path / "summary.json").keys() == read_sealed(alone / "summary.json").keys()
 
 
 # Domains dealt two to a client: the seeds' clients have different sizes.
@@ -58,10 +55,10 @@ def test_several_seeds_leave_what_as_many_runs_leave(
     for seed in (4, 5):
         run(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
         check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
-    names = {"config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
+    names = {".lock", "config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
     assert {p.name for p in (tmp_path / "both").iterdir()} == names
-    assert summary == json.loads((tmp_path / "both/summary.json").read_text())
-    ood = [json.loads((tmp_path / f"alone_{seed}/summary.json").read_text())["ood_accuracy"] for seed in (4, 5)]
+    assert summary == read_sealed(tmp_path / "both/summary.json")
+    ood = [read_sealed(tmp_path / f"alone_{seed}/summary.json")["ood_accuracy"] for seed in (4, 5)]
     assert summary["ood_accuracy"] == pytest.approx(np.mean(ood), abs=0 if ON_A_CPU else 0.02)
     assert f"round 4/4  id {summary['id_accuracy']:.3f}  ood {summary['ood_accuracy']:.3f}" in screen.getvalue()
     console.result(summary)
