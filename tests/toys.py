@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -303,6 +303,13 @@ def compile_quickly() -> Iterator[None]:
     """Imported by the folders that compile many tiny programs."""
     with compiling_quickly():
         yield
+
+
+def round_info(participants: Iterable[int], **others: Any) -> RoundInfo:
+    """The diagnostics of a round in which nothing happened to these clients."""
+    who = np.asarray(list(participants))
+    one = np.ones(len(who), np.float32)
+    return RoundInfo(who, one, one, one > 0, np.asarray(True), **{"coefficients": {}} | others)
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:

@@ -22,13 +22,16 @@ from fdgjax.methods import METHODS
 from fdgjax.records import History, open_checkpoints
 from tests.engine.plain import PlainRound
 from tests.toys import (
+    BATCH,
     CLIENTS,
     KINDS,
+    LENGTHS,
     Case,
     check_recordable,
     close,
     copy,
     flat,
+    make_case,
     make_plan,
     poison,
     reorder,
@@ -228,6 +231,23 @@ def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:
     case = shared_case("fedavg", plan=make_plan("chunk"))
     _, info = case.round(case.start(), poison(case.federation, 2))
     assert np.asarray(info.finite).tolist() == [True, True, False, True]
+
+
+def test_a_message_without_a_norm_counts_as_not_finite_and_a_large_one_is_measured() -> None:
+    method = shared_method("fedavg")
+
+    def finish(context: Any, trained: Any) -> Any:
+        message, kept = method.finish(context, trained)
+        factor = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[trained.steps // 2 % 4]
+        return jax.tree.map(lambda leaf: leaf * 0 + factor, message), kept
+
+    case = make_case(method._replace(finish=finish), plan=make_plan(drop_nonfinite=True))
+    state, info = case.round(case.start(), case.federation)
+    sent = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[np.asarray([-(-length // BATCH) for length in LENGTHS]) % 4]
+    np.testing.assert_array_equal(info.largest, sent)
+    assert np.asarray(info.finite).tolist() == (np.asarray(sent) < 1e19).tolist()
+    assert info.server_finite
+    assert np.isfinite(flat(state.server)).all()
 
 
 @settings(derandomize=True, deadline=None, max_examples=15)
