@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, explicit, global_norm
+from fdgjax.aggregation.updates import Updates, cosines, explicit
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
@@ -63,9 +63,7 @@ def _aligned(
     shares, lengths = normalise(weights, updates.clients), updates.norms()
 
     def again(coefficients: PyTree, _: None) -> tuple[PyTree, None]:
-        direction = updates.combine(coefficients)
-        norm = lengths * global_norm(direction)
-        agreement = 1 + jnp.where(norm > 0, updates.inner(direction) / jnp.where(norm > 0, norm, 1), 0)
+        agreement = 1 + cosines(updates, lengths, updates.combine(coefficients))
 
         def weigh(share: jax.Array, before: jax.Array) -> jax.Array:
             raised = share * jnp.where(share > 0, agreement, 0)
