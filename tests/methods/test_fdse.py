@@ -193,7 +193,7 @@ def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
 
 def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     federation = toy_federation()
-    _, before, after = fitted("fedbn", federation, "norm")
+    _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=1)
     chex.assert_trees_all_equal(after["params"], before["params"])
     images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
     first = flatten(before["params"])
@@ -205,6 +205,25 @@ def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     low, high = (0.64 * was + 0.36 * bound for bound in (features.min(0), features.max(0)))
     assert ((moved >= low - 1e-5) & (moved <= high + 1e-5)).all()
     assert not np.allclose(moved, was)
+
+
+@pytest.mark.parametrize("epochs", [1, 5])
+def test_fedbns_statistics_come_as_near_as_their_momentum_takes_them(epochs: int) -> None:
+    """The domain is one batch: received statistics count momentum^epochs, that batch's the rest."""
+    federation = toy_federation(unseen=4)
+    _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=epochs)
+    images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
+    layer = before["params"]["linear_1"]
+    features = images.reshape(len(images), -1) @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"])
+    for name, seen in (("mean", features.mean(0)), ("var", features.var(0))):
+        was, now = (np.asarray(v["batch_stats"]["norm"][name]) for v in (before, after))
+        np.testing.assert_allclose(now, 0.8**epochs * was + (1 - 0.8**epochs) * seen, rtol=1e-4, atol=1e-5)
+
+
+def test_fedbn_and_fdse_adapt_for_as_long() -> None:
+    federation = toy_federation()
+    epochs = {build("fdse", federation).adapt.epochs, build("fedbn", federation, "norm").adapt.epochs}
+    assert epochs == {5}
 
 
 def test_fedbn_without_batchnorm_is_fedavg_and_does_not_adapt() -> None:
