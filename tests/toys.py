@@ -46,6 +46,7 @@ SMALL = {
     "depth": 2,
     "autoencoder_epochs": 1,
     "temperature": 0.5,
+    "least_samples": 1,
 }
 """Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
 KINDS = {
