@@ -27,7 +27,7 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, extend, notes
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.presets import SERVED_AND_MIXED
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
@@ -112,5 +112,5 @@ ENTRY = Entry(
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
     protocol="labelled_server",
-    presets=SERVED,
+    presets=SERVED_AND_MIXED,
 )

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from fdgjax.config import make_config
 from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching, train_locally
@@ -181,3 +182,12 @@ def test_where_some_are_sure_it_is_the_plain_loop(model: str) -> None:
     assert 0 < sure.sum() < np.asarray(case.federation.train.length).sum()
     wanted, _ = PlainRound(case.method, WHOLE.batching)(case.start(), case.federation, case.everyone)
     close((state.server, state.clients), (wanted.server, wanted.clients), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("preset", "momentum"), [("rotated_digits", 0.0), ("uap_rotated_mnist_small", 0.0), ("uap_pacs", 0.5)]
+)
+def test_the_servers_momentum_is_the_papers_but_for_clients_with_adam(preset: str, momentum: float) -> None:
+    method = make_config("semifl", preset).method
+    assert (method.client_optimizer == "adam") == (momentum == 0)
+    assert method.server_momentum == momentum
