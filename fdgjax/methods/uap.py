@@ -23,8 +23,8 @@ from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveR
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.requirements import last_layer
 from fdgjax.methods.ssfl import SSFL, semi_supervised
-from fdgjax.models.depth import depth_order
 from fdgjax.objectives import (
     contrastive_domain_discrepancy,
     covariance_matching,
@@ -106,11 +106,6 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
         return loss, (changed, {})
 
     return objective
-
-
-def last_layer(model: Model) -> str:
-    """The path of the last layer's kernel, `[m, classes]`."""
-    return f"params/{depth_order(model.init)[-1]}/kernel"
 
 
 ENTRY = Entry(
