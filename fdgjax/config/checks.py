@@ -10,7 +10,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
@@ -107,10 +107,10 @@ def check_protocol(config: Config) -> None:
             f"config.data.test got {data.test} with config.data.validation={data.validation}; expected two fractions "
             "above 0 that leave something to train on, such as 0.1 and 0.1"
         )
-    if protocol.labelled_server and config.selection == "validation":
+    if protocol.labelled_server and SELECTIONS[config.selection].looks_at == HELD_OUT:
         raise UserError(
-            f"config.selection got 'validation', but in the protocol '{name}' clients have no labels to validate with; "
-            "expected last"
+            f"config.selection got '{config.selection}', but in the protocol '{name}' clients have no labels to "
+            "validate with; expected last"
         )
     if config.selection == "oracle" and not protocol.unseen:
         raise UserError(

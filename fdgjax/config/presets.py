@@ -51,6 +51,7 @@ UAP: Mapping[str, Any] = {
         "client_optimizer": "sgd",
         "client_learning_rate": 0.002,
         "client_weight_decay": 0.0,
+        "client_momentum": 0.0,
         "client_schedule": "cosine",
     },
 }

@@ -68,8 +68,9 @@ class Config:
     client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same results, different speed and memory.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over.
     eval_every, checkpoint_every: rounds between evaluations and between checkpoints; the last round always has both.
-    selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
-      `oracle` (best on the target: an upper bound, never a fair result).
+    selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
+      over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
+      upper bound, never a fair result).
     client_model: which model of a client is evaluated: `received`, from which it would start the next round, or
       `trained`, the one it just trained, where clients have models of their own (as in FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.

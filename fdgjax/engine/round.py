@@ -175,6 +175,7 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
         trained = train_locally(
             *(method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key),
             guess=prepared.guess,
+            others=method.others,
         )
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)

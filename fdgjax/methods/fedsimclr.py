@@ -19,6 +19,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SIMCLR
+from fdgjax.methods.parts.requirements import projection_size
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from fdgjax.registry import lookup
 from fdgjax.views.simclr import random_flip, random_resized_crop, simclr_view
@@ -54,7 +55,7 @@ class FedSimCLR(FedAvg):
     keep_optimizer: bool = hyper(True, search=(True, False), source="FedGaLA, official code")
     temperature: float = hyper(0.07, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
     decay: float = hyper(0.99, search=(0.99, 0.999), source="FedGaLA, official code")
-    queue: int = hyper(4096, search=(1024, 4096), source="He et al., official code: 65536 for ImageNet")
+    queue: int = hyper(4096, search=(1024, 4096, 65536), source="not stated; official code: 65536")
     augmentation: str = hyper("simclr", search=tuple(AUGMENTATIONS), source="FedGaLA, appendix D.2")
     smallest_crop: float = hyper(0.08, search=(0.08, 0.2), source="torchvision's default")
     pooled: bool = hyper(False, search=(False, True), source="FedGaLA, Table 1")
@@ -106,7 +107,7 @@ def fedsimclr(
     """
     part = lookup("part", h.part, PARTS)
     view = lookup("augmentation", h.augmentation, AUGMENTATIONS)(h.smallest_crop)
-    settings = Settings(h.temperature, h.decay, h.queue)
+    settings = Settings(h.temperature, h.decay, h.queue, projection_size(setup.model))
     model = extended(setup.model, part, settings)
     objective = part.objective(setup.model, view, settings)
     base = fedavg(

@@ -3,11 +3,12 @@
     y_j, p_j <- guess(w, x_j);    D_fix = {j : p_j >= tau};    D_mix = all samples of the client
     L_i = mean over D_fix of  CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
+    an epoch has ceil(|D_fix| / batch) steps, over D_fix alone
     w <- w + sum_i p_i (w_i - w) over clients with non-empty D_fix;    w <- local epochs at the server from w
 
 a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), instead of
 the paper's RandAugment, which this package does not have. Pseudo-labels are generated once a round; m is drawn for each
-minibatch, k among its samples. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
+minibatch. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
 layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and
 order of the server's samples, it is SSFL with `guess=argmax`.
 
@@ -26,7 +27,7 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, extend, notes
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.presets import SERVED_AND_MIXED
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
@@ -87,7 +88,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
     prepare = sure_labels(guess_labels(setup.model, h), h.threshold)
-    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update, others=h.mix > 0)
     return with_features(method, setup.model, "semifl")
 
 
@@ -111,5 +112,5 @@ ENTRY = Entry(
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
     protocol="labelled_server",
-    presets=SERVED,
+    presets=SERVED_AND_MIXED,
 )

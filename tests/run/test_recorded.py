@@ -80,7 +80,7 @@ def test_a_run_leaves_its_records(finished: Finished) -> None:
     assert written["config"]["seed"] == config.seed
     assert written["versions"]["jax"] == jax.__version__
     assert list((path / "tensorboard").glob("events.*"))
-    assert set(summary["selection"]) == {"used", "last", "validation"}
+    assert set(summary["selection"]) == {"used", "last", "validation", "validation_by_size"}
     assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
 
@@ -137,7 +137,7 @@ def test_each_protocol_has_its_figures(
     assert summary["avg_accuracy"] == pytest.approx(np.mean(of_sources))
     # The oracle is reported only where it is asked for.
     assert summary["selection"]["used"] == selection
-    assert set(summary["selection"]) == {"used", "last", "validation", selection}
+    assert set(summary["selection"]) == {"used", "last", "validation", "validation_by_size", selection}
     assert summary["id_accuracy"] == summary["selection"][selection]["id_accuracy"]
 
 
