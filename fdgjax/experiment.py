@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.config import Config, ModelConfig, seeds_of
+from fdgjax.config import Config, ModelConfig, resolved, seeds_of
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
@@ -24,7 +24,7 @@ from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.models.client_model import as_model, make_network
 from fdgjax.models.cost import Cost, cost
-from fdgjax.models.pretrained import read_weights, starting_from
+from fdgjax.models.pretrained import note_scaling, read_weights, starting_from
 from fdgjax.variables import bytes_of, label_table
 
 
@@ -63,6 +63,7 @@ def build(config: Config) -> Experiment:
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config asks for.
     """
+    config = resolved(config)
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
     chosen = model_config(config.model, entry)
@@ -79,8 +80,10 @@ def build(config: Config) -> Experiment:
     )
     network = make_network(chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head)
     image_shape = data.images.shape[1:]
-    model, needed = as_model(network, image_shape), cost(network, image_shape)
-    model = starting_from(weights, model) if weights else model
+    model, needed = as_model(network, image_shape, where.scaling), cost(network, image_shape)
+    if weights:
+        note_scaling(weights, where.scaling)
+        model = starting_from(weights, model)
     batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
     setup = Setup(model, len(parts[0].train), config.rounds, execution)
     method = make_method(config, entry, protocol, setup, batching)

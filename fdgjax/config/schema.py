@@ -15,6 +15,8 @@ class DataConfig:
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
     image_size: pixels a side (0 for the data set's own).
+    scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
+      pretrained weights expect, else `signed`. A config that is read has the entry itself.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
     target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none).
@@ -29,6 +31,7 @@ class DataConfig:
     dir: str = ""
     cache_dir: str = ""
     image_size: int = 0
+    scaling: str = ""
     protocol: str = "leave_one_out"
     target: str = ""
     server: str = ""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
-from fdgjax.engine.local import as_floats
+from fdgjax.data.pixels import as_floats
 
 
 class Samples(NamedTuple):

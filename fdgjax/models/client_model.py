@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Model, Output, Variables
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.scaling import scaled
 
 
 def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "") -> nn.Module:
@@ -27,9 +28,20 @@ def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "",
     return HEADS[head or "linear"](network, classes, width)
 
 
-def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
-    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its `features`
-    are the last value sown under that name, and its other sown values are in `more`."""
+def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed") -> Model:
+    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
+
+    Its `features` are the last value sown under that name, and its other sown values are in `more`.
+
+    Args:
+      module: the network.
+      image_shape: `(H, W, channels)`.
+      scaling: the entry of `SCALINGS` for the images that the network sees.
+
+    Raises:
+      UserError: a scaling for another number of channels.
+    """
+    scale = scaled(scaling, image_shape[-1])
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
@@ -37,7 +49,7 @@ def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
         logits, changed = module.apply(
-            variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+            variables, scale(images), train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
         )
         # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.
         sown = changed.get("intermediates", {}).items()

@@ -77,8 +77,8 @@ class InvertedResidual(nn.Module):
 class EfficientNetLite(nn.Module):
     """EfficientNet-Lite0: 4,652,008 parameters for 3-channel images and 1000 classes. Works for images of any size.
 
-    Padding is TensorFlow's "SAME". Images in [-1, 1] are brought to `(byte - 127) / 128`, which the published weights
-    expect.
+    Padding is TensorFlow's "SAME". The published weights expect images scaled to `(byte - 127) / 128`
+    (`data.scaling=efficientnet_lite`).
 
     Attributes:
       classes: number of logits.
@@ -96,7 +96,6 @@ class EfficientNetLite(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`."""
         conv = partial(Conv, use_bias=False, padding="SAME", init_name=self.init_name)
-        x = (127.5 * x + 0.5) / 128
         stem = partial(conv, kernel_size=(3, 3), strides=2)
         x = lite_unit(stem, widen(32, self.width), activation=nn.relu6, name="stem")(x, train=train)
         number = 0

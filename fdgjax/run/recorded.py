@@ -48,6 +48,7 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       Interrupted: `stop` was set; the state is saved.
     """
     experiment = build(config)
+    config = experiment.config
     workdir = open_workdir(path, config)
     if workdir.summary.exists():
         console.say(f"finished before: {workdir.summary}")
