@@ -45,6 +45,7 @@ LEAST: Mapping[str, int] = {
     "clients_per_round": 0,
     "seed": 0,
     "seeds": 1,
+    "model.frozen": -1,
     "data.clients": 0,
     "data.image_size": 0,
     "data.shots": 0,

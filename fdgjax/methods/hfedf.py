@@ -123,4 +123,10 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)
 
 
-ENTRY = Entry("hfedf", HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)")
+ENTRY = Entry(
+    "hfedf",
+    HFedF,
+    hfedf,
+    "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
+    pixels=lambda h: h.embeddings == "fixed",
+)

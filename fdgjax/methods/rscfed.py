@@ -137,6 +137,7 @@ ENTRY = Entry(
     RSCFed,
     rscfed,
     "labelled server, mean teachers, sub-consensus (Liang et al., 2022)",
+    pixels=lambda h: h.augmentation != "none",
     protocol="labelled_server",
     presets=SERVED,
 )

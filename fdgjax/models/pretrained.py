@@ -199,11 +199,15 @@ def starting_from(weights: Weights, model: Model) -> Model:
     Raises:
       UserError: a tensor that is missing, surplus or of another shape; the first one is named.
     """
-    loaded = convert(weights, jax.eval_shape(model.init, jax.random.key(0)))
+    return with_values(model, convert(weights, jax.eval_shape(model.init, jax.random.key(0))))
+
+
+def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
+    """The model, with given values by path instead of those that `init` draws; it may be a part of their network."""
 
     def init(key: jax.Array) -> Variables:
-        given = {path: jnp.asarray(leaf) for path, leaf in loaded.items()}
-        return unflatten(flatten(model.init(key)) | given)
+        drawn = flatten(model.init(key))
+        return unflatten({path: jnp.asarray(values[path]) if path in values else drawn[path] for path in drawn})
 
     return model._replace(init=init)
 
