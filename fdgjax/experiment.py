@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.config import Config, ModelConfig, resolved, seeds_of
+from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
@@ -64,7 +64,7 @@ class Experiment(NamedTuple):
 
 
 def build(config: Config) -> Experiment:
-    """The experiment of a config; loads the data, checks the federation, compiles nothing yet.
+    """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
 
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config asks for.
@@ -87,7 +87,7 @@ def build(config: Config) -> Experiment:
     setup = Setup(made.rest if kept else made.whole, len(parts[0].train), config.rounds, execution)
     method = make_method(config, entry, protocol, setup, batching)
     federations = federate_seeds(
-        with_features(data, made.trunk, config) if made.trunk and kept else data,
+        as_features(data, made.trunk, chosen, where) if made.trunk and kept else data,
         parts,
         batch_size=config.batch_size,
         drop_last=config.drop_last,
@@ -197,10 +197,10 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
     return True
 
 
-def with_features(data: Domains, trunk: Trunk, config: Config) -> Domains:
+def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
     """The data set of the features that a trunk makes of the images."""
-    identity = {"network": config.model.name, "scaling": config.data.scaling}
-    return data._replace(images=features_of(trunk, data.images, identity, config.data.cache_dir))
+    identity = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
+    return data._replace(images=features_of(trunk, data.images, identity, where.cache_dir))
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:

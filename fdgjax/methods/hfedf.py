@@ -33,6 +33,7 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
+from fdgjax.methods.parts.presets import NEAR_PRETRAINED
 from fdgjax.registry import lookup
 
 
@@ -129,4 +130,5 @@ ENTRY = Entry(
     hfedf,
     "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
     pixels=lambda h: h.embeddings == "fixed",
+    presets=NEAR_PRETRAINED,
 )

@@ -92,7 +92,7 @@ def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]
     Args:
       trunk: the frozen stages.
       images: uint8 `[samples, H, W, channels]`.
-      identity: what else decides the features: network, scaling.
+      identity: what else decides the features: network, units, scaling.
       cache_dir: as for `fdgjax.data.loading.load`.
 
     Raises:

@@ -100,9 +100,10 @@ def test_an_unknown_scaling_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_presets_of_fdse_have_the_official_scaling(preset: str) -> None:
+def test_presets_have_the_official_scaling(preset: str) -> None:
     config = read_config(make_config("fedgala" if preset.startswith("fedgala_") else "fedavg", preset))
-    assert config.data.scaling == ("unit" if preset.startswith("fdse_") else "signed")
+    official = {"fdse": "unit", "pretrained": "efficientnet_lite"}
+    assert config.data.scaling == official.get(preset.partition("_")[0], "signed")
 
 
 @pytest.mark.usefixtures("perceptron")

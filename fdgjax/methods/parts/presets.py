@@ -12,6 +12,11 @@ SERVED: Mapping[str, Mapping[str, Any]] = {
 }
 """A labelled server: on the digits UAP's rounds, and an optimiser for a small network trained from scratch."""
 
+NEAR_PRETRAINED: Mapping[str, Mapping[str, Any]] = {
+    preset: {"method": {"initialisation": "model"}} for preset in ("pretrained_pacs", "pretrained_office_caltech10")
+}
+"""A hypernetwork: client models begin near the pretrained one."""
+
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
 }
