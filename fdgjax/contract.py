@@ -22,7 +22,8 @@ ObjectiveResult = tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]
 class Batch(NamedTuple):
     """A minibatch of one client.
 
-    images: float32 `[batch, height, width, channels]` in [-1, 1].
+    images: float32 `[batch, height, width, channels]` in [-1, 1], or the features `[batch, ...]` that a frozen trunk
+      made of them, which the model starts from.
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
     trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.

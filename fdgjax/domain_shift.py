@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -125,7 +126,8 @@ def gradients_of(
     found: dict[str, list[PyTree]] = {name: [] for name in rows}
     for repeat, name in itertools.product(range(counts[0]), rows):
         taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
-        samples = Samples(data.images[taken], data.labels[taken].astype(np.int32))
+        images = np.asarray(experiment.federation.images[jnp.asarray(taken, jnp.int32)])
+        samples = Samples(images, data.labels[taken].astype(np.int32))
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found
 

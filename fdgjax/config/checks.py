@@ -14,6 +14,7 @@ from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.scaling import SCALINGS
 from fdgjax.registry import lookup
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -29,7 +30,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 }
 """Keys that name an entry of a registry."""
 
-OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS}
+OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS, "data.scaling": SCALINGS}
 """Keys that name an entry of a registry or are empty."""
 
 LEAST: Mapping[str, int] = {
@@ -44,6 +45,7 @@ LEAST: Mapping[str, int] = {
     "clients_per_round": 0,
     "seed": 0,
     "seeds": 1,
+    "model.frozen": -1,
     "data.clients": 0,
     "data.image_size": 0,
     "data.shots": 0,

@@ -15,6 +15,8 @@ class DataConfig:
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
     image_size: pixels a side (0 for the data set's own).
+    scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
+      pretrained weights expect, else `signed`. A config that is read has the entry itself.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
     target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none).
@@ -29,6 +31,7 @@ class DataConfig:
     dir: str = ""
     cache_dir: str = ""
     image_size: int = 0
+    scaling: str = ""
     protocol: str = "leave_one_out"
     target: str = ""
     server: str = ""
@@ -47,6 +50,9 @@ class ModelConfig:
     name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
     the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
     nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
+    frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
+      all: the last layer alone is trained. keep_features: what the frozen stages make of an image is computed once and
+      kept, where no random view comes before them; False computes it in each step.
     """
 
     name: str = "inception"
@@ -54,6 +60,8 @@ class ModelConfig:
     unit: str = ""
     head: str = ""
     pretrained: str = ""
+    frozen: int = 0
+    keep_features: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

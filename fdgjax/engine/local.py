@@ -10,6 +10,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
 from fdgjax.data.federation import Federation
+from fdgjax.data.pixels import as_floats
 from fdgjax.randomness import shuffle
 
 
@@ -19,11 +20,6 @@ class Batching(NamedTuple):
     epochs: int
     batch_size: int
     drop_last: bool
-
-
-def as_floats(images: jax.Array) -> jax.Array:
-    """uint8 images as float32 in [-1, 1]; converted only where they are used, so that they are stored as bytes."""
-    return images.astype(jnp.float32) / 127.5 - 1.0
 
 
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:

@@ -26,7 +26,7 @@ from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import also_transformed
@@ -128,4 +128,10 @@ def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Arr
     return mixed
 
 
-ENTRY = Entry("feddg", FedDG, feddg, "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)")
+ENTRY = Entry(
+    "feddg",
+    FedDG,
+    feddg,
+    "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
+    pixels=always,
+)

@@ -33,6 +33,7 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
+from fdgjax.methods.parts.presets import NEAR_PRETRAINED
 from fdgjax.registry import lookup
 
 
@@ -123,4 +124,11 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)
 
 
-ENTRY = Entry("hfedf", HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)")
+ENTRY = Entry(
+    "hfedf",
+    HFedF,
+    hfedf,
+    "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
+    pixels=lambda h: h.embeddings == "fixed",
+    presets=NEAR_PRETRAINED,
+)

@@ -13,6 +13,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, Weights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
+from fdgjax.methods.parts.presets import NEAR_PRETRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,4 +36,10 @@ def pfedhn(setup: Setup, h: PFedHN) -> Method:
     return hypernet(setup, h, align=average, update=update)
 
 
-ENTRY = Entry("pfedhn", PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)")
+ENTRY = Entry(
+    "pfedhn",
+    PFedHN,
+    pfedhn,
+    "hypernetwork, averaged gradients (Shamsian et al., 2021)",
+    presets=NEAR_PRETRAINED,
+)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained
 from fdgjax.methods.fedavg import Message
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Extended, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SERVED_AND_MIXED
@@ -111,6 +111,7 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
+    pixels=always,
     protocol="labelled_server",
     presets=SERVED_AND_MIXED,
 )

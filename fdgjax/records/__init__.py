@@ -5,6 +5,7 @@ from fdgjax.records.log import Log, open_log
 from fdgjax.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
 from fdgjax.records.workdir import (
     Workdir,
+    check_place,
     check_workdir,
     finished,
     open_seeds,
@@ -19,6 +20,7 @@ __all__ = [
     "History",
     "Log",
     "Workdir",
+    "check_place",
     "check_workdir",
     "finished",
     "mean_figures",

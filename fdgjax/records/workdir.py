@@ -95,6 +95,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
 def check_workdir(path: Path, config: Config) -> None:
     """Raises a `UserError` where the folder cannot be this experiment's; see `open_workdir`."""
     workdir = Workdir(path)
+    check_place(path)
     if workdir.config.exists():
         held = read_config_file(workdir)["config"]
         if differing := difference(identity(to_plain(config)), identity(held)):
@@ -103,6 +104,13 @@ def check_workdir(path: Path, config: Config) -> None:
                 f"workdir {path} holds another experiment: config.{key} is {theirs} there and {ours} here; "
                 "choose another --workdir, or repeat that run's command to continue it"
             )
+
+
+def check_place(path: Path) -> None:
+    """Raises a `UserError` where the folder can be no run's, whatever the experiment."""
+    workdir = Workdir(path)
+    if workdir.config.exists():
+        read_config_file(workdir)
         return
     # A kill while the config was written leaves its unfinished copy, which belongs to no other program.
     own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
@@ -111,6 +119,9 @@ def check_workdir(path: Path, config: Config) -> None:
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
             "or one made by a run; choose another --workdir"
         )
+    above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"workdir {path} cannot be made: {above} cannot be written; choose another --workdir")
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,
     Workdir,
+    check_place,
     check_workdir,
     finished,
     mean_figures,
@@ -48,8 +49,10 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       UserError: bad input, or a client that diverged.
       Interrupted: `stop` was set; the state is saved.
     """
-    check_workdir(path, config)
+    check_place(path)
     experiment = build(config)
+    config = experiment.config
+    check_workdir(path, config)
     if summary := finished(Workdir(path), console.say):
         console.say(f"finished before: {Workdir(path).summary}")
         return summary

@@ -35,6 +35,7 @@ CELLS = {
     "uap_pacs": 24,
     "fedgala_pacs": 24,
     "fedgala_ablation": 24,
+    "pretrained_pacs": 52,
 }
 """Rows times unseen domains (times d, clients or shots) of each paper's table."""
 

@@ -30,6 +30,11 @@ SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
 }
 """A labelled server, where the size of a loss matters to the step: no Adam (RSCFed's official rate)."""
 
+NEAR_PRETRAINED: Mapping[str, Mapping[str, Any]] = {
+    preset: {"method": {"initialisation": "model"}} for preset in ("pretrained_pacs", "pretrained_office_caltech10")
+}
+"""A hypernetwork: client models begin near the pretrained one."""
+
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
 }
