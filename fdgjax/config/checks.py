@@ -12,6 +12,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.hyper import check_bounds
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.scaling import SCALINGS
@@ -56,6 +57,13 @@ LEAST: Mapping[str, int] = {
 }
 """The smallest valid value of a key."""
 
+MOST: Mapping[str, int] = {
+    "devices": 256,
+    "data.image_size": 4096,
+    "model.width": 64,
+}
+"""The largest value of a key that means anything: more only fills memory."""
+
 
 def check(config: Config) -> None:
     """Raises a `UserError` for an invalid value."""
@@ -67,6 +75,9 @@ def check(config: Config) -> None:
     for key, smallest in LEAST.items():
         if value_of(config, key) < smallest:
             raise UserError(f"config.{key} got {value_of(config, key)}; expected at least {smallest}")
+    for key, largest in MOST.items():
+        if not value_of(config, key) <= largest:
+            raise UserError(f"config.{key} got {value_of(config, key)}; expected at most {largest}")
     if not 0 < config.model.width < math.inf:
         raise UserError(
             f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "
@@ -80,6 +91,9 @@ def check(config: Config) -> None:
         raise UserError(
             f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
         )
+    if not 0 < config.probe.learning_rate < math.inf:
+        raise UserError(f"config.probe.learning_rate got {config.probe.learning_rate}; expected a number above 0")
+    check_bounds(config.method)
     _ = config.probe.percents
     check_protocol(config)
 

@@ -52,9 +52,11 @@ class FDSE(FedAvg):
     """
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="FDSE, Algorithm 1")
-    client_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
+    client_learning_rate: float = hyper(0.05, above=0, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4), source=OFFICIAL)
-    client_learning_rate_decay: float = hyper(0.998, search=(0.998, 0.9998), source="FDSE, A7.4; official: 0.9998")
+    client_learning_rate_decay: float = hyper(
+        0.998, above=0, search=(0.998, 0.9998), source="FDSE, A7.4; official: 0.9998"
+    )
     client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="FDSE, equation 8")
     unseen: str = hyper("mean", search=("each", "mean"), source="one model in FDSE, Algorithm 3")
@@ -65,7 +67,7 @@ class FDSE(FedAvg):
     consistency: str = hyper("paper", search=("paper", "official", "none"), source="FDSE, equation 6 and Table 3 (C)")
     strength: float = hyper(0.5, search=(0.01, 0.1, 0.5, 1.0), source=OFFICIAL)
     beta: float = hyper(0.001, search=(0.001, 0.01, 0.1), source="FDSE, A7.4")
-    tau: float = hyper(0.5, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
+    tau: float = hyper(0.5, above=0, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
     first_round: int = hyper(0, search=(0, 1), source="FDSE, Algorithm 1; official: 1")
     adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="several (FDSE, A7.5)")
     adaptation_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1), source="not stated")

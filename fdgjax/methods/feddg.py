@@ -51,9 +51,11 @@ class FedDG(FedAvg):
     """
 
     gamma: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Liu et al., official code: 1")
-    share: float = hyper(0.01, search=(0.003, 0.01, 0.05, 0.1), source="Liu et al.; official code: 0 to 0.003")
+    share: float = hyper(
+        0.01, above=0, most=1, search=(0.003, 0.01, 0.05, 0.1), source="Liu et al.; official code: 0 to 0.003"
+    )
     mixture: str = hyper("uniform", search=tuple(MIXTURES), source="Liu et al., equation 2; official code: full")
-    images: int = hyper(16, search=(4, 16, 64), source="official code: an eighth of all")
+    images: int = hyper(16, least=1, search=(4, 16, 64), source="official code: an eighth of all")
     meta_step: float = hyper(0.0, search=(0.0, 1e-3), source="Liu et al., official code: 1e-3; docs/deviations.md")
 
 

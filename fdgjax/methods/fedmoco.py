@@ -27,7 +27,7 @@ class FedMoCo(BySGD):
     """`BySGD` with MoCo's loss, and a slower target, which is `kept` by each client or `averaged`, with the queue."""
 
     part: str = hyper("moco", search=("moco",), source="He et al., 2020")
-    decay: float = hyper(0.999, search=(0.99, 0.999), source="FedGaLA, official code")
+    decay: float = hyper(0.999, most=1, search=(0.99, 0.999), source="FedGaLA, official code")
     target: str = hyper("kept", search=tuple(TARGETS), source="as FedU's; FedGaLA, official code: averaged")
 
 

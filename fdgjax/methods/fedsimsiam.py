@@ -19,7 +19,7 @@ class FedSimSiam(BySGD):
     """`BySGD` with SimSiam's loss, which needs a predictor, and its own learning rate."""
 
     part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
-    client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
+    client_learning_rate: float = hyper(0.025, above=0, search=(0.03, 0.025, 0.003), source=PUBLISHED)
 
 
 ENTRY = Entry(

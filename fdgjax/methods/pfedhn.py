@@ -21,7 +21,7 @@ class PFedHN(HyperNetHyper):
     """pFedHN's hyperparameters."""
 
     client_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
-    server_learning_rate: float = hyper(1e-2, search=SERVER_LEARNING_RATES, source=TABLE_10)
+    server_learning_rate: float = hyper(1e-2, above=0, search=SERVER_LEARNING_RATES, source=TABLE_10)
     server_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
 
 

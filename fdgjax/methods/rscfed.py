@@ -52,21 +52,23 @@ class RSCFed(LabelledServer):
     keep_optimizer: whether a client's momentum outlives the round.
     """
 
-    client_learning_rate: float = hyper(0.021, search=(0.021, 0.002), source=f"{OFFICIAL}: 0.021, unlabelled clients")
-    client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9")
+    client_learning_rate: float = hyper(
+        0.021, above=0, search=(0.021, 0.002), source=f"{OFFICIAL}: 0.021, unlabelled clients"
+    )
+    client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9")
     client_weight_decay: float = hyper(5e-4, search=(0.0, 5e-4), source=f"{OFFICIAL}: 5e-4")
     client_schedule: str = hyper("constant", search=("constant", "cosine"), source=OFFICIAL)
     client_clip: float = hyper(5.0, search=(0.0, 5.0), source=f"{OFFICIAL}: 5")
     labelled_learning_rate: float = hyper(0.0, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
     keep_optimizer: bool = hyper(True, search=(True, False), source=OFFICIAL)
     class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)
-    subsets: int = hyper(3, search=(1, 3, 5), source=f"{OFFICIAL}: 3")
-    share: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 5 of 10 clients")
+    subsets: int = hyper(3, least=1, search=(1, 3, 5), source=f"{OFFICIAL}: 3")
+    share: float = hyper(0.5, above=0, most=1, search=(0.5, 1.0), source=f"{OFFICIAL}: 5 of 10 clients")
     beta: float = hyper(1e4, search=(0.0, 1e2, 1e3, 1e4), source=f"{OFFICIAL}: 1e4")
     distance: str = hyper("joint", search=tuple(DISTANCES), source="Liang et al.; official code: tensors")
     consistency: float = hyper(0.02, search=(0.02, 0.1, 1.0), source=f"{OFFICIAL}: 0.02")
-    temperature: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 0.5")
-    decay: float = hyper(0.999, search=(0.99, 0.999), source=f"{OFFICIAL}: 0.999")
+    temperature: float = hyper(0.5, above=0, search=(0.5, 1.0), source=f"{OFFICIAL}: 0.5")
+    decay: float = hyper(0.999, most=1, search=(0.99, 0.999), source=f"{OFFICIAL}: 0.999")
     augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
 
 

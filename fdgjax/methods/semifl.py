@@ -50,12 +50,12 @@ class SemiFL(SSFL):
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
-    server_momentum: float = hyper(0.5, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
+    server_momentum: float = hyper(0.5, most=1, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
     guess: str = hyper("argmax", search=tuple(GUESSES), source="Diao et al., Algorithm 1")
     class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
-    threshold: float = hyper(0.95, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
-    mix: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
-    alpha: float = hyper(0.75, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
+    threshold: float = hyper(0.95, most=1, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
+    mix: float = hyper(1.0, most=1, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
+    alpha: float = hyper(0.75, above=0, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
     augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
     server: str = hyper("last", search=tuple(LAST), source="Diao et al., official code")
 

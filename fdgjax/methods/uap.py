@@ -67,7 +67,7 @@ class UAP(SSFL):
     lambda_: float = hyper(0.01, search=(0.0001, 0.01, 1.0), source="UAP, Table 14")
     gamma: float = hyper(100.0, search=(50.0, 100.0, 200.0), source="UAP, Table 15")
     covariance: str = hyper("identity", search=tuple(COVARIANCES), source="UAP, Table 15")
-    least_samples: int = hyper(32, search=(1, 32), source="half of the paper's batch; docs/deviations.md")
+    least_samples: int = hyper(32, least=1, search=(1, 32), source="half of the paper's batch; docs/deviations.md")
     classes: int = hyper(0, search=(0, 5, 10), source="UAP, section 4.1: a random subset, size not given")
     client_means: str = hyper("received", search=tuple(MEANS), source="UAP, section 4.2: the server's distributions")
 

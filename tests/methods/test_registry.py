@@ -116,6 +116,8 @@ def test_the_papers_selected_values_are_the_defaults(name: str, key: str) -> Non
 def test_defaults_lie_in_their_ranges(name: str) -> None:
     for field in hyperparameters(METHODS[name].hyper):
         assert field.default in field.metadata["search"], field.name
+        if isinstance(field.default, int | float):
+            assert all(field.metadata["bounds"].hold(value) for value in field.metadata["search"]), field.name
 
 
 @pytest.mark.parametrize("name", ALL)
