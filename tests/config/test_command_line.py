@@ -92,6 +92,24 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "AttributeError: .*'get_config'"),
+        ("def get_config(): return 5", "returned int; expected the ConfigDict"),
+        ("import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("def get_config(", "SyntaxError"),
+        ("def get_config(): raise ZeroDivisionError('a\\nb')", "ZeroDivisionError: a b"),
+        ("\0\1", "(SyntaxError|ValueError): source code string cannot contain null bytes"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(UserError, match=said) as caught:
+        parsed(f"--config={tmp_path / 'mine.py'}")
+    assert "\n" not in str(caught.value)
+
+
 def test_values_arrive_with_their_types() -> None:
     config, workdir = parsed(
         CONFIG, "--config.rounds=7", "--config.method.ema=1", "--config.drop_last", "--workdir=somewhere"
