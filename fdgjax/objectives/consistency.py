@@ -19,6 +19,9 @@ Term = Callable[[Variables, Variables, Variables], tuple[jax.Array, Variables]]
 MOMENTUM = 0.9
 """Of BN_dfe: PyTorch's default, as a share of the kept statistics that stays."""
 
+SMALL = 1e-8
+"""Added to variances, as in the official code."""
+
 CARRIED: Mapping[str, Variables] = {
     "official": {"carried": {name: np.zeros((), np.float32) for name in ("mean", "var", "begun")}}
 }
@@ -95,9 +98,6 @@ def official_term(layers: Sequence[str], beta: float) -> Term:
 
     return term
 
-
-SMALL = 1e-8
-"""Added to variances, as in the official code."""
 
 TERMS: Mapping[str, Callable[[Sequence[str], float], Term]] = {"paper": paper_term, "official": official_term}
 """Consistency terms from the paths of the BatchNorm layers, in order of depth, and beta."""
