@@ -4,7 +4,8 @@
     python -m launch.sweep launch/specs/pretrained_pacs.py --out runs/pretrained-pacs --data_dir DATA --only fedavg
 
 Of no paper: EfficientNet-Lite0 at 128 pixels, frozen up to its last block, five rounds of one epoch (the preset
-`pretrained_pacs`). Names: METHOD-TARGET.
+`pretrained_pacs`). Names: METHOD-TARGET. A cell of three seeds takes 170 seconds of one core with FedAvg and 260 with
+hFedF (and 6 GB), photo unseen; the features, 117 MiB, are computed once for all cells.
 """
 
 from collections.abc import Sequence
