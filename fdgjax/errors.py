@@ -1,13 +1,43 @@
 """Errors that a user can fix: one line with what was got, what was expected and the fix."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LISTED = 12
 
 
 class UserError(ValueError):
-    """A mistake in a config, a command or a data folder; the command line prints it and exits with status 2."""
+    """A mistake in a config, a command or a data folder; the command line prints it and exits with status 2.
+
+    Whatever names it quotes, the message is one `printable` line.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, as any UTF-8 terminal or file takes it.
+
+    Control characters, line breaks, marks that reverse the direction of text and lone surrogates are escaped (`\n`,
+    `\u202e`); a byte of a file's name that is not UTF-8 becomes `\xff`, as the shell's `$'...'` takes it. All else
+    stays, so that escaping twice changes nothing.
+    """
+    words = str(text)
+    return words if words.isprintable() else "".join(map(_escaped, words))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # how Python keeps a byte that is not UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+def example_of(names: Sequence[object]) -> str:
+    """The first name, for a message about several: `a.txt`, or `a.txt and 3 more`."""
+    return printable(names[0]) + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:

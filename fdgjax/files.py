@@ -100,24 +100,6 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def sync_tree(folder: Path) -> None:
-    """Puts a folder with everything below on the disk, leaves first."""
-    for place, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            sync(Path(place) / name)
-        sync(Path(place))
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file below a folder, by its path in it."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
-
-
 @contextlib.contextmanager
 def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds the lock file until the end of the block; with `wait`, waits until it

@@ -11,7 +11,8 @@ import fdgjax
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
     {"errors", "process_memory", "randomness", "views"},
-    {"door", "files", "registry", "variables"},
+    {"door", "files"},
+    {"registry", "sealed", "variables"},
     {"data", "nn"},
     {"contract"},
     {"aggregation", "models", "objectives"},

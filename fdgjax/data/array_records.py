@@ -8,11 +8,12 @@ import errno
 import io
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grain
 import numpy as np
@@ -21,7 +22,10 @@ import tensorflow_datasets as tfds
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 
-CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # a .jpg file may hold any of these; Pillow's other decoders are off
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # whatever its suffix; Pillow's other decoders are off
 
 
 @dataclass(eq=False, kw_only=True)
@@ -108,10 +112,12 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
         source = records.as_data_source(split="train", decoders={"image": tfds.decode.SkipDecoding()})
     decode = partial(_decode, size=size, channels=records.builder_config.source.channels)
     threads = grain.ReadOptions(num_threads=4, prefetch_buffer_size=64)
-    for image, label, domain in grain.MapDataset.source(source).map(decode).to_iter_dataset(threads):
-        if isinstance(image, UserError):
-            raise image
-        yield image, label, domain
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters of them is an error here
+        for image, label, domain in grain.MapDataset.source(source).map(decode).to_iter_dataset(threads):
+            if isinstance(image, UserError):
+                raise image
+            yield image, label, domain
 
 
 def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.ndarray | UserError, int, int]:
@@ -119,27 +125,44 @@ def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.nd
     try:
         image: np.ndarray | UserError = decode_image(example["image"], size, channels)
     except Exception as error:  # Pillow documents no closed list of what a damaged file raises
-        reason = type(error).__name__ if "BytesIO" in str(error) else " ".join(str(error).split())
+        unknown = f"neither {', '.join(CONTENTS[:-1])} nor {CONTENTS[-1]}"
+        reason = unknown if "BytesIO" in str(error) else " ".join(str(error).split()) or type(error).__name__
         file = example["file"].decode(errors="replace")
         image = UserError(f"cannot decode the image {file} ({reason}): repair the file or remove it")
     return image, int(example["label"]), int(example["domain"])
 
 
 def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:
-    """An encoded image as uint8 `[size, size, channels]`, grey (1) or RGB (3).
+    """An encoded image as uint8 `[size, size, channels]`, grey (1) or RGB (3); of several frames the first.
 
     Any aspect ratio is resized to a square, by bilinear interpolation with antialiasing where the size
     differs.
+
+    Raises:
+      ValueError: an image too large to decode, known from its header; or pixels that are not 8 or 16 bits.
     """
     from PIL import Image
 
     with Image.open(io.BytesIO(encoded), formats=CONTENTS) as opened:
-        deep = opened.mode.startswith("I")  # 16 bits of grey, which `convert` would clip at 255
-        image = Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8)) if deep else opened
-        image = image.convert("RGB" if channels == 3 else "L")
+        most = Image.MAX_IMAGE_PIXELS
+        if most is not None and opened.width * opened.height > most:
+            raise ValueError(f"{opened.width:,} x {opened.height:,} pixels; at most {most:,} are decoded")
+        image = _eight_bits(opened).convert("RGB" if channels == 3 else "L")
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(size, size, channels)
+
+
+def _eight_bits(image: "Image") -> "Image":
+    """The image, one of 16 bits of grey with its upper 8: `convert` would clip it at 255."""
+    from PIL.Image import fromarray
+
+    if not image.mode.startswith(("I", "F")):
+        return image
+    grey = np.asarray(image)
+    if image.mode == "F" or grey.min() < 0 or grey.max() > 65535:
+        raise ValueError("grey of 32 bits; expected 8 or 16")
+    return fromarray((grey >> 8).astype(np.uint8))
 
 
 @contextlib.contextmanager

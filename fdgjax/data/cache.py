@@ -1,26 +1,33 @@
-"""Decoded data sets on disk: written once and whole, then memory-mapped.
+"""Decoded data sets on disk: written once and whole, then verified and memory-mapped.
 
 Layout, below the cache folder (`$XDG_CACHE_HOME/fdgjax`, else `~/.cache/fdgjax`):
 
     <name>-<version>-<fingerprint>/records/   TFDS's array_record files, shared by all sizes
     <name>-<version>-<fingerprint>/32px/      images.npy, labels.npy, domains.npy and names.json
 
-All of it may be deleted at any time. Nothing in it is unpickled.
+Both folders are sealed with checksums of all their bytes. All of it may be deleted at any time. Nothing in it is
+unpickled.
 """
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from fdgjax.data.domains import Domains
-from fdgjax.errors import UserError
+from fdgjax.errors import UserError, printable
+from fdgjax.files import Damaged, sync
+from fdgjax.sealed import seal, verified
+
+Content = TypeVar("Content")
 
 UNFINISHED = ".unfinished-"
 ABANDONED_SECONDS = 24 * 3600.0
@@ -49,8 +56,8 @@ def home() -> Path:
 def published(final: Path) -> Iterator[Path]:
     """A folder to write in, which becomes `final` at the end of the block, whole or not at all.
 
-    After an exception nothing of it remains. If another process has published `final` in the meantime, that
-    folder is kept.
+    It is sealed, and on the disk itself before it has its name: a power cut leaves nothing half written. After an
+    exception nothing of it remains. If another process has published `final` in the meantime, that folder is kept.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=final.parent) as folder:
@@ -58,11 +65,58 @@ def published(final: Path) -> Iterator[Path]:
         work = Path(folder) / final.name
         work.mkdir()
         yield work
+        seal(work)
         try:
             os.replace(work, final)
         except OSError:
             if not final.is_dir():
                 raise
+        for parent in (final.parent, final.parent.parent):
+            sync(parent)
+
+
+def kept(folder: Path, read: Callable[[Path], Content]) -> Content | None:
+    """What `read` makes of a published folder.
+
+    Returns:
+      None where there is no such folder, or where `read` raises `Damaged`: then one line says so, and it is removed.
+
+    Raises:
+      UserError: a damaged folder that cannot be removed.
+    """
+    if not folder.is_dir():
+        return None
+    try:
+        return read(folder)
+    except Damaged as damage:
+        logging.getLogger("fdgjax").warning(
+            "the cache %s is damaged (%s): it is made again", printable(folder), printable(damage)
+        )
+    try:
+        remove_damaged(folder, read)
+    except OSError as error:
+        raise UserError(
+            f"the cache {folder} is damaged and cannot be removed ({error}): delete it or set cache_dir"
+        ) from error
+    return None
+
+
+def remove_damaged(folder: Path, read: Callable[[Path], object]) -> None:
+    """Removes a folder of which `read` raised `Damaged`.
+
+    Other processes may do the same at once, and one of them may have published a new folder by now. So the folder is
+    first renamed to where only this process looks; if it turns out to be whole there, it gets its name back.
+    """
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder.parent, ignore_cleanup_errors=True) as scratch:
+        aside = Path(scratch) / folder.name
+        try:
+            os.rename(folder, aside)
+        except FileNotFoundError:  # removed by another process
+            return
+        with contextlib.suppress(Damaged):
+            read(aside)
+            with contextlib.suppress(OSError):  # a third process has published one meanwhile
+                os.rename(aside, folder)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -105,17 +159,32 @@ def read_arrays(folder: Path) -> Domains:
     """The data set in `folder`, its images memory-mapped, all arrays read-only.
 
     Raises:
-      UserError: files are missing, cut short or not what `write_arrays` wrote.
+      Damaged: a byte is not what `published` sealed, or the arrays are no data set.
     """
+    verified(folder)
     try:
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(folder / "labels.npy", allow_pickle=False)
         domains = np.load(folder / "domains.npy", allow_pickle=False)
         names = json.loads((folder / "names.json").read_text(encoding="utf-8"))
-        if not len(images) == len(labels) == len(domains):
-            raise ValueError("the arrays differ in length")
         data = Domains(images, labels, domains, tuple(names["domain_names"]), tuple(names["class_names"]))
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise UserError(f"the cached data in {folder} is damaged ({error}): delete that folder") from error
+    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from error
+    _check(data)
     labels.flags.writeable = domains.flags.writeable = False
     return data
+
+
+def _check(data: Domains) -> None:
+    """Raises `Damaged` where the arrays do not fit each other or the tables of names."""
+    images = data.images
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2]:
+        raise Damaged(f"images.npy has {images.dtype} {list(images.shape)}, not bytes [samples, size, size, channels]")
+    for name, indices, table in (
+        ("labels", data.labels, data.class_names),
+        ("domains", data.domains, data.domain_names),
+    ):
+        if indices.dtype != np.int32 or indices.shape != images.shape[:1]:
+            raise Damaged(f"{name}.npy has {indices.dtype} {list(indices.shape)} for {len(images):,} images")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(table):
+            raise Damaged(f"{name}.npy has {indices.min()} to {indices.max()} for {len(table)} names")

@@ -1,16 +1,16 @@
 """Data sets kept as folders of images, `<domain>/<class>/*.jpg`: PACS, VLCS, DomainNet and others, and users' own."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from fdgjax.data import folder_checks as checks
+from fdgjax.data.identical import noting_identical
+from fdgjax.data.listing import Listing, is_folder, list_folder, list_whole, say_skipped
 from fdgjax.data.source import Example, Source, fingerprint, read_bytes
-from fdgjax.errors import LISTED, UserError
-
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+from fdgjax.errors import UserError, printable
 
 
 class ImageFile(NamedTuple):
@@ -37,19 +37,19 @@ class Layout(NamedTuple):
         """The layout in words, for error messages."""
         return f"{self.folder + '/' if self.folder else ''}<domain>/<class>/*.jpg"
 
-    def inside(self, path: Path) -> dict[str, Path]:
-        """The folders in `path` by their names, in the spelling used here; hidden ones are skipped.
+    def named(self, listing: Listing) -> dict[str, Path]:
+        """The folders of a listing by their names, in the spelling used here.
 
         Raises:
           UserError: two folders are spellings of one name.
         """
-        with os.scandir(path) as entries:
-            names = [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
         found: dict[str, Path] = {}
-        for own, name in sorted((self.spellings.get(name, name), name) for name in names):
+        for own, path in sorted((self.spellings.get(path.name, path.name), path) for path in listing.folders):
             if own in found:
-                raise UserError(f"folders {found[own].name} and {name} in {path} are both '{own}': keep one of them")
-            found[own] = path / name
+                raise UserError(
+                    f"folders {found[own].name} and {path.name} in {path.parent} are both '{own}': keep one of them"
+                )
+            found[own] = path
         return found
 
 
@@ -76,30 +76,40 @@ def folder_data(
 
     Returns:
       A function from `data_dir` to the `Source` found there. It raises `UserError` where the folder, a domain
-      or a class is missing, or a domain holds no image at all; a class without images in some domain is fine.
-      Names that begin with a dot and files that are not JPEG or PNG by their suffix are skipped.
+      or a class is missing, a domain holds no image at all, or all images are of one class; a class without images
+      in some domain is fine. What is no image of a class in a domain (see `listing`) is skipped, and said so.
     """
     return partial(_find, Layout(folder, domains, classes, class_count, spellings, only, get_it_from))
 
 
 def _find(layout: Layout, data_dir: str) -> Source:
     root = _root(data_dir, layout)
-    found = layout.inside(root)
+    top = list_whole(root)
+    found = layout.named(top)
     domains = layout.domains or tuple(found)
-    if not domains:
-        raise UserError(f"no domain folders in {root}: expected <domain>/<class>/*.jpg below data_dir")
-    held = {domain: _classes_of(root, domain, domains, layout) for domain in domains}
-    classes = layout.classes or tuple(sorted({name for names in held.values() for name in names}))
-    _check_count(root, classes, layout)
+    checks.has_domains(root, domains, top)
     for domain in domains:
-        _check_classes(found[domain], held[domain], classes, layout.only)
+        if domain not in found:
+            said = f"no folder '{domain}' in {root}: expected {', '.join(domains)}. {layout.get_it_from}"
+            raise UserError(said.strip())
+    shelves = {domain: list_whole(found[domain]) for domain in domains}
+    held = {domain: layout.named(shelf) for domain, shelf in shelves.items()}
+    classes = layout.classes or tuple(sorted({name for names in held.values() for name in names}))
+    boxes = {domain: _boxes(names, classes) for domain, names in held.items()}
+    checks.has_images(root, top, shelves, boxes)
+    checks.class_count(root, classes, layout.class_count, layout.get_it_from)
+    for domain in domains:
+        checks.same_classes(found[domain], held[domain], classes, layout.only)
+        checks.domain_has_images(found[domain], shelves[domain], boxes[domain])
+    checks.names_are_text([found[domain] for domain in domains], held, classes)
+    checks.classes_have_images(root, classes, boxes)
+    say_skipped(root, *_skipped(top, found, held, shelves, boxes))
     files = [
         ImageFile(path, label, index)
         for index, domain in enumerate(domains)
         for label, name in enumerate(classes)
-        for path in _images(held[domain][name])
+        for path in boxes[domain][name].images
     ]
-    _check_domains([found[domain] for domain in domains], files)
     return Source(
         domain_names=domains,
         class_names=classes,
@@ -107,15 +117,44 @@ def _find(layout: Layout, data_dir: str) -> Source:
         native_size=0,
         samples=len(files),
         fingerprint=fingerprint(root, (file.path for file in files), domains, classes),
-        description=f"image files below {root}",
-        examples=partial(_examples, root, files),
+        description=f"image files below {printable(root)}",
+        examples=lambda: noting_identical(root, _examples(files)),
     )
 
 
-def _examples(root: Path, files: Sequence[ImageFile]) -> Iterator[Example]:
+def _boxes(held: Mapping[str, Path], classes: Sequence[str]) -> dict[str, Listing]:
+    """What lies in a domain's class folders."""
+    return {name: list_whole(held[name]) for name in classes if name in held}
+
+
+def _examples(files: Sequence[ImageFile]) -> Iterator[Example]:
     for path, label, domain in files:
-        name = os.fsencode(path).decode(errors="replace")  # a record holds valid UTF-8 only
-        yield Example(read_bytes(path), label, domain, name)
+        yield Example(read_bytes(path), label, domain, printable(path))  # a record holds valid UTF-8 only
+
+
+def _skipped(
+    top: Listing,
+    found: Mapping[str, Path],
+    held: Mapping[str, Mapping[str, Path]],
+    shelves: Mapping[str, Listing],
+    boxes: Mapping[str, Mapping[str, Listing]],
+) -> tuple[dict[str, list[Path]], bool]:
+    """What is no image of a class in a domain, by its kind, and whether images may be among it."""
+    shelved = list(shelves.values())
+    boxed = [box for of_domain in boxes.values() for box in of_domain.values()]
+    everything = [top, *shelved, *boxed]
+    outside = [path for listing in (top, *shelved) for path in listing.images]
+    deeper = [path for listing in boxed for path in listing.folders]
+    other_names = [path for name, path in found.items() if name not in shelves]
+    other_names += [path for domain in held for name, path in held[domain].items() if name not in boxes[domain]]
+    skipped = {
+        "images outside class folders": outside,
+        "folders inside class folders": deeper,
+        "folders of other names": other_names,
+        "files that are not images": [path for listing in everything for path in listing.others],
+        "hidden or system files": [path for listing in everything for path in listing.hidden],
+    }
+    return skipped, bool(outside or deeper)
 
 
 def _root(data_dir: str, layout: Layout) -> Path:
@@ -125,73 +164,19 @@ def _root(data_dir: str, layout: Layout) -> Path:
             f"{layout.get_it_from}".strip()
         )
     base = Path(data_dir).expanduser().absolute()
-    if not base.is_dir():
+    if not is_folder(base):
         raise UserError(
             f"no folder {base}: data_dir (config.data.dir) must be the one that holds {layout.words}. "
             f"{layout.get_it_from}".strip()
         )
     tried = [base]
     if layout.folder:
-        tried.insert(0, layout.inside(base).get(layout.folder, base / layout.folder))
+        tried.insert(0, layout.named(list_folder(base)).get(layout.folder, base / layout.folder))
     for root in tried:
-        if root.is_dir() and (not layout.domains or layout.inside(root).keys() & set(layout.domains)):
+        if is_folder(root) and (not layout.domains or layout.named(list_folder(root)).keys() & set(layout.domains)):
             return root
     looked = " or ".join(str(root) for root in tried)
     raise UserError(
         f"no folder {', '.join(layout.domains)} in {looked}: "
         f"data_dir (config.data.dir) must hold {layout.words}. {layout.get_it_from}".strip()
     )
-
-
-def _images(path: Path) -> list[Path]:
-    with os.scandir(path) as entries:
-        names = sorted(
-            e.name
-            for e in entries
-            if e.name.lower().endswith(IMAGE_SUFFIXES) and not e.name.startswith(".") and e.is_file()
-        )
-    return [path / name for name in names]
-
-
-def _classes_of(root: Path, domain: str, domains: tuple[str, ...], layout: Layout) -> dict[str, Path]:
-    found = layout.inside(root)
-    if domain not in found:
-        raise UserError(f"no folder '{domain}' in {root}: expected {', '.join(domains)}. {layout.get_it_from}".strip())
-    return layout.inside(found[domain])
-
-
-def _check_count(root: Path, classes: tuple[str, ...], layout: Layout) -> None:
-    if layout.class_count not in (0, len(classes)):
-        raise UserError(
-            f"{len(classes)} different class folders in the domains of {root}: expected {layout.class_count}; "
-            f"the release is incomplete or something else lies there. {layout.get_it_from}".strip()
-        )
-
-
-def _check_classes(path: Path, held: Mapping[str, Path], classes: tuple[str, ...], only: bool) -> None:
-    missing = [name for name in classes if name not in held]
-    surplus = [name for name in held if name not in classes]
-    if missing:
-        raise UserError(
-            f"no class folder {_few(missing)} in {path}: every domain needs all of the "
-            f"{len(classes)} classes; add the folder (it may be empty)"
-        )
-    if surplus and not only:
-        raise UserError(
-            f"surplus class folder {_few(surplus)} in {path}: expected {_few(classes)}; "
-            "move it away or use the data set 'folder', which takes any classes"
-        )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
-
-
-def _check_domains(paths: Sequence[Path], files: Sequence[ImageFile]) -> None:
-    filled = {file.domain for file in files}
-    empty = [path for index, path in enumerate(paths) if index not in filled]
-    if empty:
-        raise UserError(
-            f"no images in {empty[0]}: expected <class>/*{', *'.join(IMAGE_SUFFIXES)} files there; "
-            "add them or remove the folder"
-        )

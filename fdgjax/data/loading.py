@@ -5,16 +5,18 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fdgjax.data.cache import cache_root, published, read_arrays, remove_abandoned, write_arrays, write_names
+from fdgjax.data.cache import cache_root, kept, published, read_arrays, remove_abandoned, write_arrays, write_names
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
 from fdgjax.data.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
+from fdgjax.files import Damaged
 from fdgjax.registry import lookup
+from fdgjax.sealed import verified
 
-VERSION = "1.0.0"
-"""Version of the arrays that sources and decoding make of given files; increase it whenever they change."""
+VERSION = "1.1.0"
+"""Version of what the cache holds of given files; increase it whenever that changes."""
 
 DOMAINBED = "DomainBed's domainbed/scripts/download.py fetches it"
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
@@ -99,6 +101,8 @@ DATASETS: Mapping[str, Callable[[str], Source]] = {
 def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "") -> Domains:
     """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
 
+    Every byte of the cache is verified first; a damaged one is made again, and one line says so.
+
     Args:
       name: one of `DATASETS`.
       data_dir: the folder with the data; not used by `rotated_digits`.
@@ -125,25 +129,30 @@ def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str =
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
     remove_abandoned(folder)
     arrays = folder / f"{size}px"
-    if not arrays.is_dir():
-        _prepare(name, source, size, folder, arrays)
-    return read_arrays(arrays)
+    data = kept(arrays, read_arrays)
+    return data if data is not None else _prepare(name, source, size, folder, arrays)
 
 
-def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:
+def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> Domains:
     logger = logging.getLogger("fdgjax")
     logger.info("preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", arrays)
     records = folder / "records"
     try:
         with published(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
             # New records are published only after all of their images could be decoded.
-            holder = records if records.is_dir() else until_decoded.enter_context(published(records))
+            holder = kept(records, verified) or until_decoded.enter_context(published(records))
             _decode(name, source, size, holder, unfinished)
     except OSError as error:
         raise UserError(f"cannot write the cache {folder} ({error}): free space or set cache_dir") from error
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty only after a failure: a folder with anything in it stays
+    try:
+        return read_arrays(arrays)
+    except Damaged as damage:
+        raise UserError(
+            f"the cache {arrays} is damaged as soon as it is written ({damage}): check the disk, or set cache_dir"
+        ) from damage
 
 
 def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:

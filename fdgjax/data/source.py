@@ -15,7 +15,7 @@ class Example(NamedTuple):
     """One image, still encoded.
 
     Attributes:
-      image: the bytes of a JPEG or PNG file.
+      image: the bytes of an image file.
       label: index into the source's `class_names`.
       domain: index into the source's `domain_names`.
       file: where the bytes come from, for error messages; empty if from no file.
@@ -60,10 +60,16 @@ def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:
       root: names are taken relative to it, so that a moved data set keeps its fingerprint.
       files: what the data set is made of.
       *context: whatever else decides what the files mean, such as the names of the classes.
+
+    Raises:
+      UserError: a file that vanished meanwhile.
     """
     digest = hashlib.sha256(repr(context).encode())
     for path in files:
-        status = os.stat(path)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise _unreadable(path, error) from error
         line = f"{path.relative_to(root).as_posix()}\0{status.st_size}\0{status.st_mtime_ns}\n"
         digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
@@ -74,7 +80,11 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; repair the file or remove it") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot read {path}: {error.strerror}; repair the file or remove it")
 
 
 def png(image: np.ndarray) -> bytes:

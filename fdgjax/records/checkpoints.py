@@ -1,6 +1,6 @@
 """Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one.
 
-A checkpoint is whole once its manifest is on the disk: the checksum of every one of its files, written last.
+A checkpoint is whole once it is sealed: the checksums of all its files are written last.
 """
 
 import contextlib
@@ -17,9 +17,8 @@ import orbax.checkpoint as ocp
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.files import Damaged, digests, make_folder, read_sealed, sync, sync_tree, write_sealed
-
-MANIFEST = "manifest.json"
+from fdgjax.files import Damaged, make_folder, sync
+from fdgjax.sealed import CHECKSUMS, seal, verified
 
 
 class History(NamedTuple):
@@ -57,6 +56,7 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
         try:
             arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
             manager.save(round_, args=ocp.args.Composite(**arguments))
+            sync(path)
             seal(path / str(round_))
         # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
         except Exception as error:
@@ -119,24 +119,14 @@ def steps(path: Path) -> Iterator[Path]:
     yield from sorted(folders, key=lambda folder: -int(folder.name))
 
 
-def seal(step: Path) -> None:
-    """Puts a published checkpoint on the disk, and then its manifest."""
-    sync_tree(step)
-    sync(step.parent)
-    write_sealed(step / MANIFEST, {"files": digests(step)})
-
-
 def damage_of(step: Path) -> str:
     """What is wrong with a published checkpoint; '' where every byte is what was written."""
+    if not (step / CHECKSUMS).exists():
+        return f"unfinished (without {CHECKSUMS})"
     try:
-        expected = read_sealed(step / MANIFEST)["files"]
-        found = {name: digest for name, digest in digests(step).items() if name != MANIFEST}
-    except FileNotFoundError:
-        return f"unfinished (without {MANIFEST})"
-    except (Damaged, OSError) as error:
+        verified(step)
+    except Damaged as error:
         return f"damaged ({error})"
-    if differing := sorted(name for name in set(expected) | set(found) if expected.get(name) != found.get(name)):
-        return f"damaged ({differing[0]} is not what was written)"
     return ""
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdgjax.files import read_sealed
 from fdgjax.report.drawing import INK, REFERENCE, Figure, Panel, as_svg, colour, line, over_seeds, sheet
+from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of, percent_axis
 from fdgjax.report.reading import Record, Run
 
@@ -21,7 +22,7 @@ def left_by(run: Run, name: str) -> Record:
 def probes_again(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy against the share of labels, a panel for each layer (FedGaLA, figure 3a)."""
     layers = dict.fromkeys(layer for run in runs for layer in left_by(run, "probes.json"))
-    drawn = {layer: of_layer(runs, layer) for layer in layers}
+    drawn = {layer: of_layer(runs, layer, number) for number, layer in enumerate(layers)}
     panels = [
         Panel(f"{layer}, {panel.title}", panel.svg)
         for layer, figure in drawn.items()
@@ -32,8 +33,8 @@ def probes_again(runs: Sequence[Run]) -> Figure | None:
     return Figure(panels, legend) if panels else None
 
 
-def of_layer(runs: Sequence[Run], layer: str) -> Figure | None:
-    """The panels of one layer."""
+def of_layer(runs: Sequence[Run], layer: str, number: int) -> Figure | None:
+    """The panels of one layer, the `number`th."""
 
     def curves(run: Run) -> Any:
         return left_by(run, "probes.json").get(layer)
@@ -47,7 +48,7 @@ def of_layer(runs: Sequence[Run], layer: str) -> Figure | None:
         axes.set_xlabel("samples with labels (%)")
         percent_axis(axes, "probe accuracy (%)")
 
-    return figure_of(runs, f"probes-{layer}", curves, draw)
+    return figure_of(runs, f"probes-{number}", curves, draw)
 
 
 def by_percent(probes: Record, what: str) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +79,9 @@ def domain_shift(runs: Sequence[Run]) -> Figure | None:
                     markerfacecolor=colour(0) if seen else "none",
                 )
                 name = " ".join(domain.partition("_")[0] for domain in pair["domains"])
-                axes.annotate(name, (x, each.mean()), (4, 3), textcoords="offset points", fontsize=7, color=INK)
+                axes.annotate(
+                    for_figure(name), (x, each.mean()), (4, 3), textcoords="offset points", fontsize=7, color=INK
+                )
             axes.margins(x=0.2)
             axes.set_xlabel("mutual information of features (nats)")
             axes.set_ylabel("covariance of gradients")

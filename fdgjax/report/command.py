@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fdgjax.door import door
-from fdgjax.errors import UserError
+from fdgjax.errors import UserError, printable
 from fdgjax.files import write_text
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
 from fdgjax.report.page import make_page
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         runs = [with_look(run, args.data_dir, console) for run in runs]
     command = shlex.join(["python", "-m", "fdgjax.report", *argv[1:]])
     write(args.out, report(runs, command, reach, args.states))
-    console.say(f"{len(runs)} experiments in {args.out / PAGE}")
+    console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
     return 0
 
 
@@ -91,7 +91,7 @@ def with_look(run: Run, data_dir: str, console: Console) -> Run:
     import jax
 
     for folder in run.folders:
-        console.say(f"opening {folder.path}")
+        console.say(f"opening {printable(folder.path)}")
         try:
             look = look_at(folder.path, data_dir)
         except UserError as error:

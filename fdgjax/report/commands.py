@@ -16,8 +16,10 @@ OMITTED = ("method.name", "data.name", "data.cache_dir")
 def command_of(folder: Folder) -> str:
     """The command of a run, with the keys that differ from its config file's; with all keys if that file is missing."""
     config = dict(flatten(folder.config))
-    file, dataset = f"configs/{config['method.name']}.py", config["data.name"]
-    known = defaults(file, dataset)
+    method, dataset = config["method.name"], config["data.name"]
+    file = f"configs/{method}.py"
+    # A config file is a program: the name of a method is no path to another one.
+    known = defaults(file, dataset) if method.isidentifier() else {}
     changed = [
         f"--config.{key}={value}"
         for key, value in config.items()
@@ -29,9 +31,9 @@ def command_of(folder: Folder) -> str:
 
 def defaults(file: str, dataset: str) -> Mapping[str, Any]:
     """The keys of a config file for a data set; none where there is no such file."""
-    if not Path(file).is_file():
-        return {}
     try:
+        if not Path(file).is_file():
+            return {}
         return dict(leaves(read_flags(["", f"--config={file}:{dataset}"]).config))
-    except UserError:
+    except (OSError, UserError):  # a name that is too long, or unknown
         return {}

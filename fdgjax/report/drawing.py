@@ -2,11 +2,14 @@
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from fdgjax.report.escaping import for_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +30,8 @@ STYLE: Any = {
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names are no mathematics
+    "text.usetex": False,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -115,22 +120,30 @@ def as_svg(drawing: "Drawing", name: str) -> str:
 
     Args:
       drawing: drawn with `INK` and `colour`.
-      name: unique in the page.
+      name: unique in the page; letters, digits and hyphens.
     """
     import matplotlib
 
     file = io.StringIO()
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        # Text is drawn by the reader's browser, which may well have the characters.
+        warnings.filterwarnings("ignore", message="Glyph")
         drawing.savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue()
     text = re.sub(r"<(metadata|style).*?</\1>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", text, count=1, flags=re.DOTALL)
-    text = text.replace("xlink:href", "href")
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'(href="|url\()#', rf"\1#{name}-", text)
-    text = text.replace(INK, "currentColor")
-    text = re.sub(r"#c0de([0-9a-f]{2})", lambda found: f"var(--c{int(found[1], 16)})", text)
-    return re.sub(r"font(-family)?: ([^;\"]*?)'[^;\"]*", r"font\1: \2sans-serif", text)
+    # In tags alone, in none of which a name is: what is drawn may look like an id or a colour.
+    return re.sub(r"<[^<>]*>", lambda tag: tag_of_page(tag[0], name), text)
+
+
+def tag_of_page(tag: str, name: str) -> str:
+    """A tag of a drawing's SVG, with ids that begin with `name` and the page's colours and fonts."""
+    tag = tag.replace("xlink:href", "href")
+    tag = re.sub(r'\bid="', f'id="{name}-', tag)
+    tag = re.sub(r'(href="|url\()#', rf"\1#{name}-", tag)
+    tag = tag.replace(INK, "currentColor")
+    tag = re.sub(r"#c0de([0-9a-f]{2})", lambda found: f"var(--c{int(found[1], 16)})", tag)
+    return re.sub(r"font(-family)?: ([^;\"]*?)'[^;\"]*", r"font\1: \2sans-serif", tag)
 
 
 def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
@@ -168,7 +181,7 @@ def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numb
       heights: of each series `[seeds, names]`, NaN for none.
       numbers: the series' colours.
     """
-    width = 0.8 / max(len(heights), 1)
+    names, width = list(map(for_figure, names)), 0.8 / max(len(heights), 1)
     for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
         mean, std = over_seeds(values)
         x = np.arange(len(names)) + (i - (len(heights) - 1) / 2) * width

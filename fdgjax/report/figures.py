@@ -21,6 +21,7 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
+from fdgjax.report.escaping import for_figure
 from fdgjax.report.reading import Run
 from fdgjax.report.tables import bytes_per_round, curve, evenness, main_figure
 
@@ -181,7 +182,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
                     closed = [np.append(each, each[0]) for each in (angles, values)]
                     axes.plot(*closed, color=colour(number), linestyle=dashes(number))
                     axes.fill(*closed, color=colour(number), alpha=0.07)
-                axes.set_xticks(angles, names)
+                axes.set_xticks(angles, [for_figure(name, 18) for name in names])
                 # Long names stand beside the circle, not in it.
                 for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
                     label.set_horizontalalignment(

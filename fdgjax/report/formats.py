@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Mapping
 
 from fdgjax.registry import lookup
+from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.tables import Cell, Column, Spread, Table
 
 NUMBERS: Mapping[str, Callable[[float], str]] = {
@@ -15,14 +16,6 @@ NUMBERS: Mapping[str, Callable[[float], str]] = {
     "seconds": lambda value: f"{value:,.0f}",
 }
 """How the numbers of a column are written for readers, by its kind."""
-
-LATEX: Mapping[str, str] = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-}
 
 
 def shown(value: Cell, column: Column) -> str:
@@ -44,9 +37,15 @@ def as_markdown(table: Table) -> str:
     """The table with its title and note."""
 
     def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(for_markdown, cells)) + " |"
 
-    lines = [f"## {table.title}", "", table.note, "", line([column.title for column in table.columns])]
+    lines = [
+        f"## {for_markdown(table.title)}",
+        "",
+        for_markdown(table.note),
+        "",
+        line([column.title for column in table.columns]),
+    ]
     lines += ["|" + "|".join("--:" if is_number(column) else "---" for column in table.columns) + "|"]
     lines += [line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows]
     return "\n".join(lines) + "\n"
@@ -60,11 +59,11 @@ def as_csv(table: Table) -> str:
 
     def plain(value: Cell, has_deviation: bool) -> list[str]:
         mean, std = value if isinstance(value, Spread) else (value, None)
-        cells = ["" if one is None else one if isinstance(one, str) else repr(one) for one in (mean, std)]
+        cells = ["" if one is None else for_csv(one) if isinstance(one, str) else repr(one) for one in (mean, std)]
         return cells if has_deviation else cells[:1]
 
     names = [
-        [column.key, f"{column.key}_std"] if has else [column.key]
+        [for_csv(column.key), for_csv(f"{column.key}_std")] if has else [for_csv(column.key)]
         for column, has in zip(table.columns, spreads, strict=True)
     ]
     writer.writerow([name for pair in names for name in pair])
@@ -77,13 +76,13 @@ def as_latex(table: Table) -> str:
     """A `tabular` with the rules of booktabs, in a `table` with caption and label."""
 
     def line(cells: list[str]) -> str:
-        return " & ".join("".join(LATEX.get(character, character) for character in cell) for cell in cells) + r" \\"
+        return " & ".join(map(for_latex, cells)) + r" \\"
 
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
-        line([f"{table.title}. {table.note}"]).removesuffix(r" \\").join((r"\caption{", "}")),
+        rf"\caption{{{for_latex(f'{table.title}. {table.note}')}}}",
         rf"\label{{tab:{table.name}}}",
         rf"\begin{{tabular}}{{{''.join('r' if is_number(column) else 'l' for column in table.columns)}}}",
         r"\toprule",

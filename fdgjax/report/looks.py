@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.report.drawing import Figure, Key, Panel, as_svg, colour, dashes, marker, sheet
+from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of
 from fdgjax.report.reading import Run
 
@@ -61,12 +62,13 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         names = list(dict.fromkeys(name for layers in found for name in layers))
+        shown = [for_figure(name, 40) for name in names]
         for layers, number in zip(found, numbers, strict=True):
             values = [layers.get(name, np.nan) for name in names]
             axes.plot(values, range(len(names)), color=colour(number), linestyle=dashes(number), marker="o")
         # At most 16 names fit the height.
         every = max(1, -(-len(names) // 16))
-        axes.set_yticks(range(0, len(names), every), names[::every])
+        axes.set_yticks(range(0, len(names), every), shown[::every])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.set_xlabel("distance between models / their size")

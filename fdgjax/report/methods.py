@@ -18,6 +18,7 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
+from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of, percent_axis
 from fdgjax.report.reading import Record, Run, Seed
 
@@ -83,7 +84,8 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                     axes.plot(np.arange(1, len(table) + 1), weights, color=colour(client), linestyle=dashes(client))
                 axes.axhline(1 / took_part, **REFERENCE)
                 round_axis(axes)
-                axes.set_ylabel(f"weight of each client ({name})" if name != "weights" else "weight of each client")
+                of_rule = f" ({for_figure(name)})" if name != "weights" else ""
+                axes.set_ylabel(f"weight of each client{of_rule}")
                 panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
     legend = [Key(f"client {i}", i) for i in range(most)] if most <= MOST_NAMED else []
     return Figure(panels, legend) if panels else None

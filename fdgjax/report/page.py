@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.report.commands import command_of
 from fdgjax.report.drawing import COLOURS, Key, marker, pattern
+from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_number, shown
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.reading import Run
@@ -37,7 +38,7 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
 
     drawn = {name: (entry, entry.draw(runs)) for name, entry in FIGURES.items()}
     figures = {name: (entry, figure) for name, (entry, figure) in drawn.items() if figure}
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(autoescape=True, finalize=for_html, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(shown=shown, is_number=is_number, swatch=swatch, zip=zip)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
     versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))

@@ -98,7 +98,7 @@ def run_folders(path: Path) -> list[Path]:
     """The folders of runs at or below `path`; seeds' own folders are part of their run's.
 
     Raises:
-      UserError: none.
+      UserError: none, or a folder that cannot be read.
     """
 
     def below(folder: Path) -> Iterator[Path]:
@@ -106,10 +106,14 @@ def run_folders(path: Path) -> list[Path]:
             yield folder
             return
         for inner in sorted(folder.iterdir()):
-            if inner.is_dir():
+            # Not a link to a folder that holds it.
+            if inner.is_dir() and not folder.resolve().is_relative_to(inner.resolve()):
                 yield from below(inner)
 
-    found = list(below(path)) if path.is_dir() else []
+    try:
+        found = list(below(path)) if path.is_dir() else []
+    except OSError as error:
+        raise UserError(f"RUNS got '{path}', which cannot be read ({error}); expected folders of runs") from error
     if not found:
         raise UserError(
             f"RUNS got '{path}', which holds no run; expected folders that --workdir of fdgjax.main or --out of "

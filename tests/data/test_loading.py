@@ -175,14 +175,6 @@ def test_only_old_unfinished_folders_are_removed(tree: Path, cache: Path) -> Non
     assert unfinished(cache) == [running]
 
 
-def test_damaged_cache_is_reported(tree: Path, cache: Path) -> None:
-    load("folder", data_dir=str(tree), image_size=4, cache_dir=str(cache))
-    (images,) = cache.glob("*/4px/images.npy")
-    images.write_bytes(images.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"is damaged .*delete that folder"):
-        load("folder", data_dir=str(tree), image_size=4, cache_dir=str(cache))
-
-
 def test_cache_that_cannot_be_made_is_reported(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="set cache_dir"):

@@ -98,7 +98,7 @@ def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) ->
 
 def test_a_first_save_cut_short_begins_the_run_again(tmp_path: Path) -> None:
     path = save(tmp_path / "checkpoints", 2)
-    (path / "2/manifest.json").unlink()
+    (path / "2/checksums.txt").unlink()
     said: list[str] = []
     assert restored(path, said.append) is None
     assert "unfinished" in said[0]
@@ -134,7 +134,7 @@ def test_a_disk_that_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device", str(path))
 
     with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
-        monkeypatch.setattr("fdgjax.records.checkpoints.sync_tree", full)
+        monkeypatch.setattr("fdgjax.records.checkpoints.seal", full)
         with pytest.raises(UserError, match=r"round 1 cannot be written .*No space left.*the same command") as error:
             checkpoints.save(1, state(1), history(1))
     assert "\n" not in str(error.value)

@@ -114,7 +114,7 @@ def halfway(bench: Bench, method: str) -> Path:
         tortured = Tortured(method, folder, bench.cache)
         log = folder / "log.txt"
         child, begin = start(trains(tortured.arguments), log), time.monotonic()
-        while done < ROUNDS and not (tortured.workdir / f"checkpoints/{done}/manifest.json").exists():
+        while done < ROUNDS and not (tortured.workdir / f"checkpoints/{done}/checksums.txt").exists():
             time.sleep(0.001)
         end(child, log, begin, kill_at=LIMIT if done == ROUNDS else 0)
         folder.rename(source)

@@ -1,0 +1,258 @@
+"""A damaged cache is noticed, whatever the damage, and made again; what is published is on the disk."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax import sealed
+from fdgjax.data import cache as caching
+from fdgjax.data.cache import published, read_arrays, remove_damaged
+from fdgjax.data.domains import Domains
+from fdgjax.data.loading import load
+from fdgjax.errors import UserError
+from fdgjax.files import Damaged
+from fdgjax.sealed import CHECKSUMS, checksum, seal, verified
+
+FILES = ("images.npy", "labels.npy", "domains.npy", "names.json", CHECKSUMS)
+
+
+def flip(path: Path, place: int = 0, bit: int = 0) -> None:
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "first bit": flip,
+    "bit in the middle": lambda path: flip(path, path.stat().st_size // 2, 3),
+    "last bit": lambda path: flip(path, -1, 7),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "grown": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "missing": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+class Made:
+    """The tree's data, from a cache that a test may spoil."""
+
+    def __init__(self, tree: Path, cache: Path) -> None:
+        self.tree, self.cache = tree, cache
+        self.whole = tuple(np.array(part) for part in self.load()[:3])
+        (self.arrays,) = cache.glob("*/4px")
+
+    def load(self, size: int = 4) -> Domains:
+        return load("folder", data_dir=str(self.tree), image_size=size, cache_dir=str(self.cache))
+
+    def is_made_again(self, caplog: pytest.LogCaptureFixture) -> str:
+        """The line that says so; the load after it says nothing."""
+        caplog.clear()
+        for part, wanted in zip(self.load()[:3], self.whole, strict=True):
+            np.testing.assert_array_equal(part, wanted)
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert said.isprintable()
+        caplog.clear()
+        self.load()
+        assert not caplog.records
+        assert not list(self.cache.glob("**/.unfinished*"))
+        return said
+
+
+@pytest.fixture
+def made(tree: Path, cache: Path) -> Made:
+    return Made(tree, cache)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_cache_is_made_again(how: str, made: Made, caplog: pytest.LogCaptureFixture) -> None:
+    for name in FILES:
+        DAMAGE[how](made.arrays / name)
+        said = made.is_made_again(caplog)
+        assert said.startswith(f"the cache {made.arrays} is damaged ({name}")
+
+
+def sealed_again(path: Path, values: np.ndarray) -> None:
+    """A cache whose checksums are right, and its values wrong."""
+    np.save(path, values)
+    seal(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoilt", "said"),
+    [
+        ("labels", lambda a: a + 1, "labels.npy has 1 to 3 for 3 names"),
+        ("labels", lambda a: a - 1, "labels.npy has -1 to 1 for 3 names"),
+        ("labels", lambda a: a[:-1], "labels.npy has int32 [11] for 12 images"),
+        ("labels", lambda a: a.astype(np.int64), "labels.npy has int64 [12]"),
+        ("domains", lambda a: a + 1, "domains.npy has 1 to 2 for 2 names"),
+        ("domains", lambda a: a[:, None], "domains.npy has int32 [12, 1]"),
+        ("images", lambda a: a[:, :3], "images.npy has uint8 [12, 3, 4, 3]"),
+        ("images", lambda a: a[0], "images.npy has uint8 [4, 4, 3]"),
+        ("images", lambda a: a.astype(np.float32), "images.npy has float32"),
+    ],
+)
+def test_arrays_that_are_no_data_set(
+    name: str, spoilt: Callable, said: str, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = made.arrays / f"{name}.npy"
+    sealed_again(path, spoilt(np.load(path)))
+    assert f"({said}" in made.is_made_again(caplog)
+
+
+def test_damaged_records_are_made_again(made: Made, caplog: pytest.LogCaptureFixture) -> None:
+    (records,) = made.cache.glob("*/records")
+    larger = np.array(made.load(6).images)
+    for path in [path for path in records.rglob("*") if path.is_file()]:
+        shutil.rmtree(records.parent / "6px")
+        flip(path, path.stat().st_size // 2)
+        caplog.clear()
+        np.testing.assert_array_equal(made.load(6).images, larger)
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert said.startswith(f"the cache {records} is damaged (")
+
+
+def test_a_disk_that_damages_all_it_is_given_is_reported(
+    tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sealed_badly(folder: Path) -> None:
+        seal(folder)
+        if (folder / "labels.npy").exists():
+            flip(folder / "labels.npy", -1)
+
+    monkeypatch.setattr(caching, "seal", sealed_badly)
+    with pytest.raises(UserError, match=r"as soon as it is written \(labels.npy differs from its checksum\): check"):
+        load("folder", data_dir=str(tree), image_size=4, cache_dir=str(cache))
+
+
+def test_a_damaged_cache_that_cannot_be_removed_is_reported(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    flip(made.arrays / "labels.npy")
+
+    def refuse(*args: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(caching.os, "rename", refuse)
+    with pytest.raises(UserError, match=r"is damaged and cannot be removed .*Read-only file system"):
+        made.load()
+
+
+def test_a_cache_mended_by_another_process_stays(made: Made) -> None:
+    before = made.arrays.stat().st_ino
+    remove_damaged(made.arrays, read_arrays)
+    assert made.arrays.stat().st_ino == before
+    flip(made.arrays / "labels.npy")
+    remove_damaged(made.arrays, read_arrays)
+    assert not made.arrays.exists()
+    remove_damaged(made.arrays, read_arrays)
+
+
+def test_processes_that_find_the_damage_at_once_agree(made: Made) -> None:
+    script = (
+        "import sys, logging, numpy; from fdgjax.data.loading import load; import fdgjax.data.array_records;"
+        "logging.disable(); print('ready', flush=True); sys.stdin.read(1);"
+        f"d = load('folder', data_dir={str(made.tree)!r}, image_size=4, cache_dir={str(made.cache)!r});"
+        "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"
+    )
+    flip(made.arrays / "images.npy", -1)
+    pipe = subprocess.PIPE
+    workers = [
+        subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for _ in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("x")
+        worker.stdin.flush()
+    answers = [worker.communicate(timeout=60) for worker in workers]
+    total = int(made.whole[0].sum(dtype=np.int64))
+    assert answers == [(f"{total} (12, 4, 4, 3)\n", "")] * 3
+    verified(made.arrays)
+
+
+def test_all_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that notes what is synced and what is renamed."""
+    log: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def noting_sync(file: int) -> None:
+        log.append(("synced", os.path.basename(os.readlink(f"/proc/self/fd/{file}"))))
+        sync(file)
+
+    def noting_replace(source: Path, target: Path) -> None:
+        log.append(("named", Path(target).name))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noting_sync)
+    monkeypatch.setattr(os, "replace", noting_replace)
+    with published(tmp_path / "set" / "final") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "a").write_text("a")
+        (folder / "b").write_text("b")
+    at = log.index(("named", "final"))
+    assert {name for _, name in log[:at]} == {"a", "inner", "b", CHECKSUMS, "final"}
+    assert log[at + 1 :] == [("synced", "set"), ("synced", tmp_path.name)]
+    assert log.index(("synced", "final")) == at - 1
+    verified(tmp_path / "set" / "final")
+
+
+@settings(deadline=None, max_examples=60)
+@given(content=st.binary(min_size=1, max_size=200), place=st.integers(0), bit=st.integers(0, 7))
+def test_every_flipped_bit_is_noticed(
+    content: bytes, place: int, bit: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("sealed")
+    (folder / "a name").write_bytes(content)
+    (folder / "empty").write_bytes(b"")
+    seal(folder)
+    verified(folder)
+    for name in ("a name", CHECKSUMS):
+        flip(folder / name, place, bit)
+        with pytest.raises(Damaged, match=name):
+            verified(folder)
+        flip(folder / name, place, bit)
+    assert verified(folder) == folder
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 3])
+def test_checksums_cut_at_a_line_are_noticed(lines: int, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    seal(tmp_path)
+    path = tmp_path / CHECKSUMS
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+    with pytest.raises(Damaged, match=CHECKSUMS):
+        verified(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**10 - 1, 2**10, 2**12, 2**12 + 1, 50_000])
+def test_checksums_depend_on_every_block_and_on_no_thread(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed, "BLOCK", 2**12)
+    monkeypatch.setattr(sealed, "PIECE", 2**10)
+    path = tmp_path / "file"
+    path.write_bytes(np.random.default_rng(size).bytes(size))
+    alone = []
+    for threads in (1, 5):
+        monkeypatch.setattr(sealed, "THREADS", threads)
+        alone.append(checksum(path))
+    assert alone[0] == alone[1]
+    found = {alone[0]}
+    for place in range(0, size, 2**11):
+        flip(path, place)
+        found.add(checksum(path))
+        flip(path, place)
+    assert len(found) == 1 + len(range(0, size, 2**11))
