@@ -112,8 +112,7 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
         source = records.as_data_source(split="train", decoders={"image": tfds.decode.SkipDecoding()})
     decode = partial(_decode, size=size, channels=records.builder_config.source.channels)
     threads = grain.ReadOptions(num_threads=4, prefetch_buffer_size=64)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters of them is an error here
+    with _quiet_pillow():
         for image, label, domain in grain.MapDataset.source(source).map(decode).to_iter_dataset(threads):
             if isinstance(image, UserError):
                 raise image
@@ -179,3 +178,17 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
         if bars:
             tfds.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _quiet_pillow() -> Iterator[None]:
+    """No warnings and messages of Pillow about damaged images, which are errors here."""
+    logger = logging.getLogger("PIL")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -265,6 +265,21 @@ def test_a_pipe_is_not_opened(tree: Path, caplog: pytest.LogCaptureFixture) -> N
     assert lines_of(caplog) == [f"skipped in {tree}: files that are not images: 1 ({FIRST}/pipe.png)"]
 
 
+@pytest.mark.parametrize("place", [8, 9])
+@pytest.mark.filterwarnings("error")
+def test_pillow_says_nothing_of_its_own(
+    place: int, tree: Path, cache: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tree / FIRST / "image.tif"
+    Image.new("RGB", (4, 4)).save(path)
+    content = path.read_bytes()
+    entry = content.index(struct.pack("<HH", 277, 3))  # samples per pixel: tag, type, count, value
+    path.write_bytes(content[: entry + place] + b"\x40\x08" + content[entry + place + 2 :])
+    said_of(tree, cache)
+    assert not [record for record in caplog.records if record.name.startswith("PIL")]
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("mode", ["F", "I"])
 def test_grey_of_32_bits_is_refused(mode: str) -> None:
     file = io.BytesIO()
