@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fdgjax.errors import UserError
+from fdgjax.errors import UserError, printable
 
 MISTAKE = 2
 """The exit status of a mistake in the input, or of a machine that refuses."""
@@ -54,7 +54,7 @@ def refuse(line: str) -> int:
     """Prints one line on standard error, where there is one."""
     leave_stdout_if_broken()
     with contextlib.suppress(OSError):
-        print(f"fdgjax: {' '.join(line.splitlines())}", file=sys.stderr, flush=True)
+        print(f"fdgjax: {printable(line)}", file=sys.stderr, flush=True)
     return MISTAKE
 
 

@@ -33,7 +33,7 @@ def raising(error: BaseException) -> Callable[[Any], int]:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (UserError("got a\nb; expected c"), "fdgjax: got a b; expected c\n"),
+        (UserError("got a\nb; expected c"), "fdgjax: got a\\nb; expected c\n"),
         (OSError(28, "No space left on device", "/full/file"), "the system refuses with /full/file (No space left"),
         (NotADirectoryError(20, "Not a directory", "/a/b"), "refuses with /a/b (Not a directory)"),
         (MemoryError("9 TiB"), "out of memory (9 TiB)"),
