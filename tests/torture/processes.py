@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 LIMIT = 300.0
 """Seconds after which a process hangs."""
+MISTAKE = 2
 KILLED, HANGS = -int(signal.SIGKILL), 1000
 
 
