@@ -22,16 +22,20 @@ ObjectiveResult = tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]
 class Batch(NamedTuple):
     """A minibatch of one client.
 
-    images: float32 `[batch, height, width, channels]` in [-1, 1].
+    images: float32 `[batch, height, width, channels]` in [-1, 1], or the features `[batch, ...]` that a frozen trunk
+      made of them, which the model starts from.
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
-    trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in [0, 1] for a pseudo-label.
+    trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
+    others: as many further samples of the client, drawn with replacement from all of them, where the method asks for
+      them (`Method.others`); else empty.
     """
 
     images: jax.Array
     labels: jax.Array
     mask: jax.Array
     trust: jax.Array | float = 1.0
+    others: "Batch | tuple[()]" = ()
 
 
 class Output(NamedTuple):
@@ -94,7 +98,7 @@ class Guess(NamedTuple):
     """Pseudo-labels: labels that a model assigns to samples; `[samples]` each.
 
     labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: the label's
-    weight in the loss; 0 leaves the sample out.
+    weight in the loss; 0 leaves the sample out of the epochs, which pass over the other samples alone.
     """
 
     labels: jax.Array
@@ -256,6 +260,7 @@ class Method(NamedTuple):
     adapt: how the models for an unseen domain are adapted to it; None where they are not.
     trained: from the variables a client just trained, those that predict for it; None where all clients share one
       model.
+    others: whether a client's minibatches bring as many further samples along, drawn from all its samples.
     keep_optimizer: whether a client's optimiser state outlives the round.
     pooled: whether all training data are gathered at one client (the non-federated reference).
     """
@@ -276,5 +281,6 @@ class Method(NamedTuple):
     stage: Stage | None = None
     adapt: Adaptation | None = None
     trained: Callable[[Variables], Variables] | None = None
+    others: bool = False
     keep_optimizer: bool = False
     pooled: bool = False

@@ -16,22 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from fdgjax.contract import Context, PyTree
+from fdgjax.door import door
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
 from fdgjax.experiment import Experiment
-from fdgjax.files import write_json
+from fdgjax.files import write_sealed
 from fdgjax.run.reopen import reopen
 
 PAIRS = 5000
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Runs the command.
 
@@ -39,13 +42,9 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when done, 2 for a mistake in the input.
     """
     args = parse(argv)
-    try:
-        experiment, state, _ = reopen(args.run, args.data_dir)
-        found = measure_pairs(experiment, each_seed(state, experiment.config.seeds)[0], args.batches, args.repeats)
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
-    write_json(args.run / "domain_shift.json", found)
+    experiment, state, _ = reopen(args.run, args.data_dir)
+    found = measure_pairs(experiment, each_seed(state, experiment.config.seeds)[0], args.batches, args.repeats)
+    write_sealed(args.run / "domain_shift.json", found)
     show(found)
     return 0
 
@@ -127,7 +126,8 @@ def gradients_of(
     found: dict[str, list[PyTree]] = {name: [] for name in rows}
     for repeat, name in itertools.product(range(counts[0]), rows):
         taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
-        samples = Samples(data.images[taken], data.labels[taken].astype(np.int32))
+        images = np.asarray(experiment.federation.images[jnp.asarray(taken, jnp.int32)])
+        samples = Samples(images, data.labels[taken].astype(np.int32))
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fdgjax.config import Config, ModelConfig, seeds_of
+from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
@@ -22,9 +23,10 @@ from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_represen
 from fdgjax.methods import METHODS, Entry
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
-from fdgjax.models.client_model import as_model, make_network
+from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.cost import Cost, cost
-from fdgjax.models.pretrained import read_weights, starting_from
+from fdgjax.models.frozen import Trunk, features_of, say_in_steps, say_random
+from fdgjax.models.pretrained import Weights, note_scaling, read_weights
 from fdgjax.variables import bytes_of, label_table
 
 
@@ -35,6 +37,8 @@ class Experiment(NamedTuple):
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
     execution: how clients and seeds are run.
+    model: what is trained, from what the federation's samples are: images, or features of a frozen trunk. whole: the
+    same variables' model of images. trunk: the frozen stages; None for none.
     shapes: the variables that one client trains. cost: of the client model. facts: the entries of the summary that are
     known before training.
     init: the jitted `init_state` with its arguments. round: jitted, or compiled ahead. evaluation: how a state is
@@ -48,6 +52,8 @@ class Experiment(NamedTuple):
     train: Federation
     execution: Execution
     model: Model
+    whole: Model
+    trunk: Trunk | None
     method: Method
     shapes: Variables
     cost: Cost
@@ -58,11 +64,12 @@ class Experiment(NamedTuple):
 
 
 def build(config: Config) -> Experiment:
-    """The experiment of a config; loads the data, checks the federation, compiles nothing yet.
+    """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
 
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config asks for.
     """
+    config = resolved(config)
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
     chosen = model_config(config.model, entry)
@@ -74,22 +81,24 @@ def build(config: Config) -> Experiment:
     seeds = seeds_of(config)
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
-    federations = federate_seeds(
-        data, parts, batch_size=config.batch_size, drop_last=config.drop_last, streaming=where.streaming
-    )
-    network = make_network(chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head)
-    image_shape = data.images.shape[1:]
-    model, needed = as_model(network, image_shape), cost(network, image_shape)
-    model = starting_from(weights, model) if weights else model
+    made = client_model(chosen, data, where.scaling, weights)
+    kept = keeps_features(config, entry, made.trunk)
     batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
-    setup = Setup(model, len(parts[0].train), config.rounds, execution)
+    setup = Setup(made.rest if kept else made.whole, len(parts[0].train), config.rounds, execution)
     method = make_method(config, entry, protocol, setup, batching)
+    federations = federate_seeds(
+        as_features(data, made.trunk, chosen, where) if made.trunk and kept else data,
+        parts,
+        batch_size=config.batch_size,
+        drop_last=config.drop_last,
+        streaming=where.streaming,
+    )
     trained_on = [pool(one) for one in federations] if method.pooled else federations
     if protocol.labelled_server:
         trained_on = [without_labels(one) for one in trained_on]
     federation, train = (jax.device_put(stack_seeds(each), place) for each in (federations, trained_on))
     plan = make_plan(config, batching, execution, len(train.ids))
-    travelling = traffic(method, trained_on[0])
+    travelling, needed = traffic(method, trained_on[0]), cost(made.network, data.images.shape[1:])
     label_table(travelling.received, method.label)
     numbers = jnp.asarray(list(seeds), jnp.uint32)
     return Experiment(
@@ -99,7 +108,9 @@ def build(config: Config) -> Experiment:
         federation=federation,
         train=train,
         execution=execution,
-        model=model,
+        model=setup.model,
+        whole=made.whole,
+        trunk=made.trunk,
         method=method,
         shapes=travelling.received,
         cost=needed,
@@ -109,12 +120,13 @@ def build(config: Config) -> Experiment:
             "domains": list(data.domain_names),
             **model_facts(chosen),
             "parameters": needed.parameters,
+            **frozen_facts(made.trunk),
             "flops_per_image": needed.flops,
             **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or setup.clients),
         },
         init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
         round=compile_round(method, plan),
-        evaluation=make_evaluation(config, entry, method, model, data, parts, execution),
+        evaluation=make_evaluation(config, entry, method, setup.model, data, parts, execution),
     )
 
 
@@ -157,6 +169,38 @@ def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int)
 def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
     """The client model; the units and the head are the method's own where the config names none."""
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
+
+
+def client_model(chosen: ModelConfig, data: Domains, scaling: str, weights: Weights | None) -> ClientModel:
+    """The client model for a data set; see `make_client_model`."""
+    if weights:
+        note_scaling(weights, scaling)
+    elif chosen.frozen:
+        say_random(chosen.name)
+    network = partial(
+        make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
+    )
+    shape = data.images.shape[1:]
+    return make_client_model(network, chosen.name, shape, frozen=chosen.frozen, scaling=scaling, weights=weights)
+
+
+def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
+    """Whether the features of frozen stages are computed once and kept; a log line where they are not."""
+    if trunk is None:
+        return False
+    if entry.unlabelled or entry.pixels(config.method):
+        say_in_steps(trunk, f"{entry.name} changes images before the model sees them")
+        return False
+    if not config.model.keep_features:
+        say_in_steps(trunk, "model.keep_features=False")
+        return False
+    return True
+
+
+def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
+    """The data set of the features that a trunk makes of the images."""
+    identity = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
+    return data._replace(images=features_of(trunk, data.images, identity, where.cache_dir))
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:
@@ -232,6 +276,11 @@ def model_facts(model: ModelConfig) -> dict[str, Any]:
     own = dataclasses.asdict(ModelConfig(model.name))
     chosen = dataclasses.asdict(model)
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
+
+
+def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:
+    """The number of frozen parameters, where there are any."""
+    return {} if trunk is None else {"frozen_parameters": sum(map(np.size, jax.tree.leaves(trunk.variables["params"])))}
 
 
 def bytes_per_round(travelling: Traffic, clients: int) -> dict[str, int]:

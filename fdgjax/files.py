@@ -1,16 +1,75 @@
-"""Files written so that a kill at any moment leaves them whole."""
+"""Files that survive a kill or a power cut whole, and that say so when they did not.
 
+A file is written beside, put on the disk and only then given its name; the folder's own entry follows. JSON that is
+read back later carries a checksum of its content, so that damage is noticed.
+"""
+
+import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fdgjax.errors import UserError
+
+CHECKSUM = "sha256"
+"""The key of a sealed JSON file that holds the SHA-256 of all the others."""
+
+
+class Damaged(UserError):
+    """A file that is not what was written."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all, and on the disk when this returns."""
+    # Not the process id: containers on other machines that write here can have the same one.
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    sync(path.parent)
+
 
 def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all: written beside, then renamed."""
+    """JSON that nothing depends on; see `write_sealed`."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """A JSON object with the checksum of its content under the key `CHECKSUM`."""
+    write_json(path, {**content, CHECKSUM: checksum(content)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote, without the checksum.
+
+    Raises:
+      Damaged: the file is no JSON, or its content is not what was written.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        kept = content.pop(CHECKSUM)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}); expected JSON with a checksum") from error
+    if kept != checksum(content):
+        raise Damaged(f"{path} is damaged: its content does not have the checksum that was written with it")
+    return content
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON content; floating-point numbers are written so that they are read back exactly."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -19,14 +78,43 @@ def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """One more JSON line."""
-    with path.open("a") as file:
+    """One more JSON line; not yet on the disk, as a checkpoint has it too."""
+    with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    # Not the process id: containers on other machines that write here can have the same one.
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    beside.write_text(text)
-    os.replace(beside, path)
+def make_folder(path: Path) -> None:
+    """The folder, with those above it, made where they do not exist and on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Puts what a file or a folder holds on the disk, where a power cut cannot take it back."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: bool = False) -> Iterator[bool]:
+    """Yields whether this process alone holds the lock file until the end of the block; with `wait`, waits until it
+    does.
+
+    A lock of the operating system on an open file: it ends with its process, however that ends, so that no stale
+    lock remains.
+
+    Raises:
+      OSError: a file system without locks.
+    """
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

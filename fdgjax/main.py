@@ -15,11 +15,12 @@ import jax
 from fdgjax.config import Config
 from fdgjax.config.command_line import parse, usage
 from fdgjax.data.cache import cache_root
-from fdgjax.errors import UserError
+from fdgjax.door import door
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Runs the command.
 
@@ -40,9 +41,6 @@ def main(argv: Sequence[str]) -> int:
         split_cpu(config)
         console.result(run(config, workdir, console, stop))
         console.say(f"records in {workdir}")
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
     except Interrupted as news:
         console.say(str(news))
         return 128 + received[0]

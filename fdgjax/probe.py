@@ -9,7 +9,6 @@ settings of the probe are the run's `config.probe`, except for those given here.
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from fdgjax.config import seeds_of
+from fdgjax.door import door
 from fdgjax.errors import UserError
 from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.files import write_json
+from fdgjax.files import read_sealed, write_sealed
 from fdgjax.registry import lookup
 from fdgjax.run.reopen import config_of, reopen
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Probes the runs.
 
@@ -35,14 +36,10 @@ def main(argv: Sequence[str]) -> int:
     """
     args = parse(argv)
     changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
-    try:
-        for run in args.runs:
-            found = probes(run, args.data_dir, changes)
-            keep(run / "probes.json", found)
-            show(run, found)
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
+    for run in args.runs:
+        found = probes(run, args.data_dir, changes)
+        keep(run / "probes.json", found)
+        show(run, found)
     return 0
 
 
@@ -89,8 +86,8 @@ def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, An
 
 def keep(file: Path, found: Mapping[str, Any]) -> None:
     """Writes one layer's results, beside those of other layers in the file."""
-    before = json.loads(file.read_text()) if file.exists() else {}
-    write_json(file, before | {found["layer"]: found})
+    before = read_sealed(file) if file.exists() else {}
+    write_sealed(file, before | {found["layer"]: found})
 
 
 def show(run: Path, found: Mapping[str, Any]) -> None:

@@ -18,6 +18,10 @@ LABELS = {
     "local": "never leaves the client",
 }
 
+FROZEN = "frozen"
+"""The fate of a frozen trunk's variables (`fdgjax.models.frozen`), which are no client's: never trained, never sent. No
+method gives this label."""
+
 
 def flatten(variables: Variables) -> dict[str, jax.Array]:
     """Leaves by path, `{"params/head/kernel": array}`."""

@@ -1,14 +1,16 @@
 """Which process runs which cell, and its outcome: files in a sweep's folder that several processes share."""
 
 import contextlib
-import fcntl
-import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fdgjax.errors import UserError
-from fdgjax.files import write_text
+from fdgjax.files import lock, write_text
+from fdgjax.records import Workdir, finished
+
+LOGGER = logging.getLogger(__name__)
 
 
 def notes(out: Path) -> Path:
@@ -22,35 +24,27 @@ def notes(out: Path) -> Path:
 def claim(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds `name` until the end of the block; with `wait`, waits until it does.
 
-    A lock of the operating system on an open file: it ends with its process, however that ends, so that no
-    stale claim remains.
-
     Raises:
       UserError: a file system without locks.
     """
-    with (notes(out) / f"{name}.lock").open("a") as file:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+            mine = held.enter_context(lock(notes(out) / f"{name}.lock", wait))
         except OSError as error:
             raise UserError(
                 f"--out {out} is on a file system without locks ({error}); expected one that has them"
             ) from error
-        yield True
+        yield mine
 
 
 def summary_of(out: Path, name: str) -> dict[str, Any]:
     """The summary of a finished run; empty for others."""
-    path = out / name / "summary.json"
-    summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return summary
+    return finished(Workdir(out / name), LOGGER.warning)
 
 
 def is_open(out: Path, name: str) -> bool:
     """Whether the cell is neither finished nor failed."""
-    return not (out / name / "summary.json").exists() and not failure_of(out, name)
+    return not summary_of(out, name) and not failure_of(out, name)
 
 
 def note_failure(out: Path, name: str, reason: str) -> None:

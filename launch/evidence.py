@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config.schema import PLACES
+from fdgjax.door import door
 from fdgjax.errors import UserError
-from fdgjax.files import write_json, write_text
+from fdgjax.files import CHECKSUM, read_sealed, write_sealed, write_text
 from fdgjax.records import Workdir
 
 DIGITS = 5
@@ -26,6 +27,7 @@ BULKY = ("calibration",)
 MACHINE = ("platform",)
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Keeps the runs' curves.
 
@@ -37,12 +39,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder that gets a folder for each run, of its name")
     parser.add_argument("--commit", required=True, help="commit of the project that the runs were made with")
     args = parser.parse_args(argv[1:])
-    try:
-        for run in args.runs:
-            keep(Workdir(run), Workdir(args.out / run.name), args.commit)
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
+    for run in args.runs:
+        keep(Workdir(run), Workdir(args.out / run.name), args.commit)
     return 0
 
 
@@ -56,15 +54,21 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
         raise UserError(
             f"RUN got '{run.path}', which has no config.json with metrics.jsonl; expected the folder of one seed's run"
         )
-    content = json.loads(run.config.read_text())
+    content = content_of(run.config)
     versions = {name: version for name, version in content["versions"].items() if name not in MACHINE}
     data = content["config"]["data"] | dict.fromkeys(PLACES, "")
     out.path.mkdir(parents=True, exist_ok=True)
-    write_json(out.config, {"config": content["config"] | {"data": data}, "versions": versions, "commit": commit})
+    write_sealed(out.config, {"config": content["config"] | {"data": data}, "versions": versions, "commit": commit})
     records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
     write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     if run.summary.is_file():
-        write_json(out.summary, compact(json.loads(run.summary.read_text())))
+        write_sealed(out.summary, compact(content_of(run.summary)))
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """A run's JSON; runs of version 0.1 have no checksum in it."""
+    content: dict[str, Any] = json.loads(path.read_text())
+    return read_sealed(path) if CHECKSUM in content else content
 
 
 def compact(record: Mapping[str, Any]) -> dict[str, Any]:

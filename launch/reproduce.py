@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fdgjax.errors import UserError
+from fdgjax.door import door
 from fdgjax.registry import lookup
 from launch.options import add_options
 from launch.sweep import start
@@ -34,18 +34,14 @@ EXPERIMENTS: Mapping[str, Path] = {
 }
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Runs the experiment; returns the exit status of `launch.sweep.start`, 2 for a name that does not exist."""
     parser = argparse.ArgumentParser(prog="python -m launch.reproduce", description=str(__doc__).partition("\n")[0])
     parser.add_argument("name", metavar="NAME", help=", ".join(EXPERIMENTS))
     add_options(parser)
     args = parser.parse_args(argv[1:])
-    try:
-        spec = lookup("experiment", args.name, EXPERIMENTS)
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
-    return start(spec, args, ["-m", "launch.reproduce", *argv[1:]])
+    return start(lookup("experiment", args.name, EXPERIMENTS), args, ["-m", "launch.reproduce", *argv[1:]])
 
 
 if __name__ == "__main__":

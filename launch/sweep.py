@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config import read_config
-from fdgjax.errors import UserError
+from fdgjax.door import door
 from fdgjax.main import save_on_signals
 from fdgjax.records import open_workdir
 from fdgjax.run.console import Console
@@ -29,6 +29,7 @@ from launch.processes import run_workers, stop_with_parent
 from launch.work import Sweep, left_over, unfinished, work
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Runs the sweep; see `start`."""
     parser = argparse.ArgumentParser(prog="python -m launch.sweep", description=str(__doc__).partition("\n")[0])
@@ -65,9 +66,6 @@ def start(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
             work(sweep, console, stop)
             return 0
         return lead(sweep, command, console, stop)
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
     except Interrupted as news:
         if not args.worker:
             console.say(str(news))

@@ -1,5 +1,6 @@
 """What every test shares: strict dtype and rank promotion, and the folders of real data and conformance numbers."""
 
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -15,12 +16,16 @@ QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_co
 defaults."""
 WITHOUT_QUICK = (0, 11)
 """The first jaxlib that is not known to know these flags: an unknown one ends the process."""
+GARBAGE = (50_000, 20, 100)
+"""Allocations between collections, by generation: tracing makes millions of objects, of which nearly all stay."""
 COMPILED = "FDGJAX_TEST_CACHE"
 """The environment variable with the folder of compiled programs; empty for none."""
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
     # XLA reads its flags when the first program is compiled; the processes that tests start inherit them.
     if jaxlib.version.__version_info__ < WITHOUT_QUICK:
         os.environ.setdefault("XLA_FLAGS", QUICK)

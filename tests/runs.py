@@ -1,6 +1,5 @@
 """Small runs of the real program, stopped and killed at chosen moments, and what they must have left."""
 
-import json
 import os
 import subprocess
 import sys
@@ -19,8 +18,9 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
-from fdgjax.records import TIMINGS, open_checkpoints
+from fdgjax.records import TIMINGS, newest_checkpoint
 from fdgjax.run.ahead import state_shapes
 from tests.toys import compiling_quickly
 
@@ -78,15 +78,13 @@ def records_of(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("config.json", "summary.json"):
         for file in path.rglob(name):
-            content = json.loads(file.read_text())
+            content = read_sealed(file)
             found[str(file.relative_to(path))] = {key: content[key] for key in content if key not in TIMINGS}
     return found | {str(file.relative_to(path)): file.read_text() for file in path.rglob("metrics.jsonl")}
 
 
 def final_state(path: Path, rounds: int, like: State) -> State:
-    checkpoints = open_checkpoints(path / "checkpoints")
-    restored = checkpoints.restore(like)
-    checkpoints.close()
+    restored = newest_checkpoint(path / "checkpoints", like, pytest.fail)
     assert restored is not None
     assert (jax.device_get(restored[0].round) == rounds).all()
     return restored[0]

@@ -10,8 +10,9 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
-    {"errors", "files", "process_memory", "randomness", "views"},
-    {"registry", "variables"},
+    {"errors", "process_memory", "randomness", "views"},
+    {"door", "files"},
+    {"registry", "sealed", "variables"},
     {"data", "nn"},
     {"contract"},
     {"aggregation", "models", "objectives"},

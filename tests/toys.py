@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -46,6 +46,7 @@ SMALL = {
     "depth": 2,
     "autoencoder_epochs": 1,
     "temperature": 0.5,
+    "least_samples": 1,
 }
 """Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
 KINDS = {
@@ -64,6 +65,8 @@ on these; what a method may break by itself, on every one.
 """
 GENTLE = {"client_learning_rate": 0.002, "augmentation": "flip", "queue": 16}
 """For losses whose gradients are large where a batch has hardly any negatives; and views that compile quickly."""
+SURE = {"semifl": {"threshold": 0.0}, "cbafed": {"threshold": -2.0}}
+"""Every pseudo-label is used, where a method leaves samples out: an untrained network is sure of none."""
 SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
 
 
@@ -193,6 +196,7 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     kind = METHODS[name].hyper
     fields = {field.name for field in dataclasses.fields(kind)}
     small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {}) | (GENTLE if METHODS[name].unlabelled else {})
+    small |= SURE.get(name, {})
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
@@ -303,6 +307,13 @@ def compile_quickly() -> Iterator[None]:
     """Imported by the folders that compile many tiny programs."""
     with compiling_quickly():
         yield
+
+
+def round_info(participants: Iterable[int], **others: Any) -> RoundInfo:
+    """The diagnostics of a round in which nothing happened to these clients."""
+    who = np.asarray(list(participants))
+    one = np.ones(len(who), np.float32)
+    return RoundInfo(who, one, one, one > 0, np.asarray(True), **{"coefficients": {}} | others)
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:

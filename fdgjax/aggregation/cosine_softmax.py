@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, explicit, global_norm
+from fdgjax.aggregation.updates import Updates, cosines, explicit
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
@@ -63,9 +63,7 @@ def align(
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         shares = normalise(weights, updates.clients)
-        direction = updates.combine(shares)
-        norm = updates.norms() * global_norm(direction)
-        cosine = jnp.where(norm > 0, updates.inner(direction) / jnp.where(norm > 0, norm, 1), 0)
+        cosine = cosines(updates, updates.norms(), updates.combine(shares))
         coefficients = jax.tree.map(lambda w: weighted_softmax(sign * cosine / temperature, w), shares)
         return updates.combine(coefficients), coefficients
 

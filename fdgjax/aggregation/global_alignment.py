@@ -1,16 +1,24 @@
 """FedGaLA's global alignment: clients weighted by the cosine of their update with the aggregate, iterated."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, explicit, global_norm
+from fdgjax.aggregation.updates import Updates, cosines, explicit
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
+
+COMPARED: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "updates": jnp.ones_like,
+    "shares": lambda sizes: normalise(sizes, len(sizes)),
+}
+"""The `factors` of `global_alignment` from the clients' numbers of samples, `[clients] -> [clients]`: ones, or as in
+FedGaLA's official code the clients' shares of the samples."""
 
 
 def global_alignment(
@@ -20,6 +28,7 @@ def global_alignment(
     iterations: int = 3,
     gamma: float = 0.0,
     scope: str = "leaf",
+    factors: jax.Array | None = None,
 ) -> tuple[PyTree, PyTree]:
     r"""Weights by each update's cosine with the aggregate, iterated with the aggregate that they give.
 
@@ -38,6 +47,8 @@ def global_alignment(
       iterations: 3 in the paper (Figure 4b).
       gamma: share of the plain mean (equation 41), from 0 to 1.
       scope: `"leaf"` takes one cosine per client and leaf (the official code), `"tree"` one over all leaves.
+      factors: f, `[clients]`, ones by default: the u with which updates are compared is `sum_i c_i f_i u_i` (the
+        official code takes the clients' shares of the samples, `COMPARED`); the c_i and the result are as above.
 
     Returns:
       `(update, coefficients)`; the coefficients sum to one over clients.
@@ -53,19 +64,18 @@ def global_alignment(
             f"global_alignment got iterations={iterations} and gamma={gamma}; expected at least 0, and a share from 0 "
             "to 1"
         )
-    rule = partial(_aligned, iterations=iterations, gamma=gamma)
+    rule = partial(_aligned, iterations=iterations, gamma=gamma, factors=1.0 if factors is None else factors)
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
 
 
 def _aligned(
-    updates: Updates, weights: PyTree | None = None, *, iterations: int, gamma: float
+    updates: Updates, weights: PyTree | None = None, *, iterations: int, gamma: float, factors: jax.Array | float
 ) -> tuple[PyTree, PyTree]:
     shares, lengths = normalise(weights, updates.clients), updates.norms()
 
     def again(coefficients: PyTree, _: None) -> tuple[PyTree, None]:
-        direction = updates.combine(coefficients)
-        norm = lengths * global_norm(direction)
-        agreement = 1 + jnp.where(norm > 0, updates.inner(direction) / jnp.where(norm > 0, norm, 1), 0)
+        compared = updates.combine(jax.tree.map(lambda c: factors * c, coefficients))
+        agreement = 1 + cosines(updates, lengths, compared)
 
         def weigh(share: jax.Array, before: jax.Array) -> jax.Array:
             raised = share * jnp.where(share > 0, agreement, 0)

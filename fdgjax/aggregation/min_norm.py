@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, explicit, gram
+from fdgjax.aggregation.updates import Updates, explicit, gram, of_order_one
 from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import PyTree
 from fdgjax.registry import lookup
@@ -63,16 +63,6 @@ def min_norm(
         return updates.combine(used), used
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
-
-
-def of_order_one(updates: PyTree) -> PyTree:
-    """The updates times one power of two, which rounds nothing, with a largest entry of about 1.
-
-    The squares of entries beyond 1e19 overflow in float32, those of entries below 1e-22 vanish.
-    """
-    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(updates)]))
-    _, exponent = jnp.frexp(largest.astype(jnp.float32))
-    return jax.tree.map(lambda leaf: jnp.ldexp(leaf, -exponent).astype(leaf.dtype), updates)
 
 
 class Search(NamedTuple):

@@ -39,7 +39,7 @@ def explicit(updates: PyTree) -> Updates:
         clients=client_count(updates),
         combine=partial(weighted_sum, updates),
         inner=partial(inner_products, updates),
-        norms=lambda: jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), updates))),
+        norms=partial(row_norms, updates),
         stacked=lambda: updates,
     )
 
@@ -89,11 +89,15 @@ def pulled_back(
     def squared_norm(shared: tuple[PyTree, PyTree], x: PyTree, cotangent: PyTree) -> jax.Array:
         return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(shared, x, cotangent)))
 
+    def norms() -> jax.Array:
+        scaled, exponents = rows_of_order_one(cotangents)
+        return jnp.ldexp(jnp.sqrt(each(squared_norm)((primal, constant), inputs, scaled)), exponents)
+
     return Updates(
         clients=client_count(cotangents),
         combine=combine,
         inner=lambda direction: inner_rows(jax.jvp(outputs, (primal,), (direction,))[1], cotangents),
-        norms=lambda: jnp.sqrt(each(squared_norm)((primal, constant), inputs, cotangents)),
+        norms=norms,
         stacked=lambda: jax.vmap(partial(gradient, (primal, constant)))(inputs, cotangents),
     )
 
@@ -106,7 +110,7 @@ def joined(parts: Any) -> Updates:
         clients=parts[0].clients,
         combine=lambda coefficients: kind(*(part.combine(coefficients) for part in parts)),
         inner=lambda direction: sum_over_leaves([p.inner(d) for p, d in zip(parts, direction, strict=True)]),
-        norms=lambda: jnp.sqrt(sum_over_leaves([jnp.square(part.norms()) for part in parts])),
+        norms=lambda: row_norms([part.norms() for part in parts]),
         stacked=lambda: kind(*(part.stacked() for part in parts)),
     )
 
@@ -130,6 +134,45 @@ def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
 def sum_over_leaves(tree: PyTree) -> jax.Array:
     """The sum of all leaves."""
     return jax.tree.reduce(jnp.add, tree)
+
+
+def cosines(updates: Updates, norms: jax.Array, direction: PyTree) -> jax.Array:
+    """The cosine of each update with a direction, `[clients]`; zero with a zero vector. Entries may be of any size.
+
+    Args:
+      updates: the u_i.
+      norms: `updates.norms()`.
+      direction: d.
+    """
+    near_one = of_order_one(direction)
+    length = global_norm(near_one)
+    unit = jax.tree.map(lambda d: (d.astype(jnp.float32) / jnp.where(length > 0, length, 1)).astype(d.dtype), near_one)
+    return jnp.where(norms > 0, updates.inner(unit) / jnp.where(norms > 0, norms, 1), 0)
+
+
+def of_order_one(tree: PyTree) -> PyTree:
+    """The tree times one power of two, which rounds nothing, with a largest entry of about 1.
+
+    The squares of entries beyond 1e19 overflow in float32, those of entries below 1e-22 vanish.
+    """
+    scaled, _ = rows_of_order_one(jax.tree.map(lambda leaf: leaf[None], tree))
+    return jax.tree.map(lambda leaf: leaf[0], scaled)
+
+
+def rows_of_order_one(updates: PyTree) -> tuple[PyTree, jax.Array]:
+    """`of_order_one` of each client's update, `[clients, ...]`, and the exponents of the powers of two it is to be
+    multiplied by again, `[clients]`."""
+    largest = [jnp.max(jnp.abs(rows(leaf)), axis=1, initial=0) for leaf in jax.tree.leaves(updates)]
+    _, exponents = jnp.frexp(jnp.max(jnp.stack(largest), axis=0))
+    return jax.tree.map(lambda u: jnp.ldexp(u, -per_row(exponents, u.ndim)).astype(u.dtype), updates), exponents
+
+
+def row_norms(updates: PyTree) -> jax.Array:
+    """`|u_i|` over all leaves, `[clients]`, in float32."""
+    scaled, exponents = rows_of_order_one(updates)
+    return jnp.ldexp(
+        jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), scaled))), exponents
+    )
 
 
 def global_norm(tree: PyTree) -> jax.Array:

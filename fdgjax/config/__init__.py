@@ -1,6 +1,6 @@
 """An experiment as data: the typed config, its command line, presets and checks."""
 
-from fdgjax.config.making import from_plain, make_config, read_config
+from fdgjax.config.making import from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import Config, DataConfig, ModelConfig, for_seed, identity, seeds_of, to_plain
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "identity",
     "make_config",
     "read_config",
+    "resolved",
     "seeds_of",
     "to_plain",
 ]

@@ -10,10 +10,12 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.hyper import check_bounds
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.scaling import SCALINGS
 from fdgjax.registry import lookup
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -29,7 +31,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 }
 """Keys that name an entry of a registry."""
 
-OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS}
+OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS, "data.scaling": SCALINGS}
 """Keys that name an entry of a registry or are empty."""
 
 LEAST: Mapping[str, int] = {
@@ -44,6 +46,7 @@ LEAST: Mapping[str, int] = {
     "clients_per_round": 0,
     "seed": 0,
     "seeds": 1,
+    "model.frozen": -1,
     "data.clients": 0,
     "data.image_size": 0,
     "data.shots": 0,
@@ -53,6 +56,13 @@ LEAST: Mapping[str, int] = {
     "pseudo_labels.epochs": 1,
 }
 """The smallest valid value of a key."""
+
+MOST: Mapping[str, int] = {
+    "devices": 256,
+    "data.image_size": 4096,
+    "model.width": 64,
+}
+"""The largest value of a key that means anything: more only fills memory."""
 
 
 def check(config: Config) -> None:
@@ -65,6 +75,9 @@ def check(config: Config) -> None:
     for key, smallest in LEAST.items():
         if value_of(config, key) < smallest:
             raise UserError(f"config.{key} got {value_of(config, key)}; expected at least {smallest}")
+    for key, largest in MOST.items():
+        if not value_of(config, key) <= largest:
+            raise UserError(f"config.{key} got {value_of(config, key)}; expected at most {largest}")
     if not 0 < config.model.width < math.inf:
         raise UserError(
             f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "
@@ -78,6 +91,9 @@ def check(config: Config) -> None:
         raise UserError(
             f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
         )
+    if not 0 < config.probe.learning_rate < math.inf:
+        raise UserError(f"config.probe.learning_rate got {config.probe.learning_rate}; expected a number above 0")
+    check_bounds(config.method)
     _ = config.probe.percents
     check_protocol(config)
 
@@ -107,10 +123,10 @@ def check_protocol(config: Config) -> None:
             f"config.data.test got {data.test} with config.data.validation={data.validation}; expected two fractions "
             "above 0 that leave something to train on, such as 0.1 and 0.1"
         )
-    if protocol.labelled_server and config.selection == "validation":
+    if protocol.labelled_server and SELECTIONS[config.selection].looks_at == HELD_OUT:
         raise UserError(
-            f"config.selection got 'validation', but in the protocol '{name}' clients have no labels to validate with; "
-            "expected last"
+            f"config.selection got '{config.selection}', but in the protocol '{name}' clients have no labels to "
+            "validate with; expected last"
         )
     if config.selection == "oracle" and not protocol.unseen:
         raise UserError(

@@ -92,8 +92,20 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
         rest = values(list(argv))
     except flags.Error as error:
         raise first_user_error(error) or UserError(" ".join(str(error).split()) + "; see --help") from error
+    except UserError:
+        raise
+    except Exception as error:  # a config file is a program, which may fail in any way
+        raise UserError(
+            f"the file of --config cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a "
+            "Python file with get_config(), such as configs/hfedf.py"
+        ) from error
     finally:
         sys.argv = before
+    if values.config is not None and not isinstance(values.config, ConfigDict):
+        raise UserError(
+            f"get_config() of the file of --config returned {type(values.config).__name__}; expected the ConfigDict of "
+            "fdgjax.config.make_config"
+        )
     if len(rest) > 1:
         raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
     return values

@@ -14,6 +14,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
+from fdgjax.models.pretrained import PRETRAINED
 from fdgjax.registry import lookup
 
 SECTIONS: Mapping[str, type] = {
@@ -57,7 +58,7 @@ def read_config(config: ml_collections.ConfigDict) -> Config:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Config:
-    """The typed experiment of nested plain data, the inverse of `to_plain`; checked.
+    """The typed experiment of nested plain data, the inverse of `to_plain`; checked and `resolved`.
 
     Raises:
       UserError: like `read_config`.
@@ -72,4 +73,12 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
     typed = Config(**{**plain, **sections, "method": entry.hyper(**method)})
     check(typed)
-    return typed
+    return resolved(typed)
+
+
+def resolved(config: Config) -> Config:
+    """The config with what follows from other keys: the scaling of images, where none is given, is the one that the
+    pretrained weights expect, else `signed`."""
+    names = PRETRAINED.get(config.model.name) if config.model.pretrained else None
+    scaling = config.data.scaling or (names.scaling if names else "signed")
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=scaling))

@@ -15,6 +15,8 @@ class DataConfig:
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
     image_size: pixels a side (0 for the data set's own).
+    scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
+      pretrained weights expect, else `signed`. A config that is read has the entry itself.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
     target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none).
@@ -29,6 +31,7 @@ class DataConfig:
     dir: str = ""
     cache_dir: str = ""
     image_size: int = 0
+    scaling: str = ""
     protocol: str = "leave_one_out"
     target: str = ""
     server: str = ""
@@ -47,6 +50,9 @@ class ModelConfig:
     name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
     the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
     nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
+    frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
+      all: the last layer alone is trained. keep_features: what the frozen stages make of an image is computed once and
+      kept, where no random view comes before them; False computes it in each step.
     """
 
     name: str = "inception"
@@ -54,6 +60,8 @@ class ModelConfig:
     unit: str = ""
     head: str = ""
     pretrained: str = ""
+    frozen: int = 0
+    keep_features: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +76,9 @@ class Config:
     client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same results, different speed and memory.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over.
     eval_every, checkpoint_every: rounds between evaluations and between checkpoints; the last round always has both.
-    selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data) or
-      `oracle` (best on the target: an upper bound, never a fair result).
+    selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
+      over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
+      upper bound, never a fair result).
     client_model: which model of a client is evaluated: `received`, from which it would start the next round, or
       `trained`, the one it just trained, where clients have models of their own (as in FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.

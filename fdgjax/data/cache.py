@@ -23,8 +23,9 @@ from typing import TypeVar
 import numpy as np
 
 from fdgjax.data.domains import Domains
-from fdgjax.data.sealed import Damaged, seal, sync, verified
 from fdgjax.errors import UserError, printable
+from fdgjax.files import Damaged, sync
+from fdgjax.sealed import seal, verified
 
 Content = TypeVar("Content")
 
@@ -44,7 +45,17 @@ def cache_root(cache_dir: str) -> Path:
         return Path(cache_dir).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a relative path in the variable is invalid and to be ignored.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "fdgjax"
+    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "fdgjax"
+
+
+def home() -> Path:
+    """The user's home folder; a `UserError` where the system knows none."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise UserError(
+            "there is no HOME for decoded data; expected a folder in config.data.cache_dir, HOME or XDG_CACHE_HOME"
+        ) from error
 
 
 @contextlib.contextmanager

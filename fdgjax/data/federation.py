@@ -33,8 +33,9 @@ class Federation(NamedTuple):
     Several seeds share the data and differ in its split: the tables named in `TABLES` then have a leading axis,
     `[seeds, ...]` (see `stack_seeds`).
 
-    images: uint8 `[samples, height, width, channels]`: an array, or on the host and read batch by batch (`Streamed`).
-      The code uses only `images[places]` and `images.shape`.
+    images: uint8 `[samples, height, width, channels]`, or float32 `[samples, ...]` where a frozen trunk has made
+      features of them: an array, or on the host and read batch by batch (`Streamed`). The code uses only
+      `images[places]` and `images.shape`.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered

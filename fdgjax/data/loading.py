@@ -9,10 +9,10 @@ from fdgjax.data.cache import cache_root, kept, published, read_arrays, remove_a
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
 from fdgjax.data.rotated import rotated_digits, rotated_mnist
-from fdgjax.data.sealed import verified
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError, printable
 from fdgjax.registry import lookup
+from fdgjax.sealed import verified
 
 VERSION = "1.1.0"
 """Version of what the cache holds of given files; increase it whenever that changes."""

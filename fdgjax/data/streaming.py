@@ -12,7 +12,6 @@ import math
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:  # only the protocol: streaming needs nothing of Grain to run
@@ -34,9 +33,9 @@ class Streamed:
     for the images, and is not kept in JAX's persistent compilation cache; beside an accelerator JAX needs its CPU
     backend, which is available unless `JAX_PLATFORMS` excludes it.
 
-    source: Grain's `RandomAccessDataSource` of uint8 `[height, width, channels]`, safe to be read by several threads: a
-      memory-mapped array is one, and so is a `grain.MapDataset`. It is read record by record without a Grain pipeline,
-      whose overhead per record exceeds the copy of a small image.
+    source: Grain's `RandomAccessDataSource` of uint8 `[height, width, channels]`, or of features of images, float32
+      `[...]`, safe to be read by several threads: a memory-mapped array is one, and so is a `grain.MapDataset`. It is
+      read record by record without a Grain pipeline, whose overhead per record exceeds the copy of a small image.
     """
 
     source: RandomAccessDataSource[np.ndarray]
@@ -50,13 +49,13 @@ class Streamed:
         return len(self.source)
 
     def __getitem__(self, places: jax.Array) -> jax.Array:
-        """Rows, uint8 `[*places.shape, height, width, channels]`, at places that must be within bounds; works inside
+        """Rows, `[*places.shape, height, width, channels]`, at places that must be within bounds; works inside
         and outside of compiled programs."""
         image_shape = self.shape[1:]
 
         @jax.custom_batching.custom_vmap
         def rows(places: jax.Array) -> jax.Array:
-            like = jax.ShapeDtypeStruct((math.prod(places.shape), *image_shape), jnp.uint8)
+            like = jax.ShapeDtypeStruct((math.prod(places.shape), *image_shape), self.source[0].dtype)
             flat = places.reshape(-1)
             pieces = [flat[start : start + PLACES_AT_ONCE] for start in range(0, len(flat), PLACES_AT_ONCE)]
             found = jax.pure_callback(self.read, like, *pieces)

@@ -10,6 +10,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
 from fdgjax.data.federation import Federation
+from fdgjax.data.pixels import as_floats
 from fdgjax.randomness import shuffle
 
 
@@ -19,11 +20,6 @@ class Batching(NamedTuple):
     epochs: int
     batch_size: int
     drop_last: bool
-
-
-def as_floats(images: jax.Array) -> jax.Array:
-    """uint8 images as float32 in [-1, 1]; converted only where they are used, so that they are stored as bytes."""
-    return images.astype(jnp.float32) / 127.5 - 1.0
 
 
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
@@ -87,11 +83,14 @@ def train_locally(
     key: jax.Array,
     guess: Guess | None = None,
     order: Order | None = None,
+    others: bool = False,
 ) -> Trained:
-    """`epochs` passes over a client's `count` samples, in a new order for each epoch.
+    """`epochs` passes over a client's `count` samples, in a new order for each epoch; with pseudo-labels, over those
+    that have some trust.
 
-    The number of steps follows the client's own `count` (a loop of dynamic length): alone, a small client computes no
-    padded steps; under `vmap` its carry is held fixed once it is done. So every client does exactly its epochs.
+    The number of steps follows the client's own number of samples (a loop of dynamic length): alone, a small client
+    computes no padded steps; under `vmap` its carry is held fixed once it is done. So every client does exactly its
+    epochs.
 
     Args:
       objective, optimizer: what is minimised, and how.
@@ -103,20 +102,29 @@ def train_locally(
       key: this client's stream for this round.
       guess: pseudo-labels that replace the data's labels, `[longest]`.
       order: the order of an epoch's samples; None shuffles them.
+      others: whether each minibatch brings as many samples along, drawn from all `count`.
     """
     size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
-    steps = count // size if batching.drop_last else -(-count // size)
     in_order = order or shuffled
     labels = federation.labels[rows] if guess is None else guess.labels
+    used = is_used(guess, len(rows), count)
+    number = jnp.sum(used)
+    steps = number // size if batching.drop_last else -(-number // size)
+
+    def batch_at(positions: jax.Array, mask: jax.Array) -> Batch:
+        return labelled(take_batch(federation, rows[positions], mask), guess, positions)
 
     def epoch(carry: tuple[Variables, PyTree, jax.Array], key: jax.Array) -> tuple[PyTree, None]:
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, count)
+        positions = positions[jnp.argsort(~used[positions], stable=True)] if guess else positions
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
-            here, mask = slice_rows(positions, count, i * size, size)
-            batch = labelled(take_batch(federation, rows[here], mask), guess, here)
+            batch = batch_at(*slice_rows(positions, number, i * size, size))
+            if others:
+                drawn = jax.random.randint(jax.random.fold_in(jax.random.fold_in(key, 2), i), (size,), 0, count)
+                batch = batch._replace(others=batch_at(drawn, jnp.ones(size)))
             gradient = jax.value_and_grad(
                 lambda params: objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context
@@ -132,9 +140,15 @@ def train_locally(
 
     start = (context.received, begin, jnp.zeros((), jnp.float32))
     (variables, state, total), _ = jax.lax.scan(epoch, start, jax.random.split(key, batching.epochs))
-    seen = jnp.minimum(steps * size, count) * batching.epochs
+    seen = jnp.minimum(steps * size, number) * batching.epochs
     mean_loss = total / jnp.maximum(seen, 1).astype(jnp.float32)
     return Trained(variables, state, mean_loss, steps * batching.epochs)
+
+
+def is_used(guess: Guess | None, longest: int, count: jax.Array) -> jax.Array:
+    """The samples that an epoch passes over, `[longest]`: all `count`, or of these the ones with some trust."""
+    real = jnp.arange(longest) < count
+    return real if guess is None else real & (guess.trust > 0)
 
 
 def shuffled(key: jax.Array, labels: jax.Array, count: jax.Array) -> jax.Array:

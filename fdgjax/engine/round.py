@@ -55,19 +55,27 @@ class RoundInfo(NamedTuple):
     """Diagnostics of a round; training does not depend on them.
 
     participants: positions of the clients that took part, `[participants]`.
-    loss: each participant's mean training loss. finite: whether its message and its new state are finite.
+    loss: each participant's mean training loss. largest: the largest magnitude in its message and its new state.
+    finite: whether that is a number of which float32 has the square.
     coefficients: the factors of the updates in the aggregation rule.
     guess: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples; None where
       there are none.
+    server_finite: whether the server's new state is finite.
     server_loss: the mean training loss at the server; None where it does not train.
     """
 
     participants: jax.Array
     loss: jax.Array
+    largest: jax.Array
     finite: jax.Array
+    server_finite: jax.Array
     coefficients: PyTree
     guess: Guess | None = None
     server_loss: jax.Array | None = None
+
+
+SQUARED_OVERFLOWS = 1e19
+"""A client's numbers from here on count as not finite: float32 does not have their squares, and so no norm of them."""
 
 
 class Shared(NamedTuple):
@@ -118,13 +126,13 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
-    messages, (new_clients, new_optimizers), loss, finite, guess = over_clients(
+    messages, (new_clients, new_optimizers), loss, largest, guess = over_clients(
         client_round(method, plan), plan.execution
     )(
         Shared(server, federation, state.seed, state.round),
         *(clients, optimizers, federation.ids[who], *pick(federation.train)),
     )
-    weights = method.weights(federation.train.length[who])
+    finite, weights = largest < SQUARED_OVERFLOWS, method.weights(federation.train.length[who])
     if plan.drop_nonfinite:
         weights = jnp.where(finite, weights, 0)
         messages = keep_rows(finite, messages, jax.tree.map(jnp.zeros_like, messages))
@@ -144,12 +152,12 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         put(state.optimizers, new_optimizers),
     )
     server_loss = last_loss if server_loss is None else server_loss
-    return after, RoundInfo(who, loss, finite, coefficients, guess, server_loss)
+    return after, RoundInfo(who, loss, largest, finite, all_finite(server), coefficients, guess, server_loss)
 
 
 def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
     """One client's part of a round: `(shared, row, optimiser's state, id, rows, count) -> (message, (new row, new
-    optimiser's state), mean loss, whether message and new states are finite, pseudo-labels)`."""
+    optimiser's state), mean loss, largest magnitude of message and new states, pseudo-labels)`."""
 
     def one_client(
         shared: Shared, client: PyTree, optimizer: PyTree, client_id: jax.Array, rows: jax.Array, count: jax.Array
@@ -167,10 +175,11 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
         trained = train_locally(
             *(method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key),
             guess=prepared.guess,
+            others=method.others,
         )
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
-        return message, kept, trained.loss, all_finite((message, kept)), prepared.guess
+        return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.guess
 
     return one_client
 
@@ -203,7 +212,13 @@ def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
     return choose(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
 
 
+def largest_magnitude(tree: PyTree) -> jax.Array:
+    """The largest magnitude of the tree's floating-point numbers, float32: NaN where one is NaN, 0 where there are
+    none."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact) and leaf.size]
+    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf)).astype(jnp.float32) for leaf in leaves] or [jnp.float32(0)]))
+
+
 def all_finite(tree: PyTree) -> jax.Array:
     """Whether every number of the tree is finite; true for an empty tree."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])) if leaves else jnp.array(True)
+    return jnp.isfinite(largest_magnitude(tree))

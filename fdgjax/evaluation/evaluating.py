@@ -15,8 +15,8 @@ import numpy as np
 from fdgjax.contract import Execution, Method, Model, PyTree
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation
+from fdgjax.data.pixels import as_floats
 from fdgjax.engine import State, each_seed
-from fdgjax.engine.local import as_floats
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
 from fdgjax.evaluation.tally import compile_evaluation, compile_representation

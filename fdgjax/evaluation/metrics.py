@@ -26,6 +26,7 @@ class Metrics(NamedTuple):
     """Accuracies in [0, 1]; None where the protocol has no samples for a figure.
 
     id_accuracy: each client's own model on its validation data, mean over clients (hFedF v2, section 5.1).
+    id_all_accuracy: the same over all clients' validation samples pooled, so that clients count by their size.
     ood_accuracy: each model on the unseen domain's test samples, mean over models.
     ood_adapted_accuracy: the same after label-free adaptation to that domain, for a method with one.
     all_accuracy, avg_accuracy: each client's own model on its test samples, all samples pooled and mean over clients
@@ -44,6 +45,7 @@ class Metrics(NamedTuple):
     """
 
     id_accuracy: float | None = None
+    id_all_accuracy: float | None = None
     ood_accuracy: float | None = None
     ood_adapted_accuracy: float | None = None
     all_accuracy: float | None = None
@@ -76,6 +78,7 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
     uncalibrated = test if ood is None else target
     return Metrics(
         id_accuracy=mean_accuracy(source),
+        id_all_accuracy=per_sample(source.correct, source),
         ood_accuracy=ood,
         ood_adapted_accuracy=None if adapted is None else mean_accuracy(adapted),
         all_accuracy=per_sample(test.correct, test),

@@ -15,18 +15,20 @@ class Selection(NamedTuple):
     needs: str = ""
 
 
+HELD_OUT = "held-out data of the source domains"
+"""What the rules of validation look at."""
+
+
+def best(figure: str) -> Callable[[Sequence[Record]], Record]:
+    """The first round with the largest value of a figure."""
+    return lambda rounds: max(rounds, key=lambda record: record[figure])
+
+
 SELECTIONS: Mapping[str, Selection] = {
     "last": Selection(lambda rounds: rounds[-1], "nothing"),
-    "validation": Selection(
-        lambda rounds: max(rounds, key=lambda r: r["id_accuracy"]),
-        "held-out data of the source domains",
-        "id_accuracy",
-    ),
-    "oracle": Selection(
-        lambda rounds: max(rounds, key=lambda r: r["ood_accuracy"]),
-        "labels of the target domain: an upper bound, no result",
-        "ood_accuracy",
-    ),
+    "validation": Selection(best("id_accuracy"), HELD_OUT, "id_accuracy"),
+    "validation_by_size": Selection(best("id_all_accuracy"), HELD_OUT, "id_all_accuracy"),
+    "oracle": Selection(best("ood_accuracy"), "labels of the target domain: an upper bound, no result", "ood_accuracy"),
 }
 
 

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
-from fdgjax.engine.local import as_floats
+from fdgjax.data.pixels import as_floats
 
 
 class Samples(NamedTuple):
-    """Minibatches of one domain: uint8 `[batches, batch, height, width, channels]` and int32 `[batches, batch]`."""
+    """Minibatches of one domain: uint8 `[batches, batch, height, width, channels]`, or a frozen trunk's features, and
+    int32 `[batches, batch]`."""
 
     images: np.ndarray
     labels: np.ndarray

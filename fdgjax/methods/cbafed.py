@@ -50,11 +50,11 @@ class CBAFed(LabelledServer):
 
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
     class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)
-    threshold: float = hyper(0.84, search=(0.6, 0.84, 0.95), source=f"{OFFICIAL}: 0.84")
-    upper: float = hyper(0.95, search=(0.9, 0.95), source=f"{OFFICIAL}: 0.95, for SVHN 0.9")
-    rare: float = hyper(0.03, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
+    threshold: float = hyper(0.84, most=1, search=(0.6, 0.84, 0.95), source=f"{OFFICIAL}: 0.84")
+    upper: float = hyper(0.95, most=1, search=(0.9, 0.95), source=f"{OFFICIAL}: 0.95, for SVHN 0.9")
+    rare: float = hyper(0.03, most=1, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
     by_use: bool = hyper(True, search=(True, False), source=OFFICIAL)
-    residual: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: halves")
+    residual: float = hyper(0.5, most=1, search=(0.5, 1.0), source=f"{OFFICIAL}: halves")
     period: int = hyper(5, search=(0, 5), source=f"{OFFICIAL}: 5")
 
 

@@ -25,11 +25,13 @@ from fdgjax.aggregation import attention, mean, min_norm, partition
 from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
+from fdgjax.objectives.consistency import CARRIED
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, merge, module_of, select, unflatten
 
@@ -42,16 +44,19 @@ class FDSE(FedAvg):
 
     consensus: A, the rule for shared parameters: `min_norm`, or `mean` without it.
     personalisation: B, for personal parameters: `attention`, or `own` without it (clients keep theirs), or `mean`.
-    consistency: C, the distance of statistics: `paper` (equation 6), `official` (a Gaussian divergence) or `none`.
+    consistency: C, the term of statistics: `paper` (equation 6), `official` (`official_term`) or `none`.
     strength, beta: lambda, and the growth of the layers' weights with depth. tau: of the attention.
     first_round: the first round (from 0) with C; the official code begins with 1.
-    adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt.
+    adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt. Its loss
+      is that of equation 6.
     """
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="FDSE, Algorithm 1")
-    client_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
+    client_learning_rate: float = hyper(0.05, above=0, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4), source=OFFICIAL)
-    client_learning_rate_decay: float = hyper(0.998, search=(0.998, 0.9998), source="FDSE, A7.4; official: 0.9998")
+    client_learning_rate_decay: float = hyper(
+        0.998, above=0, search=(0.998, 0.9998), source="FDSE, A7.4; official: 0.9998"
+    )
     client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="FDSE, equation 8")
     unseen: str = hyper("mean", search=("each", "mean"), source="one model in FDSE, Algorithm 3")
@@ -62,7 +67,7 @@ class FDSE(FedAvg):
     consistency: str = hyper("paper", search=("paper", "official", "none"), source="FDSE, equation 6 and Table 3 (C)")
     strength: float = hyper(0.5, search=(0.01, 0.1, 0.5, 1.0), source=OFFICIAL)
     beta: float = hyper(0.001, search=(0.001, 0.01, 0.1), source="FDSE, A7.4")
-    tau: float = hyper(0.5, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
+    tau: float = hyper(0.5, above=0, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
     first_round: int = hyper(0, search=(0, 1), source="FDSE, Algorithm 1; official: 1")
     adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="several (FDSE, A7.5)")
     adaptation_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1), source="not stated")
@@ -101,10 +106,10 @@ def fdse(setup: Setup, h: FDSE) -> Method:
     objective = cross_entropy(setup.model)
     if h.consistency != "none":
         objective = consistent(
-            objective, layers, strength=h.strength, beta=h.beta, distance=h.consistency, first_round=h.first_round
+            objective, layers, strength=h.strength, beta=h.beta, term=h.consistency, first_round=h.first_round
         )
     rules = {"params": lookup("consensus", h.consensus, CONSENSUS), "batch_stats": mean}
-    return fedavg(
+    method = fedavg(
         setup,
         h,
         objective=objective,
@@ -112,17 +117,17 @@ def fdse(setup: Setup, h: FDSE) -> Method:
         rule=partition(rules, lambda updates: {kind: kind for kind in updates}),
         personalise=lookup("personalisation", h.personalisation, personalisations),
     )._replace(adapt=fit_erasers(setup, h, layers) if h.adaptation_epochs else None)
+    return during_training(method, CARRIED.get(h.consistency, {}))
 
 
 def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain.
     Everything shared stays fixed, BN_dfe included, which normalises by its fixed statistics."""
     forward = statistics_only(setup.model, fixed=layers)
-    distance = "paper" if h.consistency == "none" else h.consistency
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         _, (changed, info) = forward(variables, batch, key, context)
-        return consistency_loss(changed, context.received, layers, h.beta, distance), (changed, info)
+        return consistency_loss(changed, context.received, layers, h.beta), (changed, info)
 
     def labels(params: PyTree) -> PyTree:
         return unflatten({path: label(f"params/{path}") for path in flatten(params)})

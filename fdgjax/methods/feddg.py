@@ -26,7 +26,7 @@ from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import also_transformed
@@ -51,9 +51,11 @@ class FedDG(FedAvg):
     """
 
     gamma: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Liu et al., official code: 1")
-    share: float = hyper(0.01, search=(0.003, 0.01, 0.05, 0.1), source="Liu et al.; official code: 0 to 0.003")
+    share: float = hyper(
+        0.01, above=0, most=1, search=(0.003, 0.01, 0.05, 0.1), source="Liu et al.; official code: 0 to 0.003"
+    )
     mixture: str = hyper("uniform", search=tuple(MIXTURES), source="Liu et al., equation 2; official code: full")
-    images: int = hyper(16, search=(4, 16, 64), source="official code: an eighth of all")
+    images: int = hyper(16, least=1, search=(4, 16, 64), source="official code: an eighth of all")
     meta_step: float = hyper(0.0, search=(0.0, 1e-3), source="Liu et al., official code: 1e-3; docs/deviations.md")
 
 
@@ -128,4 +130,10 @@ def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Arr
     return mixed
 
 
-ENTRY = Entry("feddg", FedDG, feddg, "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)")
+ENTRY = Entry(
+    "feddg",
+    FedDG,
+    feddg,
+    "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
+    pixels=always,
+)

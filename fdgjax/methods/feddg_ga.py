@@ -46,7 +46,7 @@ class FedDGGA(FedAvg):
     """FedAvg's hyperparameters; `step` is d, `gap` an entry of `COSTS`. `weighting` is that of the first round."""
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Zhang et al., official code")
-    step: float = hyper(0.2, search=(0.0, 0.05, 0.1, 0.2), source="Zhang et al., official code: 0.2")
+    step: float = hyper(0.2, most=1, search=(0.0, 0.05, 0.1, 0.2), source="Zhang et al., official code: 0.2")
     gap: str = hyper("loss", search=tuple(COSTS), source="Zhang et al.: losses; official code: either")
 
 

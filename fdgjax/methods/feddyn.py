@@ -38,7 +38,9 @@ class FedDyn(FedAvg):
     """FedAvg's hyperparameters, with the paper's local optimiser, and alpha, the strength of the regulariser."""
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="Acar et al., section 4")
-    client_learning_rate: float = hyper(0.1, search=FDSE_LEARNING_RATES, source="Acar et al., section 4; FDSE, A7.4")
+    client_learning_rate: float = hyper(
+        0.1, above=0, search=FDSE_LEARNING_RATES, source="Acar et al., section 4; FDSE, A7.4"
+    )
     client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4: 10; Acar et al., official code: 10")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Acar et al., Algorithm 1")
     alpha: float = hyper(0.1, search=(0.001, 0.01, 0.03, 0.1), source="FDSE, A7.4")

@@ -18,21 +18,20 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import global_alignment, mean
-from fdgjax.contract import Batch, Context, Method, Moment, Objective, ObjectiveResult, PyTree, Setup, Variables
+from fdgjax.aggregation.global_alignment import COMPARED
+from fdgjax.contract import Batch, Context, Method, Moment, Objective, ObjectiveResult, PyTree, Rule, Setup, Variables
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.fedsimclr import FedSimCLR, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, extend
-from fdgjax.methods.parts.gradient_alignment import align_with, discard_rate
+from fdgjax.methods.parts.gradient_alignment import DROPPED, SIGNS, align_with, discard_rate
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.presets import SIMCLR
+from fdgjax.methods.parts.server import WEIGHTINGS
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.registry import lookup
 from fdgjax.variables import subtract
-
-SIGNS = {"descent": 1, "as_published": -1}
-"""Whether descent directions are compared with the last global step, or gradients, as in the official code."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,18 +39,24 @@ class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
+    dropped: what a dropped gradient is to the optimiser, `skip` (the array is left alone) or `zero`.
+    first_round: the first round (from 0) in which gradients are aligned; before round 1 there is no last step.
     globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.
+    compared: what the aggregate is made of that updates are compared with, `updates` or `shares`.
     l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="FedGaLA, section 4.2")
     local: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
-    threshold: float = hyper(0.0, search=(-0.1, 0.0, 0.1), source="FedGaLA, Figure 3c")
+    threshold: float = hyper(0.0, least=-1, most=1, search=(-0.1, 0.0, 0.1), source="FedGaLA, Figure 3c")
     sign: str = hyper("descent", search=tuple(SIGNS), source="docs/deviations.md")
+    dropped: str = hyper("skip", search=tuple(DROPPED), source="FedGaLA, official code; docs/deviations.md")
+    first_round: int = hyper(1, search=(1, 2), source="FedGaLA, section 4.1; official code: 2")
     globally: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
-    iterations: int = hyper(3, search=(1, 3, 5), source="FedGaLA, Figure 4b")
-    gamma: float = hyper(0.0, search=(0.0, 0.25, 0.5, 0.75), source="FedGaLA, Table 6")
+    iterations: int = hyper(3, least=1, search=(1, 3, 5), source="FedGaLA, Figure 4b")
+    gamma: float = hyper(0.0, most=1, search=(0.0, 0.25, 0.5, 0.75), source="FedGaLA, Table 6")
     scope: str = hyper("leaf", search=("leaf", "tree"), source="FedGaLA, official code")
+    compared: str = hyper("updates", search=tuple(COMPARED), source="FedGaLA, section 4.2; official code: shares")
     l2: float = hyper(0.0, search=(0.0, 1e-2), source="FedGaLA, Table 4")
     proximal: float = hyper(0.0, search=(0.0, 1e-2), source="FedGaLA, Table 4")
 
@@ -60,13 +65,9 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
     """Self-supervised clients with local and global alignment.
 
     Raises:
-      UserError: an unknown part or sign, or settings that the alignments do not accept.
+      UserError: an unknown word in `h`, or settings that the alignments do not accept.
     """
-    sign = lookup("sign", h.sign, SIGNS)
-    rule = partial(global_alignment, iterations=h.iterations, gamma=h.gamma, scope=h.scope) if h.globally else mean
-    base = fedsimclr(setup, h, regularise=partial(regularised, h), rule=rule)
-    align = align_with(lambda context: context.sent.more, h.threshold, sign)
-    own = client_optimizer(h, setup.rounds)
+    base = fedsimclr(setup, h, regularise=partial(regularised, h), rule=rule_of(h))
 
     extended = extend(
         base,
@@ -84,7 +85,32 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
         moved = subtract(after.base.variables["params"], server.base.variables["params"]) if h.local else {}
         return after._replace(more=moved), clients
 
-    return extended._replace(optimizer=optax.chain(align, own) if h.local else own, aggregate=aggregate, update=update)
+    return extended._replace(
+        optimizer=aligned_optimizer(h, setup.rounds) if h.local else base.optimizer,
+        aggregate=aggregate,
+        update=update,
+        weights=WEIGHTINGS["samples"],
+    )
+
+
+def aligned_optimizer(h: FedGaLA, rounds: int) -> optax.GradientTransformation:
+    """The client's optimiser with local alignment."""
+    own = client_optimizer(h, rounds, change=lookup("dropped", h.dropped, DROPPED))
+    sign = lookup("sign", h.sign, SIGNS)
+    return align_with(own, lambda context: context.sent.more, h.threshold, sign, h.first_round)
+
+
+def rule_of(h: FedGaLA) -> Rule:
+    """The aggregation of updates; its weights are the clients' numbers of samples."""
+    weigh, factors = lookup("weighting", h.weighting, WEIGHTINGS), lookup("compared", h.compared, COMPARED)
+    align = partial(global_alignment, iterations=h.iterations, gamma=h.gamma, scope=h.scope)
+
+    def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        assert weights is not None
+        shares = jnp.where(weights > 0, weigh(weights), 0)
+        return align(updates, shares, factors=factors(weights)) if h.globally else mean(updates, shares)
+
+    return rule
 
 
 def regularised(h: FedGaLA, objective: Objective) -> Objective:

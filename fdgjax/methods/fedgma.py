@@ -29,8 +29,8 @@ class FedGMA(FedAvg):
       or `equal`.
     """
 
-    server_learning_rate: float = hyper(1.0, search=(1.0, 1e-1, 1e-2), source=TABLE_10)
-    tau: float = hyper(0.7, search=(0.3, 0.5, 0.7), source=TABLE_10)
+    server_learning_rate: float = hyper(1.0, above=0, search=(1.0, 1e-1, 1e-2), source=TABLE_10)
+    tau: float = hyper(0.7, most=1, search=(0.3, 0.5, 0.7), source=TABLE_10)
     mask: str = hyper("soft", search=("soft", "hard"), source="Tenison et al., Algorithm 1: soft")
     votes: str = hyper("weights", search=("weights", "equal"), source="docs/deviations.md")
 

@@ -40,8 +40,10 @@ class FedHeal(FedAvg):
     """FedAvg's hyperparameters, tau, the consistency an update must exceed, and beta, the weights' momentum."""
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Chen et al., official code")
-    tau: float = hyper(0.3, search=(0.1, 0.2, 0.3, 0.4, 0.5), source="FDSE, A7.4; Chen et al., official code: 0.3")
-    beta: float = hyper(0.4, search=(0.2, 0.4, 0.6, 0.8), source="Chen et al., official code: 0.4")
+    tau: float = hyper(
+        0.3, most=1, search=(0.1, 0.2, 0.3, 0.4, 0.5), source="FDSE, A7.4; Chen et al., official code: 0.3"
+    )
+    beta: float = hyper(0.4, most=1, search=(0.2, 0.4, 0.6, 0.8), source="Chen et al., official code: 0.4")
 
 
 class History(NamedTuple):

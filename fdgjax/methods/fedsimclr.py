@@ -19,6 +19,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SIMCLR
+from fdgjax.methods.parts.requirements import projection_size
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from fdgjax.registry import lookup
 from fdgjax.views.simclr import random_flip, random_resized_crop, simclr_view
@@ -46,17 +47,17 @@ class FedSimCLR(FedAvg):
     """
 
     part: str = hyper("simclr", search=tuple(PARTS), source="FedGaLA, Table 5")
-    client_learning_rate: float = hyper(1e-4, search=(1e-3, 1e-4), source=PUBLISHED)
+    client_learning_rate: float = hyper(1e-4, above=0, search=(1e-3, 1e-4), source=PUBLISHED)
     client_weight_decay: float = hyper(0.0, search=(0.0, 1e-4), source=PUBLISHED)
     unseen: str = hyper(
         "mean", search=("mean", "each"), source="one encoder; of what clients keep only predictors matter"
     )
     keep_optimizer: bool = hyper(True, search=(True, False), source="FedGaLA, official code")
-    temperature: float = hyper(0.07, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
-    decay: float = hyper(0.99, search=(0.99, 0.999), source="FedGaLA, official code")
-    queue: int = hyper(4096, search=(1024, 4096), source="He et al., official code: 65536 for ImageNet")
+    temperature: float = hyper(0.07, above=0, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
+    decay: float = hyper(0.99, most=1, search=(0.99, 0.999), source="FedGaLA, official code")
+    queue: int = hyper(4096, least=1, search=(1024, 4096, 65536), source="not stated; official code: 65536")
     augmentation: str = hyper("simclr", search=tuple(AUGMENTATIONS), source="FedGaLA, appendix D.2")
-    smallest_crop: float = hyper(0.08, search=(0.08, 0.2), source="torchvision's default")
+    smallest_crop: float = hyper(0.08, above=0, most=1, search=(0.08, 0.2), source="torchvision's default")
     pooled: bool = hyper(False, search=(False, True), source="FedGaLA, Table 1")
 
 
@@ -65,8 +66,8 @@ class BySGD(FedSimCLR):
     """SGD with learning rate 0.03 and momentum 0.9, for all losses but SimCLR's."""
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
-    client_learning_rate: float = hyper(0.03, search=(0.03, 0.003), source=PUBLISHED)
-    client_momentum: float = hyper(0.9, search=(0.0, 0.9), source=PUBLISHED)
+    client_learning_rate: float = hyper(0.03, above=0, search=(0.03, 0.003), source=PUBLISHED)
+    client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=PUBLISHED)
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
 
 
@@ -106,7 +107,7 @@ def fedsimclr(
     """
     part = lookup("part", h.part, PARTS)
     view = lookup("augmentation", h.augmentation, AUGMENTATIONS)(h.smallest_crop)
-    settings = Settings(h.temperature, h.decay, h.queue)
+    settings = Settings(h.temperature, h.decay, h.queue, projection_size(setup.model))
     model = extended(setup.model, part, settings)
     objective = part.objective(setup.model, view, settings)
     base = fedavg(

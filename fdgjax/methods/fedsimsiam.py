@@ -1,5 +1,7 @@
 """FedSimSiam: SimSiam at each client, averaged; each client keeps its predictor.
 
+Its official head, three layers that end in BatchNorm and a predictor of 512 units, is `config.model.head=simsiam`.
+
 Chen and He, "Exploring simple Siamese representation learning", CVPR 2021.
 Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
 """
@@ -17,7 +19,7 @@ class FedSimSiam(BySGD):
     """`BySGD` with SimSiam's loss, which needs a predictor, and its own learning rate."""
 
     part: str = hyper("simsiam", search=("simsiam",), source="Chen and He, 2021")
-    client_learning_rate: float = hyper(0.025, search=(0.03, 0.025, 0.003), source=PUBLISHED)
+    client_learning_rate: float = hyper(0.025, above=0, search=(0.03, 0.025, 0.003), source=PUBLISHED)
 
 
 ENTRY = Entry(

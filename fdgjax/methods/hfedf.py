@@ -33,6 +33,7 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
+from fdgjax.methods.parts.presets import NEAR_PRETRAINED
 from fdgjax.registry import lookup
 
 
@@ -50,10 +51,12 @@ class HFedF(HyperNetHyper):
 
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
     alignment: str = hyper("separate", search=("separate", "joint", "none"), source="hFedF v2, Algorithm 1")
-    alignment_sign: int = hyper(1, search=(1, -1), source="hFedF v2, Algorithm 3; equation 9 prints -1")
-    alignment_temperature: float = hyper(1.0, search=(0.5, 1.0, 2.0), source="hFedF v2, equation 9")
+    alignment_sign: int = hyper(
+        1, least=-1, most=1, search=(1, -1), source="hFedF v2, Algorithm 3; equation 9 prints -1"
+    )
+    alignment_temperature: float = hyper(1.0, above=0, search=(0.5, 1.0, 2.0), source="hFedF v2, equation 9")
     alignment_scope: str = hyper("tree", search=("tree", "leaf"), source="hFedF v2, equation 8")
-    ema: float = hyper(0.95, search=(0.75, 0.85, 0.95), source=TABLE_10)
+    ema: float = hyper(0.95, most=1, search=(0.75, 0.85, 0.95), source=TABLE_10)
     warmup: int = hyper(1, search=(1, 5, 10), source="hFedF v2, Algorithm 4: a positive integer")
     embeddings: str = hyper("learned", search=("learned", "random", "fixed"), source="hFedF v2, appendix C.2-C.3")
     autoencoder_epochs: int = hyper(10, search=(5, 10, 20), source="not stated")
@@ -123,4 +126,11 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)
 
 
-ENTRY = Entry("hfedf", HFedF, hfedf, "hypernetwork, aligned gradients, smoothed server (hFedF v2)")
+ENTRY = Entry(
+    "hfedf",
+    HFedF,
+    hfedf,
+    "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
+    pixels=lambda h: h.embeddings == "fixed",
+    presets=NEAR_PRETRAINED,
+)

@@ -25,7 +25,7 @@ from fdgjax.variables import module_of
 class LGFedAvg(FedAvg):
     """FedAvg's hyperparameters; global_layers: number of last layers that are shared."""
 
-    global_layers: int = hyper(1, search=(1, 2, 3), source="the last layer; official code: 2 of 5 for CIFAR10")
+    global_layers: int = hyper(1, least=1, search=(1, 2, 3), source="the last layer; official code: 2 of 5 for CIFAR10")
 
 
 def lgfedavg(setup: Setup, h: LGFedAvg) -> Method:

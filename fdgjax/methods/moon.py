@@ -28,7 +28,7 @@ class Moon(FedAvg):
     """FedAvg's hyperparameters, mu, the strength of the contrast, and its temperature."""
 
     mu: float = hyper(1.0, search=(0.1, 1.0, 5.0, 10.0), source="FDSE, A7.4; Li et al., section 4.1")
-    temperature: float = hyper(0.5, search=(0.1, 0.5, 1.0), source="FDSE, A7.4: 0.5; Li et al., section 4.6")
+    temperature: float = hyper(0.5, above=0, search=(0.1, 0.5, 1.0), source="FDSE, A7.4: 0.5; Li et al., section 4.6")
 
 
 def moon(setup: Setup, h: Moon) -> Method:

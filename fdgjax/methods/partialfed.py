@@ -53,7 +53,7 @@ class PartialFed(FedAvg):
 
     policy: str = hyper("all", search=tuple(POLICIES), source="section 3.2, PartialFed-Fix")
     policy_learning_rate: float = hyper(1e-2, search=(0.0, 1e-1, 1e-2, 1e-3), source="not stated; docs/deviations.md")
-    temperature: float = hyper(1.0, search=(0.1, 1.0, 5.0), source="not stated; docs/deviations.md")
+    temperature: float = hyper(1.0, above=0, search=(0.1, 1.0, 5.0), source="not stated; docs/deviations.md")
     unseen: str = hyper("global", search=("global", "each"), source="docs/deviations.md")
 
 

@@ -13,6 +13,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, Weights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
+from fdgjax.methods.parts.presets import NEAR_PRETRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class PFedHN(HyperNetHyper):
     """pFedHN's hyperparameters."""
 
     client_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
-    server_learning_rate: float = hyper(1e-2, search=SERVER_LEARNING_RATES, source=TABLE_10)
+    server_learning_rate: float = hyper(1e-2, above=0, search=SERVER_LEARNING_RATES, source=TABLE_10)
     server_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
 
 
@@ -35,4 +36,10 @@ def pfedhn(setup: Setup, h: PFedHN) -> Method:
     return hypernet(setup, h, align=average, update=update)
 
 
-ENTRY = Entry("pfedhn", PFedHN, pfedhn, "hypernetwork, averaged gradients (Shamsian et al., 2021)")
+ENTRY = Entry(
+    "pfedhn",
+    PFedHN,
+    pfedhn,
+    "hypernetwork, averaged gradients (Shamsian et al., 2021)",
+    presets=NEAR_PRETRAINED,
+)

@@ -9,7 +9,7 @@ a and a' are two weak views; n counts the client's steps over all rounds, as its
 distance-reweighted model aggregation, weights u_i by `n_i exp(-beta |u_i - u| / n_i)`, u being the weighted mean of S
 (`fdgjax.aggregation.subsets`). A client trains once a round, for all subsets it is in. Subsets are drawn with keys from
 the clients' rows, so that a client's draws do not depend on the other clients. There are no pseudo-labels. BatchNorm
-layers are as in SSFL.
+layers are as in SSFL. The optimiser is SGD, whose steps are proportional to r; Adam's would not depend on it.
 
 Liang, Lin, Fu, Zhu and Li, "RSCFed: random sampling consensus federated semi-supervised learning", CVPR 2022, and its
 official code. The server takes the place of the labelled clients: docs/deviations.md.
@@ -25,12 +25,12 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.subsets import DISTANCES
-from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Setup, Trained, Variables
+from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.presets import SERVED_BY_SGD
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.methods.ssfl import LabelledServer, labelled_server
@@ -48,16 +48,27 @@ class RSCFed(LabelledServer):
     subsets: M; share: of the round's clients in each subset, rounded up. beta, distance: of DMA.
     consistency: r; temperature: T; decay: of the teacher.
     augmentation: whose weak view is taken, an entry of `fdgjax.views.weak_strong.VIEWS`.
+    labelled_learning_rate: of the training at the server; 0 for the clients' rate.
+    keep_optimizer: whether a client's momentum outlives the round.
     """
 
+    client_learning_rate: float = hyper(
+        0.021, above=0, search=(0.021, 0.002), source=f"{OFFICIAL}: 0.021, unlabelled clients"
+    )
+    client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9")
+    client_weight_decay: float = hyper(5e-4, search=(0.0, 5e-4), source=f"{OFFICIAL}: 5e-4")
+    client_schedule: str = hyper("constant", search=("constant", "cosine"), source=OFFICIAL)
+    client_clip: float = hyper(5.0, search=(0.0, 5.0), source=f"{OFFICIAL}: 5")
+    labelled_learning_rate: float = hyper(0.0, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
+    keep_optimizer: bool = hyper(True, search=(True, False), source=OFFICIAL)
     class_aware: bool = hyper(False, search=(True, False), source=OFFICIAL)
-    subsets: int = hyper(3, search=(1, 3, 5), source=f"{OFFICIAL}: 3")
-    share: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 5 of 10 clients")
+    subsets: int = hyper(3, least=1, search=(1, 3, 5), source=f"{OFFICIAL}: 3")
+    share: float = hyper(0.5, above=0, most=1, search=(0.5, 1.0), source=f"{OFFICIAL}: 5 of 10 clients")
     beta: float = hyper(1e4, search=(0.0, 1e2, 1e3, 1e4), source=f"{OFFICIAL}: 1e4")
     distance: str = hyper("joint", search=tuple(DISTANCES), source="Liang et al.; official code: tensors")
     consistency: float = hyper(0.02, search=(0.02, 0.1, 1.0), source=f"{OFFICIAL}: 0.02")
-    temperature: float = hyper(0.5, search=(0.5, 1.0), source=f"{OFFICIAL}: 0.5")
-    decay: float = hyper(0.999, search=(0.99, 0.999), source=f"{OFFICIAL}: 0.999")
+    temperature: float = hyper(0.5, above=0, search=(0.5, 1.0), source=f"{OFFICIAL}: 0.5")
+    decay: float = hyper(0.999, most=1, search=(0.99, 0.999), source=f"{OFFICIAL}: 0.999")
     augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
 
 
@@ -76,7 +87,8 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
         setup,
         h,
         server=on_view(cross_entropy(setup.model), view),
-        client=scaled(mean_teacher(setup.model, view, decay=h.decay, temperature=h.temperature), h.consistency),
+        trained_by=dataclasses.replace(h, client_learning_rate=h.labelled_learning_rate or h.client_learning_rate),
+        client=mean_teacher(setup.model, view, decay=h.decay, temperature=h.temperature, strength=h.consistency),
     )
 
     def begin(fresh: Fresh) -> Own:
@@ -100,6 +112,7 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
         aggregate=aggregate,
         label=lambda path: "local" if path.startswith("teacher/") else base.label(path),
         trained=student_of if base.trained else None,
+        keep_optimizer=h.keep_optimizer,
     )
 
 
@@ -122,21 +135,12 @@ def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float
     return places < max(1, math.ceil(share * len(weights)))
 
 
-def scaled(objective: Objective, by: float) -> Objective:
-    """The objective times a factor."""
-
-    def times(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, rest = objective(variables, batch, key, context)
-        return by * loss, rest
-
-    return times
-
-
 ENTRY = Entry(
     "rscfed",
     RSCFed,
     rscfed,
     "labelled server, mean teachers, sub-consensus (Liang et al., 2022)",
+    pixels=lambda h: h.augmentation != "none",
     protocol="labelled_server",
-    presets=SERVED,
+    presets=SERVED_BY_SGD,
 )

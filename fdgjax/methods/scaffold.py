@@ -42,7 +42,7 @@ class Scaffold(FedAvg):
     """
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="Karimireddy et al., Algorithm 1")
-    client_learning_rate: float = hyper(0.1, search=FDSE_LEARNING_RATES, source="FDSE, A7.4")
+    client_learning_rate: float = hyper(0.1, above=0, search=FDSE_LEARNING_RATES, source="FDSE, A7.4")
     client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Karimireddy et al., Algorithm 1")
     control: str = hyper("gradients", search=("gradients", "displacement"), source="Karimireddy et al., option II")

@@ -3,11 +3,12 @@
     y_j, p_j <- guess(w, x_j);    D_fix = {j : p_j >= tau};    D_mix = all samples of the client
     L_i = mean over D_fix of  CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ],
           x~_j = m a(x_j) + (1 - m) a(x_k),    k from D_mix with replacement,    m from Beta(alpha, alpha)
+    an epoch has ceil(|D_fix| / batch) steps, over D_fix alone
     w <- w + sum_i p_i (w_i - w) over clients with non-empty D_fix;    w <- local epochs at the server from w
 
 a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), instead of
 the paper's RandAugment, which this package does not have. Pseudo-labels are generated once a round; m is drawn for each
-minibatch, k among its samples. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
+minibatch. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
 layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and
 order of the server's samples, it is SSFL with `guess=argmax`.
 
@@ -23,10 +24,10 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained
 from fdgjax.methods.fedavg import Message
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Extended, extend, notes
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.presets import SERVED_AND_MIXED
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
@@ -49,12 +50,12 @@ class SemiFL(SSFL):
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
-    server_momentum: float = hyper(0.5, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
+    server_momentum: float = hyper(0.5, most=1, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
     guess: str = hyper("argmax", search=tuple(GUESSES), source="Diao et al., Algorithm 1")
     class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
-    threshold: float = hyper(0.95, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
-    mix: float = hyper(1.0, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
-    alpha: float = hyper(0.75, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
+    threshold: float = hyper(0.95, most=1, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
+    mix: float = hyper(1.0, most=1, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
+    alpha: float = hyper(0.75, above=0, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
     augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
     server: str = hyper("last", search=tuple(LAST), source="Diao et al., official code")
 
@@ -87,7 +88,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
     prepare = sure_labels(guess_labels(setup.model, h), h.threshold)
-    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update, others=h.mix > 0)
     return with_features(method, setup.model, "semifl")
 
 
@@ -110,6 +111,7 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
+    pixels=always,
     protocol="labelled_server",
-    presets=SERVED,
+    presets=SERVED_AND_MIXED,
 )

@@ -50,7 +50,7 @@ class LabelledServer(FedAvg):
     """
 
     client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="UAP, section 5")
-    client_learning_rate: float = hyper(0.002, search=(0.1, 0.01, 0.002), source="UAP, section 5")
+    client_learning_rate: float = hyper(0.002, above=0, search=(0.1, 0.01, 0.002), source="UAP, section 5")
     client_weight_decay: float = hyper(0.0, search=(0.0, 5e-4), source="UAP names none")
     client_schedule: str = hyper("cosine", search=("constant", "cosine"), source="UAP, section 5")
     unseen: str = hyper("server", search=("server", "mean", "each"), source="docs/deviations.md")
@@ -93,6 +93,7 @@ def labelled_server(
     *,
     server: Objective | None = None,
     client: Objective | None = None,
+    trained_by: LabelledServer | None = None,
     last: bool = False,
 ) -> Method:
     """FedAvg with a server that trains, too; BatchNorm layers kept or averaged.
@@ -100,17 +101,18 @@ def labelled_server(
     Args:
       setup, h: as for every method.
       server, client: the objectives; cross-entropy by default.
+      trained_by: the hyperparameters of the optimiser at the server; h by default.
       last: whether the server trains after the aggregation.
     """
     norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
     of_norm = lookup("batch_norm", h.batch_norm, NORMS)
-    order = class_aware if h.class_aware else None
+    order, optimizer = class_aware if h.class_aware else None, client_optimizer(trained_by or h, setup.rounds)
     return fedavg(
         setup,
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        stage=server_stage(server or cross_entropy(setup.model), client_optimizer(h, setup.rounds), order, last),
+        stage=server_stage(server or cross_entropy(setup.model), optimizer, order, last),
     )
 
 

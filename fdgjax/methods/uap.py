@@ -23,8 +23,8 @@ from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveR
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import SERVED
+from fdgjax.methods.parts.requirements import last_layer
 from fdgjax.methods.ssfl import SSFL, semi_supervised
-from fdgjax.models.depth import depth_order
 from fdgjax.objectives import (
     contrastive_domain_discrepancy,
     covariance_matching,
@@ -56,6 +56,8 @@ class UAP(SSFL):
     alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
       reference covariance.
     covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
+    least_samples: a minibatch of fewer, if it is not a whole one, is left out of COV: white features of n samples and m
+      dimensions have an expected COV of `(m + 1) / (n - 1)`.
     classes: number of classes that CDD compares, drawn anew for each batch; 0 for all.
     client_means: a client aligns to the classifier it `received`, or to the one it is being `trained`.
     """
@@ -65,6 +67,7 @@ class UAP(SSFL):
     lambda_: float = hyper(0.01, search=(0.0001, 0.01, 1.0), source="UAP, Table 14")
     gamma: float = hyper(100.0, search=(50.0, 100.0, 200.0), source="UAP, Table 15")
     covariance: str = hyper("identity", search=tuple(COVARIANCES), source="UAP, Table 15")
+    least_samples: int = hyper(32, least=1, search=(1, 32), source="half of the paper's batch; docs/deviations.md")
     classes: int = hyper(0, search=(0, 5, 10), source="UAP, section 4.1: a random subset, size not given")
     client_means: str = hyper("received", search=tuple(MEANS), source="UAP, section 4.2: the server's distributions")
 
@@ -98,15 +101,11 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
             )
             loss += h.alpha * discrepancy
         if h.beta:
-            loss += h.beta * covariance(output.features, batch.mask, h.gamma * h.lambda_)
+            enough = jnp.sum(batch.mask) >= min(h.least_samples, len(batch.mask))
+            loss += h.beta * jnp.where(enough, covariance(output.features, batch.mask, h.gamma * h.lambda_), 0)
         return loss, (changed, {})
 
     return objective
-
-
-def last_layer(model: Model) -> str:
-    """The path of the last layer's kernel, `[m, classes]`."""
-    return f"params/{depth_order(model.init)[-1]}/kernel"
 
 
 ENTRY = Entry(

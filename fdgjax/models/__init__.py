@@ -1,6 +1,7 @@
 """Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]` in [-1, 1]; the result is logits `[batch, classes]`. The features
+Images are float, `[batch, H, W, channels]`, in [-1, 1] or of another scaling (`fdgjax.models.scaling`); the result is
+logits `[batch, classes]`. The features
 `[batch, m]`, the last layer's input, are sown: with `mutable=["intermediates"]` they are in the changed collections as
 `intermediates/features`; otherwise they cost nothing.
 """
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 
+from fdgjax.models import alexnet, digits, efficientnet, inception, mnist, resnet, vit
 from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.digits import DigitsCNN
@@ -19,24 +21,27 @@ from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
+from fdgjax.models.stages import WHOLE, Part
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vit import ViT
 
 
 class Backbone(NamedTuple):
-    """A network of the registry: its Flax module, and one line on what it is.
+    """A network of the registry: its Flax module, one line on what it is, and the names of its stages.
 
     Every module has the attributes `classes`, `width` and `unit`. `unit` makes the units that a method may replace;
     the module decides which: all but the last layer of a chain, the last operator of a residual block (FDSE, appendix
-    A8.1).
+    A8.1). A module with stages has the attribute `part`, too (`fdgjax.models.stages`).
     """
 
     module: Callable[..., nn.Module]
     summary: str
+    stages: tuple[str, ...] = ()
 
-    def __call__(self, classes: int, width: float = 1.0, unit: Unit | None = None) -> nn.Module:
+    def __call__(self, classes: int, width: float = 1.0, unit: Unit | None = None, part: Part = WHOLE) -> nn.Module:
         """The network; `width` is a factor on its channels, `unit` an entry of `UNITS`, None for the network's own."""
         chosen: dict[str, Any] = {} if unit is None else {"unit": unit}
+        chosen |= {} if part == WHOLE else {"part": part}
         return self.module(classes=classes, width=width, **chosen)
 
 
@@ -44,16 +49,20 @@ resnet10 = partial(ResNet, stem="strided", depths=(1, 1, 1, 1))
 resnet50 = partial(ResNet, stem="imagenet", branch="bottleneck", depths=(3, 4, 6, 3))
 
 MODELS: Mapping[str, Backbone] = {
-    "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm"),
-    "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm"),
-    "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm"),
-    "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)"),
-    "resnet10": Backbone(resnet10, "ResNet with one block a stage and a 3x3 stem with stride 2: 32x32 on a CPU"),
-    "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool"),
-    "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's"),
-    "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's"),
-    "efficientnet_lite0": Backbone(EfficientNetLite, "EfficientNet-Lite0: for CPUs and phones, no squeeze-and-excite"),
-    "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images"),
+    "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm", inception.STAGES),
+    "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm", digits.STAGES),
+    "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm", mnist.STAGES),
+    "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)", alexnet.STAGES),
+    "resnet10": Backbone(
+        resnet10, "ResNet with one block a stage and a 3x3 stem with stride 2: 32x32 on a CPU", resnet.STAGES
+    ),
+    "resnet18": Backbone(ResNet, "ResNet-18 for small images: 3x3 stem, no max-pool", resnet.STAGES),
+    "resnet18_imagenet": Backbone(partial(ResNet, stem="imagenet"), "ResNet-18 as torchvision's", resnet.STAGES),
+    "resnet50_imagenet": Backbone(resnet50, "ResNet-50 as torchvision's", resnet.STAGES),
+    "efficientnet_lite0": Backbone(
+        EfficientNetLite, "EfficientNet-Lite0: for CPUs and phones, no squeeze-and-excite", efficientnet.STAGES
+    ),
+    "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images", vit.STAGES),
 }
 
 __all__ = [

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 
 from fdgjax.errors import UserError
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -31,6 +32,9 @@ ROWS = (
 )
 
 
+STAGES = (*(f"conv_{i}" for i in range(1, len(ROWS) + 1)), "linear_1", "linear_2")
+
+
 class AlexNet(nn.Module):
     """Table A5: five convolutions and two linear layers, each with BatchNorm and ReLU, and a linear layer to logits.
 
@@ -44,12 +48,14 @@ class AlexNet(nn.Module):
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of the units `conv_1` to `conv_5`, `linear_1` and `linear_2` (see `fdgjax.models.units`); the
         last layer, `head`, is a linear one.
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = NormUnit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -58,21 +64,29 @@ class AlexNet(nn.Module):
         Raises:
           UserError: images too small for the max-pools.
         """
-        check_size(x.shape[1:3])
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
-        for i, row in enumerate(ROWS, start=1):
+
+        def convolution(x: jax.Array, number: int) -> jax.Array:
+            if number == 1:
+                check_size(x.shape[1:3])
+            row = ROWS[number - 1]
             layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
             activation = pooled_relu if row.pool else nn.relu
-            x = self.unit(layer, widen(row.features, self.width), activation=activation, name=f"conv_{i}")(
+            x = self.unit(layer, widen(row.features, self.width), activation=activation, name=f"conv_{number}")(
                 x, train=train
             )
-        x = adaptive_avg_pool(x, 6)
-        x = x.reshape(x.shape[0], -1)
-        for i in (1, 2):
-            x = self.unit(dense, widen(1024, self.width), name=f"linear_{i}")(x, train=train)
-        self.sow("intermediates", "features", x)
-        logits: jax.Array = dense(self.classes, name="head")(x)
-        return logits
+            return adaptive_avg_pool(x, 6).reshape(len(x), -1) if number == len(ROWS) else x
+
+        def linear(x: jax.Array, number: int) -> jax.Array:
+            return self.unit(dense, widen(1024, self.width), name=f"linear_{number}")(x, train=train)
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            logits: jax.Array = dense(self.classes, name="head")(x)
+            return logits
+
+        convolutions = [partial(convolution, number=i) for i in range(1, len(ROWS) + 1)]
+        return through([*convolutions, *(partial(linear, number=i) for i in (1, 2)), head], self.part, x)
 
 
 def pooled_relu(x: jax.Array) -> jax.Array:

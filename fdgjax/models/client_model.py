@@ -1,16 +1,76 @@
-"""The client model: a network of the registry with units and a head, as the two pure functions of the contract."""
+"""The client model: a network of the registry with units and a head, its first stages frozen or not, as the two pure
+functions of the contract."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fdgjax.contract import Model, Output, Variables
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
+from fdgjax.models.pretrained import Weights, convert, with_values
+from fdgjax.models.scaling import scaled
+from fdgjax.models.stages import WHOLE, Part
 
 
-def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "") -> nn.Module:
+class ClientModel(NamedTuple):
+    """A network and what of it is trained.
+
+    network: the whole one. trunk: its frozen stages; None for none.
+    rest: the model that is trained, of the trunk's features where there is one. whole: the same variables' model of
+    images.
+    """
+
+    network: nn.Module
+    trunk: Trunk | None
+    rest: Model
+    whole: Model
+
+
+def make_client_model(
+    network: partial[nn.Module],
+    name: str,
+    image_shape: tuple[int, ...],
+    *,
+    frozen: int,
+    scaling: str,
+    weights: Weights | None,
+) -> ClientModel:
+    """The client model.
+
+    Args:
+      network: makes the network, or a `part` of it (`make_network`).
+      name: its entry of `MODELS`.
+      image_shape: `(H, W, channels)`.
+      frozen: number of frozen stages; -1 for all.
+      scaling: the entry of `SCALINGS` for the images that the network sees.
+      weights: a file's tensors, to start from; None for none.
+
+    Raises:
+      UserError: more stages than there are, or weights that do not fit.
+    """
+    whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
+    model = as_model(whole, image_shape, scaling)
+    values: Mapping[str, np.ndarray] = (
+        convert(weights, jax.eval_shape(model.init, jax.random.key(0))) if weights else {}
+    )
+    if not stages:
+        trained = with_values(model, values)
+        return ClientModel(whole, None, trained, trained)
+    first = as_model(network(part=Part(0, len(stages))), image_shape, scaling)
+    trunk = freeze(with_values(first, values), image_shape, stages)
+    rest = with_values(as_model(network(part=Part(len(stages))), trunk.shape), values)
+    return ClientModel(whole, trunk, rest, on_images(trunk, rest))
+
+
+def make_network(
+    name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "", part: Part = WHOLE
+) -> nn.Module:
     """The network called `name` in `MODELS`.
 
     Args:
@@ -19,17 +79,29 @@ def make_network(name: str, classes: int, *, width: float = 1.0, unit: str = "",
       width: factor on its channels.
       unit: an entry of `UNITS` for its replaceable units; '' for its own.
       head: an entry of `HEADS` that follows it; '' for none.
+      part: the steps that are run; the head follows the last one alone.
     """
 
     def network(outputs: int) -> nn.Module:
-        return MODELS[name](outputs, width, UNITS[unit] if unit else None)
+        return MODELS[name](outputs, width, UNITS[unit] if unit else None, part)
 
-    return HEADS[head or "linear"](network, classes, width)
+    return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 
 
-def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
-    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract; its `features`
-    are the last value sown under that name, and its other sown values are in `more`."""
+def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed") -> Model:
+    """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
+
+    Its `features` are the last value sown under that name, and its other sown values are in `more`.
+
+    Args:
+      module: the network.
+      image_shape: `(H, W, channels)`, or of one sample's features.
+      scaling: the entry of `SCALINGS` for the images that the network sees.
+
+    Raises:
+      UserError: a scaling for another number of channels.
+    """
+    scale = scaled(scaling, image_shape[-1])
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
@@ -37,7 +109,7 @@ def as_model(module: nn.Module, image_shape: Sequence[int]) -> Model:
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
         logits, changed = module.apply(
-            variables, images, train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+            variables, scale(images), train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
         )
         # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.
         sown = changed.get("intermediates", {}).items()

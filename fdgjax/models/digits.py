@@ -5,8 +5,12 @@ from functools import partial
 import flax.linen as nn
 import jax
 
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
+
+STAGES = ("conv_1", "conv_2", "linear_1")
+"""The second with the pools, the last with the dropout before it."""
 
 
 class DigitsCNN(nn.Module):
@@ -21,6 +25,7 @@ class DigitsCNN(nn.Module):
       dropout: rate before the first linear layer.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of all units but the last layer (see `fdgjax.models.units`).
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
@@ -28,18 +33,30 @@ class DigitsCNN(nn.Module):
     dropout: float = 0.0
     init_name: str = "torch"
     unit: Unit = plain_unit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`; dropout (rng `dropout`) only
         when `train`."""
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
-        for i, features in enumerate((16, 32), start=1):
+
+        def convolution(x: jax.Array, number: int) -> jax.Array:
             layer = partial(conv, kernel_size=(3, 3))
-            x = self.unit(layer, widen(features, self.width), name=f"conv_{i}")(x, train=train)
-        x = adaptive_avg_pool(max_pool(x, 2), 4)
-        x = x.reshape(x.shape[0], -1)
-        x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
-        x = self.unit(dense, widen(64, self.width), name="linear_1")(x, train=train)
-        self.sow("intermediates", "features", x)
-        return dense(self.classes, name="linear_2")(x)
+            return self.unit(layer, widen(16 * number, self.width), name=f"conv_{number}")(x, train=train)
+
+        def linear(x: jax.Array) -> jax.Array:
+            x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
+            return self.unit(dense, widen(64, self.width), name="linear_1")(x, train=train)
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            return dense(self.classes, name="linear_2")(x)
+
+        steps = (
+            lambda x: convolution(x, 1),
+            lambda x: adaptive_avg_pool(max_pool(convolution(x, 2), 2), 4).reshape(len(x), -1),
+            linear,
+            head,
+        )
+        return through(steps, self.part, x)

@@ -3,11 +3,13 @@ residual blocks with ReLU6, without squeeze-and-excite."""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import NormUnit, Unit, identity, widen
 from fdgjax.nn import BatchNorm, Conv, Dense
 
@@ -35,6 +37,10 @@ LITE0 = (
     Stage(4, 192, 5, 2),
     Stage(1, 320, 3, 1),
 )
+
+
+STAGES = ("stem", *(f"stage_{i}" for i in range(1, len(LITE0) + 1)), "top")
+"""The stem, the stages of Table 1, and the last convolution with the mean over all pixels."""
 
 
 class InvertedResidual(nn.Module):
@@ -77,37 +83,50 @@ class InvertedResidual(nn.Module):
 class EfficientNetLite(nn.Module):
     """EfficientNet-Lite0: 4,652,008 parameters for 3-channel images and 1000 classes. Works for images of any size.
 
-    Padding is TensorFlow's "SAME". Images in [-1, 1] are brought to `(byte - 127) / 128`, which the published weights
-    expect.
+    Padding is TensorFlow's "SAME". The published weights expect images scaled to `(byte - 127) / 128`
+    (`data.scaling=efficientnet_lite`).
 
     Attributes:
       classes: number of logits.
       width: factor on the number of channels.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of each block's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant.
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = lite_unit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`."""
         conv = partial(Conv, use_bias=False, padding="SAME", init_name=self.init_name)
-        x = (127.5 * x + 0.5) / 128
-        stem = partial(conv, kernel_size=(3, 3), strides=2)
-        x = lite_unit(stem, widen(32, self.width), activation=nn.relu6, name="stem")(x, train=train)
-        number = 0
-        for stage in LITE0:
+
+        def stem(x: jax.Array) -> jax.Array:
+            layer = partial(conv, kernel_size=(3, 3), strides=2)
+            return lite_unit(layer, widen(32, self.width), activation=nn.relu6, name="stem")(x, train=train)
+
+        def blocks(x: jax.Array, first: int, stage: Stage) -> jax.Array:
             for i in range(stage.blocks):
-                number, stride, features = number + 1, 1 if i else stage.stride, widen(stage.features, self.width)
+                stride, features = 1 if i else stage.stride, widen(stage.features, self.width)
                 x = InvertedResidual(
-                    features, stage.window, stride, stage.expansion, conv, self.unit, name=f"block_{number}"
+                    features, stage.window, stride, stage.expansion, conv, self.unit, name=f"block_{first + i}"
                 )(x, train=train)
-        top = partial(conv, kernel_size=(1, 1))
-        x = lite_unit(top, widen(1280, self.width), activation=nn.relu6, name="top")(x, train=train)
-        x = x.mean((1, 2))
-        self.sow("intermediates", "features", x)
-        return Dense(self.classes, init_name=self.init_name, name="head")(x)
+            return x
+
+        def top(x: jax.Array) -> jax.Array:
+            layer = partial(conv, kernel_size=(1, 1))
+            return lite_unit(layer, widen(1280, self.width), activation=nn.relu6, name="top")(x, train=train).mean(
+                (1, 2)
+            )
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            return Dense(self.classes, init_name=self.init_name, name="head")(x)
+
+        firsts = accumulate((stage.blocks for stage in LITE0[:-1]), initial=1)
+        stages = [partial(blocks, first=first, stage=stage) for first, stage in zip(firsts, LITE0, strict=True)]
+        return through([stem, *stages, top, head], self.part, x)

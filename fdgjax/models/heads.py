@@ -114,6 +114,37 @@ class Projector(nn.Module):
         return z, {"prediction": linear(self.features, name="predictor_out")(inner)}
 
 
+class SimSiamProjector(nn.Module):
+    """SimSiam's projector after its first linear layer, and its predictor, as in the official code.
+
+        z = BN(linear(ReLU(BN(linear(ReLU(BN(h)))))))  without biases, the last BN without scale and bias,
+        p = linear(ReLU(BN(linear(z))))
+
+    Variables: `bn`, `middle`, `middle_bn`, `out`, `out_bn` (statistics alone), and those of the predictor as in
+    `Projector`. The second linear layer has as many outputs as the first one.
+
+    Attributes:
+      features: dimension of z and p.
+      predictor: hidden units of the predictor.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+    """
+
+    features: int
+    predictor: int
+    init_name: str = "torch"
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, train: bool = False) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """`[batch, hidden]` -> z `[batch, features]`, and p as `prediction`."""
+        linear = partial(Dense, init_name=self.init_name)
+        middle = linear(hidden.shape[-1], use_bias=False, name="middle")(nn.relu(norm(hidden, train, "bn")))
+        out = linear(self.features, use_bias=False, name="out")(nn.relu(norm(middle, train, "middle_bn")))
+        z = norm(out, train, "out_bn", affine=False)
+        inner = linear(self.predictor, use_bias=False, name="predictor_in")(z)
+        prediction = linear(self.features, name="predictor_out")(nn.relu(norm(inner, train, "predictor_bn")))
+        return z, {"prediction": prediction}
+
+
 class ProjectionHead(nn.Module):
     """A network whose last layer is the first of a projector, for self-supervised learning.
 
@@ -124,16 +155,18 @@ class ProjectionHead(nn.Module):
       network: gives the hidden layer of the projector.
       features: dimension of z.
       predictor: hidden units of the predictor; 0 for none.
+      kind: the projector.
     """
 
     network: nn.Module
     features: int
     predictor: int = 0
+    kind: Callable[[int, int], nn.Module] = Projector
 
     def setup(self) -> None:
         """Both in one scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
-        self.projector = Projector(self.features, self.predictor)
+        self.projector = self.kind(self.features, self.predictor)
 
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Images -> z `[batch, features]`."""
@@ -155,10 +188,26 @@ def prediction(network: Callable[[int], nn.Module], classes: int, width: float) 
     return ProjectionHead(network(widen(4096, width)), widen(2048, width), widen(4096, width))
 
 
+def simsiam(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
+    """SimSiam's own: 512 hidden units, as many as ResNet-18 has features, z of dimension 2048 and a predictor of 512
+    (Chen and He, official code; FedGaLA, official code), times the network's width."""
+    del classes
+    return ProjectionHead(network(widen(512, width)), widen(2048, width), widen(512, width), SimSiamProjector)
+
+
+def moco(network: Callable[[int], nn.Module], classes: int, width: float) -> nn.Module:
+    """MoCo's own: the network's last layer, a linear one, makes z of dimension 2048 (FedGaLA, official code), times the
+    network's width."""
+    del classes
+    return network(widen(2048, width))
+
+
 HEADS: Mapping[str, Head] = {
     "linear": linear,
     "gaussian": gaussian,
     "projection": projection,
     "prediction": prediction,
+    "simsiam": simsiam,
+    "moco": moco,
 }
 """Heads by name."""

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import Layer, Unit, identity, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -33,6 +34,10 @@ class InceptionModule(nn.Module):
         return nn.relu(jnp.concatenate([*branches, max_pool(x, 3, 1, "SAME")], axis=-1))
 
 
+STAGES = ("conv_1", "conv_2", "conv_3", "inception_1", "inception_2", "linear_1")
+"""The last one with the dropout before it, the one before with the adaptive pool."""
+
+
 class InceptionCNN(nn.Module):
     """hFedF's client network: 928,199 parameters for 3-channel images and 7 classes, no BatchNorm.
 
@@ -46,6 +51,7 @@ class InceptionCNN(nn.Module):
         default.
       unit: the factory of all units but the last layer (see `fdgjax.models.units`). ReLUs stay where the table has
         them, after pools and concatenations, and `linear_1` has none.
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
@@ -53,6 +59,7 @@ class InceptionCNN(nn.Module):
     dropout: float = 0.2
     init_name: str = "torch"
     unit: Unit = plain_unit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -63,17 +70,28 @@ class InceptionCNN(nn.Module):
         def unit(x: jax.Array, layer: Layer, features: int, name: str) -> jax.Array:
             return self.unit(layer, widen(features, self.width), activation=identity, name=name)(x, train=train)
 
-        x = unit(x, partial(conv, kernel_size=(3, 3)), 32, "conv_1")
-        x = nn.relu(max_pool(x, 2))
-        x = unit(x, partial(conv, kernel_size=(1, 1)), 32, "conv_2")
-        x = unit(x, partial(conv, kernel_size=(3, 3)), 64, "conv_3")
-        x = nn.relu(max_pool(x, 2))
-        channels = tuple(widen(features, self.width) for features in InceptionModule.channels)
-        for i in (1, 2):
-            x = InceptionModule(channels, self.init_name, self.unit, name=f"inception_{i}")(x, train=train)
-        x = adaptive_avg_pool(x, 3)
-        x = x.reshape(x.shape[0], -1)
-        x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
-        x = unit(x, dense, 256, "linear_1")
-        self.sow("intermediates", "features", x)
-        return dense(self.classes, name="linear_2")(x)
+        def square(x: jax.Array, side: int, features: int, name: str) -> jax.Array:
+            return unit(x, partial(conv, kernel_size=(side, side)), features, name)
+
+        def inception(x: jax.Array, number: int) -> jax.Array:
+            channels = tuple(widen(features, self.width) for features in InceptionModule.channels)
+            return InceptionModule(channels, self.init_name, self.unit, name=f"inception_{number}")(x, train=train)
+
+        def linear(x: jax.Array) -> jax.Array:
+            x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
+            return unit(x, dense, 256, "linear_1")
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            return dense(self.classes, name="linear_2")(x)
+
+        steps = (
+            lambda x: nn.relu(max_pool(square(x, 3, 32, "conv_1"), 2)),
+            lambda x: square(x, 1, 32, "conv_2"),
+            lambda x: nn.relu(max_pool(square(x, 3, 64, "conv_3"), 2)),
+            lambda x: inception(x, 1),
+            lambda x: adaptive_avg_pool(inception(x, 2), 3).reshape(len(x), -1),
+            linear,
+            head,
+        )
+        return through(steps, self.part, x)

@@ -6,10 +6,15 @@ from functools import partial
 import flax.linen as nn
 import jax
 
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import Activation, Layer, Unit, widen
 from fdgjax.nn import Conv, Dense
 
 GROUPS = 8
+CONVOLUTIONS = ((64, 1), (128, 2), (128, 1), (128, 1))
+"""Channels and stride of each."""
+STAGES = ("conv_1", "conv_2", "conv_3", "conv_4")
+"""The last with the mean over all pixels."""
 
 
 class GroupNormUnit(nn.Module):
@@ -50,21 +55,30 @@ class MnistCNN(nn.Module):
       width: factor on the number of channels (64, 128, 128, 128).
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of the units `conv_1` to `conv_4` (see `fdgjax.models.units`), which replaces GroupNorm too.
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = GroupNormUnit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`."""
         conv = partial(Conv, kernel_size=(3, 3), padding=1, init_name=self.init_name)
-        for i, (features, stride) in enumerate(((64, 1), (128, 2), (128, 1), (128, 1)), start=1):
+
+        def convolution(x: jax.Array, number: int) -> jax.Array:
+            features, stride = CONVOLUTIONS[number - 1]
             layer = partial(conv, strides=stride)
-            x = self.unit(layer, widen(features, self.width), name=f"conv_{i}")(x, train=train)
-        x = x.mean((1, 2))
-        self.sow("intermediates", "features", x)
-        logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(x)
-        return logits
+            x = self.unit(layer, widen(features, self.width), name=f"conv_{number}")(x, train=train)
+            return x.mean((1, 2)) if number == len(CONVOLUTIONS) else x
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(x)
+            return logits
+
+        convolutions = [partial(convolution, number=i) for i in range(1, len(CONVOLUTIONS) + 1)]
+        return through([*convolutions, head], self.part, x)

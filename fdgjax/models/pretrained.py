@@ -68,9 +68,11 @@ class Row(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A network's names: the kind of its own units (entry of `UNITS`), for which the names hold, and all rows."""
+    """A network's names: the kind of its own units (entry of `UNITS`), for which the names hold, the scaling of the
+    images that published weights expect (entry of `SCALINGS`), and all rows."""
 
     unit: str
+    scaling: str
     rows: tuple[Row, ...]
 
 
@@ -87,6 +89,7 @@ LEAVES: Mapping[str, str] = {
 STAGE = r"stage_(?P<stage>\d+)_block_(?P<block>\d+)"
 RESNET = Names(
     "norm",
+    "imagenet",
     (
         Row("stem/layer", "conv1.{leaf}", conv),
         Row("stem/bn", "bn1.{leaf}"),
@@ -101,6 +104,7 @@ RESNET = Names(
 BLOCK = r"block_(?P<block>\d+)"
 VIT = Names(
     "plain",
+    "signed",
     (
         Row("", "{leaf}", same),
         Row("patches", "patch_embed.proj.{leaf}", conv),
@@ -117,6 +121,7 @@ VIT = Names(
 
 EFFICIENTNET = Names(
     "",
+    "efficientnet_lite",
     (
         Row("stem/layer", "_conv_stem.{leaf}", conv),
         Row("stem/bn", "_bn0.{leaf}"),
@@ -176,6 +181,15 @@ def read_weights(file: str, network: str, unit: str = "") -> Weights:
     return Weights(file, network, {name: tensor for name, tensor in tensors.items() if not name.endswith(UNUSED)})
 
 
+def note_scaling(weights: Weights, scaling: str) -> None:
+    """A log line where images are scaled otherwise than published weights of the network expect."""
+    if scaling != (expected := PRETRAINED[weights.network].scaling):
+        logging.getLogger("fdgjax").info(
+            "images are scaled by data.scaling=%s; published weights of %s expect %s",
+            *(scaling, weights.network, expected),
+        )
+
+
 def starting_from(weights: Weights, model: Model) -> Model:
     """The model, with the file's weights instead of those that `init` draws.
 
@@ -185,11 +199,15 @@ def starting_from(weights: Weights, model: Model) -> Model:
     Raises:
       UserError: a tensor that is missing, surplus or of another shape; the first one is named.
     """
-    loaded = convert(weights, jax.eval_shape(model.init, jax.random.key(0)))
+    return with_values(model, convert(weights, jax.eval_shape(model.init, jax.random.key(0))))
+
+
+def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
+    """The model, with given values by path instead of those that `init` draws; it may be a part of their network."""
 
     def init(key: jax.Array) -> Variables:
-        given = {path: jnp.asarray(leaf) for path, leaf in loaded.items()}
-        return unflatten(flatten(model.init(key)) | given)
+        drawn = flatten(model.init(key))
+        return unflatten({path: jnp.asarray(values[path]) if path in values else drawn[path] for path in drawn})
 
     return model._replace(init=init)
 

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import NormUnit, Unit, identity, widen
 from fdgjax.nn import Conv, Dense, max_pool
 from fdgjax.nn.layers import Initializer
@@ -42,6 +43,10 @@ BRANCHES: Mapping[str, tuple[Step, ...]] = {
     "basic": (Step(3, strided=True), Step(3)),
     "bottleneck": (Step(1), Step(3, strided=True), Step(1, expansion=4)),
 }
+
+DEPTHS = (2, 2, 2, 2)
+STAGES = ("stem", "stage_1", "stage_2", "stage_3", "stage_4")
+"""Of four stages of blocks; the last with the mean over all pixels."""
 
 torchvision_init: Initializer = initializers.variance_scaling(2.0, "fan_out", "normal")
 """Normal with variance 2 / fan_out, torchvision's choice for the convolutions of its ResNets."""
@@ -98,16 +103,18 @@ class ResNet(nn.Module):
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for parameters without `conv_init`.
       unit: the factory of each block's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
         replaces the last operator of each block (appendix A8.1). All other units are `NormUnit`s.
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
     width: float = 1.0
     stem: str = "small"
     branch: str = "basic"
-    depths: Sequence[int] = (2, 2, 2, 2)
+    depths: Sequence[int] = DEPTHS
     conv_init: Initializer | None = torchvision_init
     init_name: str = "torch"
     unit: Unit = NormUnit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -119,16 +126,24 @@ class ResNet(nn.Module):
         stem, branch = lookup("stem", self.stem, STEMS), lookup("branch", self.branch, BRANCHES)
         conv = partial(Conv, use_bias=False, kernel_init=self.conv_init, init_name=self.init_name)
         width = widen(64, self.width)
-        x = NormUnit(square(conv, stem.window, stem.stride), width, name="stem")(x, train=train)
-        x = max_pool(x, 3, 2, 1) if stem.pool else x
-        for stage, depth in enumerate(self.depths):
-            for i in range(depth):
+
+        def first(x: jax.Array) -> jax.Array:
+            x = NormUnit(square(conv, stem.window, stem.stride), width, name="stem")(x, train=train)
+            return max_pool(x, 3, 2, 1) if stem.pool else x
+
+        def blocks(x: jax.Array, stage: int) -> jax.Array:
+            for i in range(self.depths[stage]):
                 stride = 2 if stage and not i else 1
                 name = f"stage_{stage + 1}_block_{i + 1}"
                 x = Block(branch, width * 2**stage, stride, conv, self.unit, name=name)(x, train=train)
-        x = x.mean((1, 2))
-        self.sow("intermediates", "features", x)
-        return Dense(self.classes, init_name=self.init_name, name="head")(x)
+            return x.mean((1, 2)) if stage == len(self.depths) - 1 else x
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            return Dense(self.classes, init_name=self.init_name, name="head")(x)
+
+        stages = [partial(blocks, stage=stage) for stage in range(len(self.depths))]
+        return through([first, *stages, head], self.part, x)
 
 
 def square(conv: Callable[..., nn.Module], window: int, stride: int) -> Callable[..., nn.Module]:

@@ -28,9 +28,9 @@ batch_norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5)
 """BatchNorm with PyTorch's defaults (its momentum is 1 minus Flax's); statistics in the collection `batch_stats`."""
 
 
-def norm(x: jax.Array, train: bool, name: str) -> jax.Array:
+def norm(x: jax.Array, train: bool, name: str, affine: bool = True) -> jax.Array:
     """`batch_norm` of one array, as a submodule of that name."""
-    (y,) = batch_norm(use_running_average=not train, name=name)([x])
+    (y,) = batch_norm(use_running_average=not train, affine=affine, name=name)([x])
     return y
 
 

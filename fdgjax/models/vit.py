@@ -8,11 +8,16 @@ import jax.numpy as jnp
 from jax.nn import initializers
 
 from fdgjax.errors import UserError
+from fdgjax.models.stages import WHOLE, Part, through
 from fdgjax.models.units import Unit, identity, plain_unit
 from fdgjax.nn import Conv, Dense
 
 HEADS, HEAD_SIZE = 12, 64
 """Of ViT-B at width 1: 768 features."""
+
+DEPTH = 12
+STAGES = ("patches", *(f"block_{i}" for i in range(1, DEPTH + 1)))
+"""The tokens with their positions, and the blocks; the last with the class token's LayerNorm."""
 
 layer_norm = partial(nn.LayerNorm, epsilon=1e-6)
 
@@ -54,14 +59,16 @@ class ViT(nn.Module):
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for all layers but the attention's, which are Flax's own.
       unit: the factory of each block's last layer (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
         replaces the feed-forward layer's last operator (appendix A8.1).
+      part: the steps that are run, of `STAGES` and the last layer.
     """
 
     classes: int
     width: float = 1.0
-    depth: int = 12
+    depth: int = DEPTH
     patch: int = 8
     init_name: str = "flax"
     unit: Unit = plain_unit
+    part: Part = WHOLE
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -70,22 +77,31 @@ class ViT(nn.Module):
         Raises:
           UserError: an image that is not made of whole patches.
         """
+        heads = max(1, round(self.width * HEADS))
+        features = heads * max(1, round(self.width * HEADS * HEAD_SIZE / heads))
+
+        def block(tokens: jax.Array, number: int) -> jax.Array:
+            tokens = EncoderBlock(heads, self.init_name, self.unit, name=f"block_{number}")(tokens, train=train)
+            # Only of the class token: LayerNorm treats each token by itself.
+            return layer_norm(name="norm")(tokens[:, 0]) if number == self.depth else tokens
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(x)
+            return logits
+
+        blocks = [partial(block, number=i) for i in range(1, self.depth + 1)]
+        return through([partial(self._tokens, features=features), *blocks, head], self.part, x)
+
+    def _tokens(self, x: jax.Array, features: int) -> jax.Array:
+        """Images -> `[batch, patches + 1, features]`, the class token first."""
         if x.shape[1] % self.patch or x.shape[2] % self.patch:
             raise UserError(
                 f"ViT got images of {x.shape[1]} x {x.shape[2]} pixels; expected multiples of its patches' side, "
                 f"{self.patch}: set data.image_size (published: 224)"
             )
-        heads = max(1, round(self.width * HEADS))
-        features = heads * max(1, round(self.width * HEADS * HEAD_SIZE / heads))
         patches = Conv(features, (self.patch,) * 2, self.patch, "VALID", init_name=self.init_name, name="patches")(x)
         tokens = patches.reshape(len(x), -1, features)
         token = self.param("class_token", initializers.normal(0.02), (1, 1, features))
         tokens = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, features)), tokens], axis=1)
-        tokens = tokens + self.param("positions", initializers.normal(0.02), (1, *tokens.shape[1:]))
-        for i in range(1, self.depth + 1):
-            tokens = EncoderBlock(heads, self.init_name, self.unit, name=f"block_{i}")(tokens, train=train)
-        # Only of the class token: LayerNorm treats each token by itself.
-        features_of_token = layer_norm(name="norm")(tokens[:, 0])
-        self.sow("intermediates", "features", features_of_token)
-        logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(features_of_token)
-        return logits
+        return tokens + self.param("positions", initializers.normal(0.02), (1, *tokens.shape[1:]))

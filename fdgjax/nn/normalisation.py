@@ -25,11 +25,13 @@ class BatchNorm(nn.Module):
       use_running_average: normalise by the kept statistics instead of the batch's, and leave them.
       momentum: share of the kept statistics that stays.
       epsilon: added to variances.
+      affine: whether it has a scale and a bias; without, they are 1 and 0.
     """
 
     use_running_average: bool
     momentum: float = 0.99
     epsilon: float = 1e-5
+    affine: bool = True
 
     @nn.compact
     def __call__(self, parts: Sequence[jax.Array]) -> list[jax.Array]:
@@ -43,8 +45,8 @@ class BatchNorm(nn.Module):
         shape = (sum(sizes),)
         starts = (("mean", jnp.zeros), ("var", jnp.ones))
         kept = [self.variable("batch_stats", name, start, shape, jnp.float32) for name, start in starts]
-        scale = self.param("scale", nn.initializers.ones, shape)
-        bias = self.param("bias", nn.initializers.zeros, shape)
+        scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape)
+        bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape)
         if self.use_running_average:
             mean, var = (statistic.value.astype(wide) for statistic in kept)
         else:

@@ -6,13 +6,26 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.nn.normalisation import normalise
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
 
-Distance = Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
+Term = Callable[[Variables, Variables, Variables], tuple[jax.Array, Variables]]
+"""`(variables before a forward pass, collections it changed, variables received) -> (term, its own collections)`."""
+
+MOMENTUM = 0.9
+"""Of BN_dfe: PyTorch's default, as a share of the kept statistics that stays."""
+
+SMALL = 1e-8
+"""Added to variances, as in the official code."""
+
+CARRIED: Mapping[str, Variables] = {
+    "official": {"carried": {name: np.zeros((), np.float32) for name in ("mean", "var", "begun")}}
+}
+"""The collections that a term carries from batch to batch, as local training begins; by the term's name."""
 
 
 def squared_distance(mean: jax.Array, var: jax.Array, mean_g: jax.Array, var_g: jax.Array) -> jax.Array:
@@ -21,24 +34,12 @@ def squared_distance(mean: jax.Array, var: jax.Array, mean_g: jax.Array, var_g: 
     return jnp.mean(jnp.square(mean - mean_g)) + jnp.square(jnp.mean(var) - jnp.mean(var_g))
 
 
-def gaussian_divergence(mean: jax.Array, var: jax.Array, mean_g: jax.Array, var_g: jax.Array) -> jax.Array:
-    """The mean over features of `KL(N(m, v) | N(m_g, v_g))`, the kind of term in FDSE's official code; all `[d]`."""
-    small = jnp.finfo(var.dtype).eps
-    var, var_g = var + small, var_g + small
-    return jnp.mean((jnp.log(var_g / var) + (var + jnp.square(mean - mean_g)) / var_g - 1) / 2)
-
-
-DISTANCES: Mapping[str, Distance] = {"paper": squared_distance, "official": gaussian_divergence}
-
-
 def depth_weights(layers: int, beta: float) -> jax.Array:
     """`w_l = exp(beta l) / sum_k exp(beta k)`, l = 1..L (FDSE, equation 7), `[layers]`."""
     return jax.nn.softmax(beta * jnp.arange(1, layers + 1, dtype=jnp.float32))
 
 
-def consistency_loss(
-    changed: Variables, received: Variables, layers: Sequence[str], beta: float, distance: str = "paper"
-) -> jax.Array:
+def consistency_loss(changed: Variables, received: Variables, layers: Sequence[str], beta: float) -> jax.Array:
     r"""`sum_l w_l D(running statistics of layer l, received statistics of layer l)`, FDSE, equations 6 and 7.
 
     The running statistics are those that the BatchNorm layers keep (equations 4 and 5: `m <- g m + (1 - g) m_batch`
@@ -49,35 +50,78 @@ def consistency_loss(
       received: the variables that the client started from.
       layers: paths of the BatchNorm layers, in order of depth.
       beta: larger values give more weight to the last layers.
-      distance: entry of `DISTANCES`.
-
-    Raises:
-      UserError: unknown distance.
     """
-    far = lookup("consistency", distance, DISTANCES)
     now, then = flatten(changed), flatten(received)
 
     def one(layer: str) -> jax.Array:
         paths = [f"batch_stats/{layer}/{name}" for name in ("mean", "var")]
-        return far(*(now[path] for path in paths), *(then[path] for path in paths))
+        return squared_distance(*(now[path] for path in paths), *(then[path] for path in paths))
 
     return depth_weights(len(layers), beta) @ jnp.stack([one(layer) for layer in layers])
 
 
+def paper_term(layers: Sequence[str], beta: float) -> Term:
+    """`consistency_loss`, which carries nothing."""
+    return lambda variables, changed, received: (consistency_loss(changed, received, layers, beta), {})
+
+
+def official_term(layers: Sequence[str], beta: float) -> Term:
+    r"""What FDSE's official code minimises in its place.
+
+        sum_l w_l mean_c [ (log(v / v_lc) + v_lc / v) / 2  +  (m_lc^2 - m^2) / (2 v) ]
+
+    m_lc and v_lc are the received statistics of channel c of layer l. m and v are two numbers for all channels, layers
+    and batches: `m <- g m + (1 - g) mean_c b_c`, `v <- g v + (1 - g) var_c b_c` (unbiased) layer after layer, b_c being
+    the mean of channel c in the batch; they begin with the first layer of the first batch, and are differentiated
+    through the batch alone. As m^2 has a negative sign, the term is no distance, and is not bounded from below.
+
+    References:
+      FDSE's official code (FLGo), `Client.train`.
+    """
+    weights = depth_weights(len(layers), beta)
+
+    def term(variables: Variables, changed: Variables, received: Variables) -> tuple[jax.Array, Variables]:
+        before, now, then = (flatten(one) for one in (variables, changed, received))
+        mean, var, begun = (variables["carried"][name] for name in ("mean", "var", "begun"))
+        total = jnp.zeros(())
+        for weight, layer in zip(weights, layers, strict=True):
+            path, variance = (f"batch_stats/{layer}/{name}" for name in ("mean", "var"))
+            batch = (now[path] - MOMENTUM * before[path]) / (1 - MOMENTUM)
+            kept = MOMENTUM * begun
+            mean = kept * mean + (1 - kept) * jnp.mean(batch)
+            spread = jnp.sum(jnp.square(batch - jnp.mean(batch))) / max(batch.size - 1, 1)
+            var, begun = kept * var + (1 - kept) * spread, jnp.ones(())
+            v, v_g = var + SMALL, then[variance] + SMALL
+            each = (jnp.log(v / v_g) + v_g / v) / 2 + (jnp.square(then[path]) - jnp.square(mean)) / (2 * v)
+            total += weight * jnp.mean(each)
+        return total, {"carried": jax.lax.stop_gradient({"mean": mean, "var": var, "begun": begun})}
+
+    return term
+
+
+TERMS: Mapping[str, Callable[[Sequence[str], float], Term]] = {"paper": paper_term, "official": official_term}
+"""Consistency terms from the paths of the BatchNorm layers, in order of depth, and beta."""
+
+
 def consistent(
-    objective: Objective, layers: Sequence[str], *, strength: float, beta: float, distance: str, first_round: int
+    objective: Objective, layers: Sequence[str], *, strength: float, beta: float, term: str, first_round: int
 ) -> Objective:
-    """`objective + strength * consistency_loss`, from round `first_round` (counted from 0) on.
+    """`objective + strength * term`, from round `first_round` (counted from 0) on; `term` is an entry of `TERMS`.
+
+    Raises:
+      UserError: unknown term.
 
     References:
       FDSE, section 4.2 and Algorithm 1, line 7.
     """
+    of_layers = lookup("consistency", term, TERMS)(layers, beta)
 
     def with_consistency(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, info) = objective(variables, batch, key, context)
-        term = consistency_loss(changed, context.received, layers, beta, distance)
+        bare = {name: leaf for name, leaf in variables.items() if name != "carried"}
+        loss, (changed, info) = objective(bare, batch, key, context)
+        value, carried = of_layers(variables, changed, context.received)
         applied = jnp.where(context.round >= first_round, strength, 0.0)
-        return loss + applied * term, (changed, info)
+        return loss + applied * value, ({**changed, **carried}, info)
 
     return with_consistency
 

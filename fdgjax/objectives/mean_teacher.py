@@ -28,9 +28,14 @@ def followed(teacher: Variables, params: Variables, decay: float) -> Variables:
 
 
 def mean_teacher(
-    model: Model, view: Callable[[jax.Array, jax.Array], jax.Array], *, decay: float, temperature: float
+    model: Model,
+    view: Callable[[jax.Array, jax.Array], jax.Array],
+    *,
+    decay: float,
+    temperature: float,
+    strength: float = 1.0,
 ) -> Objective:
-    r"""`mean_j |softmax(f_s(a(x_j))) - q_j|^2`, with `q_j` proportional to `softmax(f_t(a'(x_j)))^(1 / T)`.
+    r"""`r mean_j |softmax(f_s(a(x_j))) - q_j|^2`, with `q_j` proportional to `softmax(f_t(a'(x_j)))^(1 / T)`.
 
     The teacher is updated before each step. It runs in evaluation mode, with the batch statistics that the client
     received, and has no gradient.
@@ -40,6 +45,7 @@ def mean_teacher(
       view: a and a', drawn anew for each.
       decay: of the teacher.
       temperature: T; below 1 the teacher's probabilities are sharpened.
+      strength: r.
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
@@ -51,6 +57,6 @@ def mean_teacher(
         # A power of probabilities, scaled to a sum of one, is the softmax of scaled logits.
         wanted = jax.nn.softmax(guide.logits / temperature)
         apart = jnp.sum(jnp.square(jax.nn.softmax(output.logits) - wanted), axis=1)
-        return masked_mean(apart, batch.mask), ({**changed, "teacher": teacher}, {})
+        return strength * masked_mean(apart, batch.mask), ({**changed, "teacher": teacher}, {})
 
     return objective

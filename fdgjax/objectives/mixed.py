@@ -1,7 +1,6 @@
-"""Cross-entropy on strong views, and on mixtures of a batch's weak views (MixUp; Zhang et al., 2018)."""
+"""Cross-entropy on strong views, and on weak views mixed with other samples' (MixUp; Zhang et al., 2018)."""
 
 import jax
-import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
@@ -15,8 +14,8 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ]
         x~_j = m a(x_j) + (1 - m) a(x_k)
 
-    Both are means over the batch, weighted by each sample's trust; k is drawn among the batch's samples, m once for the
-    batch.
+    Both are means over the batch, weighted by each sample's trust; x_k are the batch's `others`, m is drawn once
+    for all.
 
     Args:
       model: f.
@@ -33,16 +32,14 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         loss, (changed, _) = fixed(variables, batch, key, context)
         if not mix:
             return loss, (changed, {})
-        view_key, share_key, partner_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
+        assert isinstance(batch.others, Batch), "the method has others=True"
+        view_key, share_key, other_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
         share = jax.random.beta(share_key, alpha, alpha)
-        # Padding comes last, so the real samples are the first ones.
-        draws = jax.random.uniform(partner_key, batch.mask.shape)
-        partner = jnp.floor(draws * jnp.sum(batch.mask)).astype(jnp.int32)
-        images = views.weak(view_key, batch.images)
-        mixed = share * images + (1 - share) * images[partner]
+        images, partners = views.weak(view_key, batch.images), views.weak(other_key, batch.others.images)
+        mixed = share * images + (1 - share) * partners
         output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
         own = mean_cross_entropy(output.logits, batch)
-        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.labels[partner]))
+        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.others.labels))
         return loss + mix * (share * own + (1 - share) * other), (changed, {})
 
     return objective

@@ -23,12 +23,14 @@ MODEL = ("params", "batch_stats")
 class Settings(NamedTuple):
     """Settings of the parts.
 
-    temperature: of SimCLR's and MoCo's softmax. decay: of the target, per step. queue: length of MoCo's queue of keys.
+    temperature: of SimCLR's and MoCo's softmax. decay: of the target, per step. queue: length of MoCo's queue of keys;
+    dimension: of a key, as long as a projection.
     """
 
     temperature: float
     decay: float
     queue: int
+    dimension: int
 
 
 class Part(NamedTuple):
@@ -125,9 +127,8 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
 
 
 def with_queue(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
-    """A target that starts as the model, and a queue of random directions as long as its projections."""
-    kernel = variables["params"]["projector"]["out"]["kernel"]
-    keys = directions(jax.random.normal(key, (settings.queue, kernel.shape[-1]), kernel.dtype))
+    """A target that starts as the model, and a queue of random directions."""
+    keys = directions(jax.random.normal(key, (settings.queue, settings.dimension)))
     return {"target": of_model(variables), "queue": {"keys": keys}}
 
 

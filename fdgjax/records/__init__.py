@@ -1,9 +1,18 @@
 """The files of a run: config, metrics, TensorBoard events, summary, checkpoints."""
 
-from fdgjax.records.checkpoints import Checkpoints, History, open_checkpoints
+from fdgjax.records.checkpoints import Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.records.log import Log, open_log
 from fdgjax.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
-from fdgjax.records.workdir import Workdir, open_seeds, open_workdir
+from fdgjax.records.workdir import (
+    Workdir,
+    check_place,
+    check_workdir,
+    finished,
+    open_seeds,
+    open_workdir,
+    own_workdir,
+    read_config_file,
+)
 
 __all__ = [
     "TIMINGS",
@@ -11,11 +20,17 @@ __all__ = [
     "History",
     "Log",
     "Workdir",
+    "check_place",
+    "check_workdir",
+    "finished",
     "mean_figures",
+    "newest_checkpoint",
     "open_checkpoints",
     "open_log",
     "open_seeds",
     "open_workdir",
+    "own_workdir",
+    "read_config_file",
     "summarise",
     "summarise_seeds",
 ]

@@ -1,7 +1,13 @@
-"""Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one."""
+"""Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one.
 
+A checkpoint is whole once it is sealed: the checksums of all its files are written last.
+"""
+
+import contextlib
 import logging
-from collections.abc import Callable
+import os
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +15,10 @@ import jax
 import orbax.checkpoint as ocp
 
 from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
+from fdgjax.files import Damaged, make_folder, sync
+from fdgjax.sealed import CHECKSUMS, seal, verified
 
 
 class History(NamedTuple):
@@ -20,42 +29,130 @@ class History(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """save: `(round, state, history)`, atomic, the last two kept. restore: the newest as `(state, history)`, given a
-    state of the same structure; None where there is none."""
+    """save: `(round, state, history)`, on the disk when it returns, the last two kept. restore: the newest as
+    `(state, history)`, given a state of the same structure; None where there is none."""
 
     save: Callable[[int, PyTree, History], None]
     restore: Callable[[PyTree], tuple[PyTree, History] | None]
     close: Callable[[], None]
 
 
-def open_checkpoints(path: Path) -> Checkpoints:
-    """Checkpoints below `path`; unfinished ones of a killed run are removed."""
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    manager = ocp.CheckpointManager(
-        path.absolute(),
-        options=ocp.CheckpointManagerOptions(
-            max_to_keep=2, enable_async_checkpointing=False, cleanup_tmp_directories=True
-        ),
-    )
+def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
+    """The checkpoints below `path`, for the one run that owns them.
+
+    Unfinished ones of a killed run are removed; a damaged one is set aside, in the folder `damaged` beside `path`,
+    with a line to `warn`, where there is an older one to go on from.
+
+    Raises:
+      UserError: every checkpoint is damaged.
+    """
+    set_aside(path, warn)
+    make_folder(path)
+    manager = manage(path)
 
     def save(round_: int, state: PyTree, history: History) -> None:
-        if round_ not in manager.all_steps():
-            manager.save(
-                round_,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(state), history=ocp.args.JsonSave(history._asdict())
-                ),
-            )
+        if round_ in manager.all_steps():
+            return
+        try:
+            arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
+            manager.save(round_, args=ocp.args.Composite(**arguments))
+            sync(path)
+            seal(path / str(round_))
+        # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"the checkpoint of round {round_} cannot be written to {path} ({reason}); expected a folder that can "
+                "be written and free space; the same command continues from the one before"
+            ) from error
 
     def restore(like: PyTree) -> tuple[PyTree, History] | None:
         newest = manager.latest_step()
-        if newest is None:
-            return None
-        shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        found = manager.restore(
-            newest,
-            args=ocp.args.Composite(state=ocp.args.StandardRestore(shapes), history=ocp.args.JsonRestore()),
-        )
-        return found["state"], History(**found["history"])
+        return None if newest is None else load(manager, newest, like)
 
     return Checkpoints(save, restore, manager.close)
+
+
+def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
+    """The newest whole checkpoint below `path` as `(state, history)`, for a reader: a run that may still write there is
+    left alone.
+
+    Raises:
+      UserError: every checkpoint is damaged.
+    """
+    damage = {}
+    for step in steps(path):
+        if reason := damage_of(step):
+            damage[step] = reason
+            continue
+        for passed, why in damage.items():
+            warn(f"{passed} is {why}; reading the checkpoint of round {step.name}")
+        with contextlib.closing(manage(path, read_only=True)) as manager:
+            return load(manager, int(step.name), like)
+    refuse_all(path, damage)
+    return None
+
+
+def manage(path: Path, read_only: bool = False) -> ocp.CheckpointManager:
+    """Orbax's own management of a folder of checkpoints."""
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=None if read_only else 2,
+        enable_async_checkpointing=False,
+        cleanup_tmp_directories=not read_only,
+        read_only=read_only,
+    )
+    return ocp.CheckpointManager(path.absolute(), options=options)
+
+
+def load(manager: ocp.CheckpointManager, step: int, like: PyTree) -> tuple[PyTree, History]:
+    """One checkpoint, given a state of the same structure."""
+    shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+    arguments = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
+    found = manager.restore(step, args=ocp.args.Composite(**arguments))
+    return found["state"], History(**found["history"])
+
+
+def steps(path: Path) -> Iterator[Path]:
+    """The folders of published checkpoints, newest first."""
+    folders = [folder for folder in path.glob("*") if folder.name.isdecimal() and folder.is_dir()]
+    yield from sorted(folders, key=lambda folder: -int(folder.name))
+
+
+def damage_of(step: Path) -> str:
+    """What is wrong with a published checkpoint; '' where every byte is what was written."""
+    if not (step / CHECKSUMS).exists():
+        return f"unfinished (without {CHECKSUMS})"
+    try:
+        verified(step)
+    except Damaged as error:
+        return f"damaged ({error})"
+    return ""
+
+
+def set_aside(path: Path, warn: Callable[[str], None]) -> None:
+    """Moves checkpoints that are not whole out of the way, down to the newest that is; see `open_checkpoints`."""
+    damage: dict[Path, str] = {}
+    for step in steps(path):
+        if not (reason := damage_of(step)):
+            break
+        damage[step] = reason
+    else:
+        refuse_all(path, damage)
+    for step, reason in damage.items():
+        aside = path.parent / "damaged" / f"{step.name}-{uuid.uuid4().hex[:8]}"
+        aside.parent.mkdir(exist_ok=True)
+        os.replace(step, aside)
+        sync(path)
+        warn(f"the checkpoint of round {step.name} is {reason}: moved to {aside}; going on from the one before")
+
+
+def refuse_all(path: Path, damage: dict[Path, str]) -> None:
+    """Raises a `UserError` where no checkpoint is left and one of them had been finished: the first save of a run may
+    be cut short, and the run then begins again."""
+    finished = [reason for reason in damage.values() if not reason.startswith("unfinished")]
+    if finished:
+        raise UserError(
+            f"every checkpoint in {path} is {finished[0]}; expected a whole one; restore the folder from a copy, or "
+            "delete it and the same command begins again from round 1"
+        )

@@ -1,5 +1,6 @@
 """TensorBoard events: every number of a round's record, under its name."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,49 @@ class Events(NamedTuple):
     close: Callable[[], None]
 
 
-def open_events(path: Path, *, first_round: int) -> Events:
-    """Events below `path`; those of `first_round` and later, left by a run that was killed, are purged."""
-    from tensorboardX import SummaryWriter
+def open_events(path: Path, *, first_round: int, warn: Callable[[str], None]) -> Events:
+    """Events below `path`; those of `first_round` and later, left by a run that was killed, are purged.
 
-    writer = SummaryWriter(str(path), purge_step=first_round, flush_secs=10)
+    They can be drawn again from the metrics: where they cannot be written, `warn` is told once and the run goes on.
+    """
+    # Not tensorboardX's SummaryWriter: its thread dies of a full disk in silence, and then its queue blocks the run.
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.summary import scalar
+
+    def begin() -> EventsWriter:
+        path.mkdir(parents=True, exist_ok=True)
+        opened = EventsWriter(str(path / "events"))
+        opened.write_event(Event(step=first_round, session_log=SessionLog(status=SessionLog.START)))
+        return opened
+
+    writer = attempt(begin, warn)
 
     def write(record: Mapping[str, Any]) -> None:
-        for name, value in numbers(record):
-            writer.add_scalar(name, value, record["round"])
+        nonlocal writer
+        if writer is None:
+            return
+        now, summaries = time.time(), [scalar(name, value) for name, value in numbers(record)]
+        opened = writer
 
-    return Events(write, writer.close)
+        def add() -> EventsWriter:
+            for summary in summaries:
+                opened.write_event(Event(wall_time=now, step=record["round"], summary=summary))
+            opened.flush()
+            return opened
+
+        writer = attempt(add, warn)
+
+    return Events(write, lambda: writer and attempt(writer.close, warn))
+
+
+def attempt(function: Callable[[], Any], warn: Callable[[str], None]) -> Any:
+    """The function's result; None, and a line to `warn`, where the disk refuses."""
+    try:
+        return function()
+    except OSError as error:
+        warn(f"TensorBoard's events cannot be written ({error}): the run goes on without them")
+        return None
 
 
 def numbers(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

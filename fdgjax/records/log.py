@@ -15,13 +15,14 @@ class Log(NamedTuple):
     close: Callable[[], None]
 
 
-def open_log(workdir: Workdir, records: Sequence[Mapping[str, Any]]) -> Log:
+def open_log(workdir: Workdir, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]) -> Log:
     """The log of a seed whose rounds so far are `records`.
 
-    Later rounds, of a run that was killed, will be repeated: their lines and events are removed.
+    Later rounds, of a run that was killed, will be repeated: their lines and events are removed. `warn` is told where
+    events cannot be written.
     """
     write_lines(workdir.metrics, records)
-    events = open_events(workdir.events, first_round=len(records) + 1)
+    events = open_events(workdir.events, first_round=len(records) + 1, warn=warn)
 
     def write(record: Mapping[str, Any]) -> None:
         append_line(workdir.metrics, record)

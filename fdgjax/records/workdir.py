@@ -1,15 +1,17 @@
 """The run's folder: the experiment it belongs to, and its files."""
 
-import json
+import contextlib
+import os
 import platform
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
 from fdgjax.errors import UserError
-from fdgjax.files import write_json
+from fdgjax.files import Damaged, lock, make_folder, read_sealed, write_sealed
 
 
 class Workdir(NamedTuple):
@@ -33,6 +35,11 @@ class Workdir(NamedTuple):
         return self.path / "summary.json"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that trains; it holds that process's name."""
+        return self.path / ".lock"
+
+    @property
     def checkpoints(self) -> Path:
         """Orbax checkpoints of the whole state."""
         return self.path / "checkpoints"
@@ -43,31 +50,101 @@ class Workdir(NamedTuple):
         return self.path / "tensorboard"
 
 
+@contextlib.contextmanager
+def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
+    """`open_workdir`, and nobody else's until the end of the block.
+
+    The lock ends with its process, however that ends. On a file system without locks `warn` is told.
+
+    Raises:
+      UserError: another process trains there, or like `open_workdir`; nothing is written then.
+    """
+    check_workdir(path, config)
+    make_folder(path)
+    workdir = Workdir(path)
+    with contextlib.ExitStack() as held:
+        try:
+            mine = held.enter_context(lock(workdir.lock))
+        except OSError as error:
+            mine = True
+            warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
+        if not mine:
+            raise UserError(
+                f"workdir {path} is in use by process {workdir.lock.read_text().strip() or 'unknown'}; expected a "
+                "folder in which nothing runs; wait for that process, or choose another --workdir"
+            )
+        workdir.lock.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
+        yield open_workdir(path, config)
+
+
 def open_workdir(path: Path, config: Config) -> Workdir:
     """The folder for this experiment, created where it does not exist.
 
     Raises:
-      UserError: the folder holds another experiment (the first key that differs is named), or files that are no run.
+      UserError: the folder holds another experiment (the first key that differs is named), files that are no run, or
+        a damaged config.
     """
     workdir = Workdir(path)
+    check_workdir(path, config)
+    if not workdir.config.exists():
+        make_folder(path)
+        write_sealed(workdir.config, {"config": to_plain(config), "versions": versions()})
+    return workdir
+
+
+def check_workdir(path: Path, config: Config) -> None:
+    """Raises a `UserError` where the folder cannot be this experiment's; see `open_workdir`."""
+    workdir = Workdir(path)
+    check_place(path)
     if workdir.config.exists():
-        held = json.loads(workdir.config.read_text())["config"]
+        held = read_config_file(workdir)["config"]
         if differing := difference(identity(to_plain(config)), identity(held)):
             key, ours, theirs = differing
             raise UserError(
                 f"workdir {path} holds another experiment: config.{key} is {theirs} there and {ours} here; "
                 "choose another --workdir, or repeat that run's command to continue it"
             )
-        return workdir
+
+
+def check_place(path: Path) -> None:
+    """Raises a `UserError` where the folder can be no run's, whatever the experiment."""
+    workdir = Workdir(path)
+    if workdir.config.exists():
+        read_config_file(workdir)
+        return
     # A kill while the config was written leaves its unfinished copy, which belongs to no other program.
-    if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(path.glob(f".{workdir.config.name}.*"))):
+    own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
+    if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
             "or one made by a run; choose another --workdir"
         )
-    path.mkdir(parents=True, exist_ok=True)
-    write_json(workdir.config, {"config": to_plain(config), "versions": versions()})
-    return workdir
+    above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"workdir {path} cannot be made: {above} cannot be written; choose another --workdir")
+
+
+def read_config_file(workdir: Workdir) -> dict[str, Any]:
+    """The content of a run's `config.json`: its config and versions.
+
+    Raises:
+      Damaged: it is not what the run wrote.
+    """
+    try:
+        return read_sealed(workdir.config)
+    except Damaged as error:
+        raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
+
+
+def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
+    """The summary of a finished run; empty, and for a damaged one a line to `warn`, for others."""
+    try:
+        return read_sealed(workdir.summary)
+    except FileNotFoundError:
+        return {}
+    except Damaged as error:
+        warn(f"{error}: the run is not taken as finished")
+        return {}
 
 
 def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:

@@ -10,10 +10,10 @@ import argparse
 import importlib.util
 import logging
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fdgjax.door import door
 from fdgjax.errors import UserError, printable
 from fdgjax.files import write_text
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
@@ -27,6 +27,7 @@ PAGE = "report.html"
 NEEDED = ("matplotlib", "jinja2")
 
 
+@door
 def main(argv: Sequence[str]) -> int:
     """Writes the report.
 
@@ -35,19 +36,15 @@ def main(argv: Sequence[str]) -> int:
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     console = Console()
-    try:
-        args = parse(argv)
-        check_libraries()
-        reach = accuracies(args.reach)
-        runs = read_runs(args.runs)
-        if args.states:
-            runs = [with_look(run, args.data_dir, console) for run in runs]
-        command = shlex.join(["python", "-m", "fdgjax.report", *argv[1:]])
-        write(args.out, report(runs, command, reach, args.states))
-        console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
-    except UserError as error:
-        print(f"fdgjax: {error}", file=sys.stderr)
-        return 2
+    args = parse(argv)
+    check_libraries()
+    reach = accuracies(args.reach)
+    runs = read_runs(args.runs)
+    if args.states:
+        runs = [with_look(run, args.data_dir, console) for run in runs]
+    command = shlex.join(["python", "-m", "fdgjax.report", *argv[1:]])
+    write(args.out, report(runs, command, reach, args.states))
+    console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
     return 0
 
 

@@ -9,6 +9,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, is_evaluated
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.files import read_sealed
 from fdgjax.records import Workdir
 from fdgjax.registry import lookup
 from fdgjax.report.states import Look
@@ -123,7 +124,7 @@ def run_folders(path: Path) -> list[Path]:
 
 def read_folder(path: Path) -> Folder:
     """A run's config and the records of its seeds."""
-    content = read_json(Workdir(path).config)
+    content = read_sealed(Workdir(path).config)
     try:
         config, first, count = content["config"], content["config"]["seed"], content["config"]["seeds"]
     except (KeyError, TypeError) as error:
@@ -139,19 +140,11 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
     workdir = Workdir(path)
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
-    summary = read_json(workdir.summary) if workdir.summary.is_file() else {}
+    summary = read_sealed(workdir.summary) if workdir.summary.is_file() else {}
     evaluated = [record for record in records if is_evaluated(record)]
     reported = summary or (lookup("selection", selection, SELECTIONS).choose(evaluated) if evaluated else {})
     figures = {name: reported[name] for name in Metrics._fields if name in reported}
     return Seed(seed, path, records, figures, summary)
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; a `UserError` where it is not JSON."""
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON ({error}); expected what a run wrote; repeat the run") from error
 
 
 def read_lines(path: Path) -> Iterator[Record]:

@@ -3,13 +3,20 @@
 from fdgjax.config import seeds_of
 from fdgjax.data.splits import label_histogram
 from fdgjax.experiment import Experiment
-from fdgjax.variables import bytes_by_label, label_table
+from fdgjax.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
+
+
+def fates(experiment: Experiment) -> dict[str, str]:
+    """The label of every variable of the network by path, `frozen` for those of a frozen trunk."""
+    frozen = flatten(experiment.trunk.variables) if experiment.trunk else {}
+    return dict.fromkeys(frozen, FROZEN) | label_table(experiment.shapes, experiment.method.label)
 
 
 def label_summary(experiment: Experiment) -> str:
     """The number of variables and bytes with each label, one line per label in use."""
-    table = label_table(experiment.shapes, experiment.method.label)
-    sizes = bytes_by_label(experiment.shapes, experiment.method.label)
+    table = fates(experiment)
+    sizes = dict(bytes_by_label(experiment.shapes, experiment.method.label))
+    sizes[FROZEN] = bytes_of(experiment.trunk.variables) if experiment.trunk else 0
     counts = {label: sum(word == label for word in table.values()) for label in sizes}
     return "\n".join(
         f"{label:9s}{counts[label]:4d} variables  {sizes[label]:12,d} bytes" for label in sizes if counts[label]

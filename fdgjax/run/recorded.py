@@ -1,7 +1,6 @@
 """A run: an experiment trained with records in a folder, resumed exactly where it stopped."""
 
 import contextlib
-import json
 import statistics
 import threading
 import time
@@ -11,15 +10,18 @@ from typing import Any
 from fdgjax.config import Config, seeds_of
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiment import Experiment, build
-from fdgjax.files import write_json
+from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,
     Workdir,
+    check_place,
+    check_workdir,
+    finished,
     mean_figures,
     open_checkpoints,
     open_log,
     open_seeds,
-    open_workdir,
+    own_workdir,
     summarise,
     summarise_seeds,
 )
@@ -47,15 +49,18 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       UserError: bad input, or a client that diverged.
       Interrupted: `stop` was set; the state is saved.
     """
+    check_place(path)
     experiment = build(config)
-    workdir = open_workdir(path, config)
-    if workdir.summary.exists():
-        console.say(f"finished before: {workdir.summary}")
-        return json.loads(workdir.summary.read_text())
-    console.say(histogram(experiment))
-    console.say(f"{config.model.name}: {experiment.cost}")
-    console.say(label_summary(experiment))
-    return train_with_records(experiment, workdir, console, stop)
+    config = experiment.config
+    check_workdir(path, config)
+    if summary := finished(Workdir(path), console.say):
+        console.say(f"finished before: {Workdir(path).summary}")
+        return summary
+    with own_workdir(path, config, console.say) as workdir:
+        console.say(histogram(experiment))
+        console.say(f"{config.model.name}: {experiment.cost}")
+        console.say(label_summary(experiment))
+        return train_with_records(experiment, workdir, console, stop)
 
 
 def train_with_records(
@@ -67,14 +72,14 @@ def train_with_records(
     folders = open_seeds(workdir, config)
     durations = []
     with contextlib.ExitStack() as cleanup:
-        checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints)))
+        checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints, console.say)))
         restored = checkpoints.restore(state_shapes(experiment))
         state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
         done = len(records[0])
         if done:
             console.say(f"continuing after round {done} of {config.rounds}")
         logs = [
-            cleanup.enter_context(contextlib.closing(open_log(folder, of_seed)))
+            cleanup.enter_context(contextlib.closing(open_log(folder, of_seed, console.say)))
             for folder, of_seed in zip(folders, records, strict=True)
         ]
         leave_if(stop, done, config.rounds)
@@ -121,11 +126,11 @@ def write_summaries(
     for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
         timings = {"images_per_second": own / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
-        write_json(folder.summary, summaries[-1])
+        write_sealed(folder.summary, summaries[-1])
     if len(seeds) == 1:
         return summaries[0]
     summary = summarise_seeds(summaries, {"images_per_second": sum(images) / round_seconds, **program})
-    write_json(workdir.summary, summary)
+    write_sealed(workdir.summary, summary)
     return summary
 
 

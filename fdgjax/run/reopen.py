@@ -1,8 +1,7 @@
 """Reopens a trained run with its state, for further evaluation."""
 
-import contextlib
 import dataclasses
-import json
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +9,11 @@ from fdgjax.config import Config, from_plain
 from fdgjax.engine import State
 from fdgjax.errors import UserError
 from fdgjax.experiment import Experiment, build
-from fdgjax.records import History, Workdir, open_checkpoints
+from fdgjax.files import Damaged
+from fdgjax.records import History, Workdir, newest_checkpoint, read_config_file
 from fdgjax.run.ahead import state_shapes
+
+LOGGER = logging.getLogger(__name__)
 
 
 class Reopened(NamedTuple):
@@ -36,7 +38,9 @@ def config_of(path: Path, data_dir: str = "") -> Config:
     if not file.is_file():
         raise UserError(f"{path} holds no config.json; expected the folder of a run, as --workdir named it")
     try:
-        config = from_plain(json.loads(file.read_text())["config"])
+        config = from_plain(read_config_file(Workdir(path))["config"])
+    except Damaged:
+        raise
     except (TypeError, UserError) as error:
         raise UserError(
             f"{file} cannot be read ({error}); expected the config of a run of this version; repeat the run"
@@ -62,8 +66,7 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
             f"{path} holds no checkpoints; expected the folder of a run that has begun, for several seeds the one "
             "that holds them all"
         )
-    with contextlib.closing(open_checkpoints(folder)) as checkpoints:
-        restored = checkpoints.restore(state_shapes(experiment))
+    restored = newest_checkpoint(folder, state_shapes(experiment), LOGGER.warning)
     if restored is None:
         raise UserError(f"{folder} holds no checkpoint yet; expected a run that has saved one")
     return Reopened(experiment, *restored)

@@ -50,7 +50,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
       state: where to start. Its buffers are donated, and so are those of each state once the next round begins.
 
     Raises:
-      UserError: a client's update is not finite and `config.drop_nonfinite` is False.
+      UserError: the server's state is not finite, or a client's update is not and `config.drop_nonfinite` is False.
     """
     config, seeds = experiment.config, seeds_of(experiment.config)
     # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
@@ -62,9 +62,8 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
         state, info = experiment.round(state, experiment.train)
         infos = each_seed(jax.device_get(info), len(seeds))
         seconds = time.perf_counter() - begin
-        if not config.drop_nonfinite:
-            for seed, one in zip(seeds, infos, strict=True):
-                check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "")
+        for seed, one in zip(seeds, infos, strict=True):
+            check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "", config.drop_nonfinite)
         records = [
             round_record(done, one) | guess_figures(one, rows, truth)
             for one, rows in zip(infos, each_seed(tables, len(seeds)), strict=True)
@@ -105,17 +104,27 @@ def as_plain(values: PyTree) -> Any:
     return plain(np.asarray(values).tolist())
 
 
-def check_finite(info: RoundInfo, round_: int, whose: str) -> None:
-    """Raises a `UserError` for a server or a client that diverged; `whose` follows it in the message."""
+def check_finite(info: RoundInfo, round_: int, whose: str, dropped: bool) -> None:
+    """Raises a `UserError` for a server or a client that diverged; `whose` follows it in the message. Clients that
+    diverged are left out where they are `dropped`."""
     if info.server_loss is not None and not np.isfinite(info.server_loss):
         raise UserError(
             f"the server's own training{whose} gave NaN or infinity in round {round_}; expected finite numbers; "
             "lower method.client_learning_rate"
         )
-    if not info.finite.all():
-        client = int(info.participants[int(np.argmin(info.finite))])
+    if not info.finite.all() and not dropped:
+        place = int(np.argmin(info.finite))
+        what = "NaN or infinity" if not np.isfinite(info.largest[place]) else f"numbers up to {info.largest[place]:.0e}"
         raise UserError(
-            f"client {client}{whose} sent an update with NaN or infinity in round {round_}; expected finite numbers; "
-            "lower method.client_learning_rate, or set --config.drop_nonfinite=True to leave such a client out of the "
-            "round"
+            f"client {int(info.participants[place])}{whose} sent an update with {what} in round {round_}; expected "
+            "finite numbers whose squares are finite; lower method.client_learning_rate, or set "
+            "--config.drop_nonfinite=True to leave such a client out of the round"
+        )
+    if not info.server_finite:
+        sent = np.where(info.finite, info.largest, 0)
+        client = int(info.participants[int(np.argmax(sent))])
+        raise UserError(
+            f"the server's state{whose} has NaN or infinity after round {round_}, in which client {client} sent the "
+            f"largest numbers (up to {sent.max():.0e}); expected finite numbers; lower method.server_learning_rate or "
+            "method.client_learning_rate"
         )

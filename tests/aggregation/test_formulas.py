@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fdgjax.aggregation import chain, cosine_softmax, gradient_mask, mean, partition
-from fdgjax.contract import PyTree
+from fdgjax.aggregation import chain, cosine_softmax, global_alignment, gradient_mask, mean, partition
+from fdgjax.contract import PyTree, Rule
 from fdgjax.errors import UserError
 from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
 
@@ -55,6 +55,29 @@ def test_cosine_softmax_is_its_formula(
     np.testing.assert_allclose(coefficients, wanted, rtol=5e-5, atol=1e-7)
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(update)])
     np.testing.assert_allclose(flat, wanted @ as_matrix(updates), rtol=1e-4, atol=5e-6 * scale)
+
+
+@pytest.mark.parametrize("scope", ["tree", "leaf"])
+@pytest.mark.parametrize("rule", [cosine_softmax, global_alignment])
+@pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e19, 1e30])
+def test_the_scale_of_all_updates_does_not_matter_to_cosines(scale: float, rule: Rule, scope: str) -> None:
+    updates = draw(3)
+    plain, wanted = rule(updates, scope=scope)
+    scaled, shares = rule(jax.tree.map(lambda leaf: np.float32(scale) * leaf, updates), scope=scope)
+    assert max(np.ptp(c) for c in jax.tree.leaves(wanted)) > 0.01, "some clients agree more than others"
+    assert_close(shares, wanted)
+    assert_close(jax.tree.map(lambda leaf: np.float32(np.asarray(leaf, np.float64) / scale), scaled), plain)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_one_update_of_another_scale_has_its_cosine(scale: float) -> None:
+    """A huge update is the direction of the mean; a tiny one still has a direction of its own."""
+    updates = jax.tree.map(
+        lambda leaf: leaf * np.where(np.arange(N) == 2, scale, 1).reshape(N, *[1] * (leaf.ndim - 1)), draw(4)
+    )
+    updates = jax.tree.map(np.float32, updates)
+    _, shares = cosine_softmax(updates)
+    np.testing.assert_allclose(shares, align(as_matrix(updates), np.ones(N)), rtol=1e-4)
 
 
 @LAW

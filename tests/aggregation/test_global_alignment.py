@@ -48,6 +48,29 @@ def test_it_is_its_formula(seed: int, scale: float, weights: list[int], iteratio
     np.testing.assert_allclose(coefficients, wanted, atol=2e-6)
 
 
+def official_shares(vectors: np.ndarray, sizes: np.ndarray, iterations: int, gamma: float) -> np.ndarray:
+    """The official code's steps: updates times sample shares, from their plain mean; the weights know no shares."""
+    vectors = sizes[:, None] / sizes.sum() * vectors
+    now, weights = vectors.mean(axis=0), np.full(len(vectors), 1 / len(vectors))
+    for _ in range(iterations):
+        cosine = vectors @ now / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(now))
+        weights = np.abs((cosine + 1) / 2)
+        weights /= weights.sum()
+        now = (vectors * weights[:, None]).sum(axis=0)
+    return (1 - gamma) * weights + gamma / len(vectors)
+
+
+@pytest.mark.parametrize(("iterations", "gamma"), [(1, 0.0), (3, 0.25)])
+def test_updates_are_compared_with_what_sample_shares_make_of_them(iterations: int, gamma: float) -> None:
+    updates, sizes = draw(9), np.asarray([50.0, 3.0, 10.0, 1.0])
+    factors, chosen = jnp.asarray(sizes, jnp.float32), {"iterations": iterations, "gamma": gamma, "scope": "tree"}
+    update, coefficients = global_alignment(updates, factors=factors, **chosen)
+    wanted = official_shares(as_matrix(updates), sizes, iterations, gamma)
+    np.testing.assert_allclose(coefficients, wanted, atol=2e-6)
+    assert np.abs(wanted - shares(as_matrix(updates), np.ones(4), iterations, gamma)).max() > 1e-3
+    chex.assert_trees_all_close(update, mean(updates, coefficients)[0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("chosen", [{"iterations": 0}, {"gamma": 1.0}])
 def test_without_it_the_mean_is_left(chosen: dict[str, float]) -> None:
     updates, weights = draw(5), jnp.asarray([1.0, 2.0, 0.0, 4.0])

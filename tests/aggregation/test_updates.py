@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back
-from tests.toys import close
+from fdgjax.aggregation.updates import cosines
+from tests.toys import close, flat
 
 CLIENTS = 4
 
@@ -98,3 +99,31 @@ def test_joined_parts_are_one_vector() -> None:
     direction = Pair(*[jax.tree.map(lambda leaf: leaf[0] + leaf[3], tree) for tree in trees])
     parts = joined(Pair(*[explicit(tree) for tree in trees]))
     close(answers(parts, c, direction), answers(together, c, direction), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e19, 1e30])
+def test_norms_and_cosines_at_extreme_scales(scale: float) -> None:
+    """By float64; the parts' sizes differ, and so do the clients'."""
+    rng = np.random.default_rng(4)
+    first, second = rng.normal(size=(CLIENTS, 3, 2)), scale * rng.normal(size=(CLIENTS, 5))
+    first[1:], second[2] = scale * first[1:], 1e3 * second[2]
+    updates = joined(Pair(*[explicit(jnp.asarray(part, jnp.float32)) for part in (first, second)]))
+    matrix = np.concatenate([first.reshape(CLIENTS, -1), second], axis=1)
+    direction, lengths = matrix[3] - matrix[0] / 3, np.linalg.norm(matrix, axis=1)
+    wanted = matrix / lengths[:, None] @ (direction / np.linalg.norm(direction))
+    parts = jnp.asarray(direction[:6].reshape(3, 2), jnp.float32), jnp.asarray(direction[6:], jnp.float32)
+    np.testing.assert_allclose(np.asarray(updates.norms(), np.float64), lengths, rtol=1e-5)
+    np.testing.assert_allclose(cosines(updates, updates.norms(), Pair(*parts)), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-21, 1e19, 1e30])
+def test_a_pulled_back_update_may_be_of_any_size(scale: float) -> None:
+    primal, inputs, cotangents = problem(7)
+    rule, where = partial(align, temperature=0.5), {"inputs": inputs}
+    scaled = jax.tree.map(lambda leaf: jnp.float32(scale) * leaf, cotangents)
+    (_, shares), (plain, wanted) = (
+        rule(pulled_back(server_model, primal, SCALE, cotangents=one, **where)) for one in (scaled, cotangents)
+    )
+    assert np.ptp(wanted) > 0.1
+    np.testing.assert_allclose(shares, wanted, rtol=1e-4)
+    assert np.isfinite(flat(plain)).all()

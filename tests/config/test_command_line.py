@@ -64,10 +64,22 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
         ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
         ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
-        ((CONFIG, "--config.model=inception"), r"config.model .*expected one of its keys: model.head, model.name"),
+        ((CONFIG, "--config.model=inception"), r"config.model .*expected one of its keys: model.frozen, model.head"),
         ((CONFIG, "--config.model.unit=dsee"), r"unknown model.unit 'dsee'; .*did you mean 'dse'"),
         ((CONFIG, "--config.model.width=0"), r"config.model.width got 0.0; expected a factor above 0"),
-        ((CONFIG, "--config.model.width=inf"), r"config.model.width got inf; expected a factor above 0"),
+        ((CONFIG, "--config.model.width=inf"), r"config.model.width got inf; expected at most 64"),
+        ((CONFIG, "--config.model.width=nan"), r"config.model.width got nan; expected at most 64"),
+        ((CONFIG, "--config.model.width=1000000"), r"config.model.width got 1000000.0; expected at most 64"),
+        ((CONFIG, "--config.data.image_size=100000"), r"config.data.image_size got 100000; expected at most 4096"),
+        ((CONFIG, "--config.devices=3000"), r"config.devices got 3000; expected at most 256"),
+        ((CONFIG, "--config.probe.learning_rate=-1"), r"config.probe.learning_rate got -1.0; expected .* above 0"),
+        *(
+            ((CONFIG, f"--config.method.client_learning_rate={value}"), r"learning_rate got .*; expected .* above 0")
+            for value in ("-1", "0", "nan", "inf", "-inf", "1e400")
+        ),
+        ((CONFIG, "--config.method.client_clip=-1"), r"client_clip got -1.0; expected a number from 0, such as 0.0"),
+        ((CONFIG, "--config.method.client_momentum=1.5"), r"client_momentum got 1.5; expected a number from 0 to 1"),
+        ((CONFIG, "--config.method.hidden=0"), r"method.hidden got 0; expected a number from 1"),
         ((CONFIG, "--config.method.name=fedavgg"), r"unknown method 'fedavgg'; .*did you mean 'fedavg'"),
         ((CONFIG, "--config.method.name=fedavg"), r"start from --config=configs/fedavg.py"),
         ((CONFIG, "--wokdir=x"), r"Unknown command line flag 'wokdir'.*workdir"),
@@ -77,6 +89,24 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
 def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None:
     with pytest.raises(UserError, match=pattern) as caught:
         parsed(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "AttributeError: .*'get_config'"),
+        ("def get_config(): return 5", "returned int; expected the ConfigDict"),
+        ("import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("def get_config(", "SyntaxError"),
+        ("def get_config(): raise ZeroDivisionError('a\\nb')", "ZeroDivisionError: a b"),
+        ("\0\1", "(SyntaxError|ValueError): source code string cannot contain null bytes"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(UserError, match=said) as caught:
+        parsed(f"--config={tmp_path / 'mine.py'}")
     assert "\n" not in str(caught.value)
 
 

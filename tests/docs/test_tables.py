@@ -59,6 +59,16 @@ def test_the_table_of_models_is_the_registry() -> None:
     assert all(f"`{head}`" in page or f"head={head}`" in page for head in HEADS if head != "linear")
 
 
+def test_the_table_of_stages_is_the_registry() -> None:
+    table = re.findall(r"^\| (`.*`) \| `(.*)` \|$", sections(DOCS / "models.md")["Frozen stages"], re.MULTILINE)
+    listed = {name: stages.replace("`", "") for names, stages in table for name in re.findall(r"`(\w+)`", names)}
+    assert list(listed) == list(MODELS)
+    blocks = " ".join(f"block_{i}" for i in range(1, 13))
+    assert {name: stages.replace("block_1 to block_12", blocks) for name, stages in listed.items()} == {
+        name: " ".join(maker.stages) for name, maker in MODELS.items()
+    }
+
+
 def test_protocols_figures_and_presets_are_all_there() -> None:
     page = sections(DOCS / "protocols.md")
     assert [name for name, _ in rows(page["Protocols"])] == list(PROTOCOLS)

@@ -93,11 +93,18 @@ class PlainRound:
             order = shuffled(order_key, np.arange(len(rows)))
             if stage and stage.order:
                 order = np.asarray(stage.order(order_key, federation.labels[rows], jnp.int32(len(rows))))
+            if guess is not None:
+                order = order[np.asarray(guess.trust)[order] > 0]
             filled = self.batches(order, fill="batch_stats" in variables)
             for i, (part, mask) in enumerate(filled):
                 batch = make_batch(federation, rows[part], mask)
                 if guess is not None:
                     batch = batch._replace(labels=guess.labels[part], trust=guess.trust[part])
+                if guess is not None and self.method.others:
+                    other_key = jax.random.fold_in(jax.random.fold_in(epoch_key, 2), i)
+                    drawn = np.asarray(jax.random.randint(other_key, (len(part),), 0, len(rows)))
+                    others = make_batch(federation, rows[drawn], np.ones(len(part)))
+                    batch = batch._replace(others=others._replace(labels=guess.labels[drawn], trust=guess.trust[drawn]))
                 step_key_i = jax.random.fold_in(step_key, i)
                 variables, optimizer, loss = step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())

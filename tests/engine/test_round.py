@@ -22,13 +22,16 @@ from fdgjax.methods import METHODS
 from fdgjax.records import History, open_checkpoints
 from tests.engine.plain import PlainRound
 from tests.toys import (
+    BATCH,
     CLIENTS,
     KINDS,
+    LENGTHS,
     Case,
     check_recordable,
     close,
     copy,
     flat,
+    make_case,
     make_plan,
     poison,
     reorder,
@@ -230,6 +233,23 @@ def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:
     assert np.asarray(info.finite).tolist() == [True, True, False, True]
 
 
+def test_a_message_without_a_norm_counts_as_not_finite_and_a_large_one_is_measured() -> None:
+    method = shared_method("fedavg")
+
+    def finish(context: Any, trained: Any) -> Any:
+        message, kept = method.finish(context, trained)
+        factor = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[trained.steps // 2 % 4]
+        return jax.tree.map(lambda leaf: leaf * 0 + factor, message), kept
+
+    case = make_case(method._replace(finish=finish), plan=make_plan(drop_nonfinite=True))
+    state, info = case.round(case.start(), case.federation)
+    sent = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[np.asarray([-(-length // BATCH) for length in LENGTHS]) % 4]
+    np.testing.assert_array_equal(info.largest, sent)
+    assert np.asarray(info.finite).tolist() == (np.asarray(sent) < 1e19).tolist()
+    assert info.server_finite
+    assert np.isfinite(flat(state.server)).all()
+
+
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_everything_random_follows_the_seed(seed: int) -> None:
@@ -265,12 +285,12 @@ def test_interrupted_and_resumed_is_never_interrupted(name: str, tmp_path: Path)
     """What a checkpoint keeps of any method's state is all of it: read back from the shapes, it goes on bit for bit."""
     case = some(name)
     records: list[list[dict[str, Any]]] = [[{"round": 1}]]
-    with contextlib.closing(open_checkpoints(tmp_path)) as checkpoints:
+    with contextlib.closing(open_checkpoints(tmp_path, pytest.fail)) as checkpoints:
         checkpoints.save(1, case.advance(1), History(records, 0.5))
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     shapes = jax.eval_shape(functools.partial(init_state, case.method), case.federation, 5)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), shapes)
-    with contextlib.closing(open_checkpoints(tmp_path)) as checkpoints:
+    with contextlib.closing(open_checkpoints(tmp_path, pytest.fail)) as checkpoints:
         stored = checkpoints.restore(shapes)
     assert stored is not None
     assert stored[1] == History(records, 0.5)

@@ -90,6 +90,7 @@ def expected(source: list[Seen], test: list[Seen], target: list[Seen]) -> Metric
     domains |= {NAMES[DOMAINS - 1]: ood} if target else {}
     return Metrics(
         id_accuracy=float(np.mean([s.right.mean() for s in source])),
+        id_all_accuracy=float(np.concatenate([s.right for s in source]).mean()),
         ood_accuracy=ood,
         ood_adapted_accuracy=None,
         all_accuracy=float(shown.right.mean()) if test else None,

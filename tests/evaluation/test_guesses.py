@@ -5,8 +5,8 @@ import numpy as np
 
 from fdgjax.contract import Guess
 from fdgjax.data.federation import Rows
-from fdgjax.engine import RoundInfo
 from fdgjax.evaluation.guesses import guess_figures
+from tests.toys import round_info
 
 
 def test_figures_are_over_the_samples_of_those_who_took_part() -> None:
@@ -18,7 +18,7 @@ def test_figures_are_over_the_samples_of_those_who_took_part() -> None:
         np.asarray([[0.5, 1.0, 1.0], [0.9, 0.6, 0.4]]),
         np.asarray([[0.0, 1.0, 1.0], [1.0, 1.0, 0.5]]),
     )
-    info = RoundInfo(np.asarray([2, 0]), np.ones(2), np.ones(2, bool), {}, guess)
+    info = round_info([2, 0], guess=guess)
     got = guess_figures(info, rows, labels)
     assert got["client_pseudo_label_accuracy"] == [1.0, 2 / 3]
     wanted = {"accuracy": 3 / 4, "confidence": 2.4 / 4, "trust": 2.5 / 4, "trusted_accuracy": 2 / 2.5}
@@ -27,5 +27,5 @@ def test_figures_are_over_the_samples_of_those_who_took_part() -> None:
 
 
 def test_no_guess_no_figures() -> None:
-    info = RoundInfo(np.asarray([0]), np.ones(1), np.ones(1, bool), {})
+    info = round_info([0])
     assert guess_figures(info, Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones(1, jnp.int32)), np.zeros(1)) == {}

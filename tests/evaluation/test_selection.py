@@ -1,16 +1,23 @@
 """The rules of selection, and that nothing looks at the target unless asked for by name."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdgjax.evaluation.metrics import figures as figures_of
+from fdgjax.evaluation.metrics import measure
 from fdgjax.evaluation.selection import SELECTIONS, ledger
+from fdgjax.evaluation.tally import Tallies, Tally
 
 FIGURES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8)
 
 
 def records(figures: list[tuple[float, float]]) -> list[dict]:
-    return [{"round": 5 * (i + 1), "id_accuracy": a, "ood_accuracy": b, "ece": 0.0} for i, (a, b) in enumerate(figures)]
+    return [
+        {"round": 5 * (i + 1), "id_accuracy": a, "id_all_accuracy": 1 - a, "ood_accuracy": b, "ece": 0.0}
+        for i, (a, b) in enumerate(figures)
+    ]
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -21,6 +28,7 @@ def test_each_rule_chooses_by_what_it_says(figures: list[tuple[float, float]], u
     assert entries["used"] == used
     assert entries["last"]["round"] == rounds[-1]["round"]
     assert entries["validation"]["id_accuracy"] == max(a for a, _ in figures)
+    assert entries["validation_by_size"]["id_accuracy"] == rounds[np.argmax([1 - a for a, _ in figures])]["id_accuracy"]
     assert ("oracle" in entries) == (used == "oracle")
     if used == "oracle":
         assert entries["oracle"]["ood_accuracy"] == max(b for _, b in figures)
@@ -40,6 +48,21 @@ def test_the_target_decides_nothing_but_the_oracle(figures: list, target: float,
     assert [before[name]["round"] for name in ("last", "validation")] == [
         after[name]["round"] for name in ("last", "validation")
     ]
+
+
+def test_clients_may_count_by_their_size() -> None:
+    """FLGo: the clients' accuracies weighted by their numbers of samples, here one of 10 and one of 90."""
+
+    def record(round_: int, small: float, large: float) -> dict:
+        correct, total = np.asarray([[10 * small], [90 * large]]), np.asarray([[10.0], [90.0]])
+        none = Tally(np.zeros((2, 1)), np.zeros((2, 1)), *np.zeros((3, 2, 15)), np.zeros(2))
+        measured = measure(Tallies(none._replace(correct=correct, total=total), none, none, None), ["a"])
+        assert measured.id_all_accuracy == pytest.approx((10 * small + 90 * large) / 100)
+        return {"round": round_} | figures_of(measured)
+
+    rounds = [record(1, 0.9, 0.5), record(2, 0.4, 0.7)]
+    assert [SELECTIONS[name].choose(rounds)["round"] for name in ("validation", "validation_by_size")] == [1, 2]
+    assert SELECTIONS["validation_by_size"].looks_at == SELECTIONS["validation"].looks_at
 
 
 def test_the_oracle_says_what_it_is() -> None:

@@ -1,10 +1,10 @@
 """Curves kept with the project draw the report's figures, and say nothing of the machine they come from."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from fdgjax.files import read_sealed, write_sealed
 from fdgjax.report.reading import read_runs
 from launch.evidence import main, shortened
 from tests.report.folders import write_run
@@ -12,10 +12,10 @@ from tests.report.folders import write_run
 
 def kept(tmp_path: Path, done: int) -> Path:
     run = write_run(tmp_path / "run", seeds=(3,), done=done)
-    content = json.loads((run / "config.json").read_text())
+    content = read_sealed(run / "config.json")
     content["config"]["data"]["dir"] = "/home/somebody/data"
     content["versions"] = {"jax": "1.2.3", "platform": "of somebody"}
-    (run / "config.json").write_text(json.dumps(content))
+    write_sealed(run / "config.json", content)
     assert main(["evidence", str(run), "--out", str(tmp_path / "kept"), "--commit", "abc1234"]) == 0
     return tmp_path / "kept"
 
@@ -34,7 +34,7 @@ def test_neither_the_machine_nor_its_folders_are_kept(tmp_path: Path) -> None:
     folder = kept(tmp_path, 6)
     text = "".join(file.read_text() for file in folder.rglob("*.json*"))
     assert "somebody" not in text
-    assert json.loads((folder / "run" / "config.json").read_text())["commit"] == "abc1234"
+    assert read_sealed(folder / "run" / "config.json")["commit"] == "abc1234"
 
 
 def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:

@@ -1,6 +1,5 @@
 """Every experiment of a paper is complete, and its table says what it must, and no more."""
 
-import json
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.rotated import DOMAINS
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
+from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
 from launch.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
 from launch.comparison import Row, compare, markdown, write_tables
@@ -35,6 +35,7 @@ CELLS = {
     "uap_pacs": 24,
     "fedgala_pacs": 24,
     "fedgala_ablation": 24,
+    "pretrained_pacs": 52,
 }
 """Rows times unseen domains (times d, clients or shots) of each paper's table."""
 
@@ -133,7 +134,7 @@ def test_a_scale_lays_its_changes_over_the_preset_and_a_cell_its_own_over_both()
 
 def finished(out: Path, name: str, **figures: object) -> None:
     (out / name).mkdir(parents=True)
-    (out / name / "summary.json").write_text(json.dumps(figures))
+    write_sealed(out / name / "summary.json", figures)
 
 
 def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, Row]:

@@ -10,6 +10,7 @@ from fdgjax.contract import Moment
 from fdgjax.methods.cbafed import CBAFed, choose_labels, shares_of, thresholds
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
+from tests.engine.plain import PlainRound
 from tests.toys import (
     CLASSES,
     FULL_LENGTHS,
@@ -101,3 +102,14 @@ def test_residuals_by_hand() -> None:
     for round_, way in enumerate([1.0, 2.0, 0.25 * 3 + 0.75 * 1, 2.5, 0.25 * 3.5 + 0.75 * 1.5]):
         server, _ = update(server, clients, step, Moment(jnp.int32(round_), jax.random.key(0)))
         np.testing.assert_allclose(flat(server.base.variables) - begin, way, rtol=1e-5)
+
+
+def test_clients_train_on_the_samples_they_use_alone() -> None:
+    """The plain loop's epochs pass over the pseudo-labels that are used, and over nothing else."""
+    case = case_of(threshold=0.38)
+    state, info = case.round(case.start(), case.federation)
+    used = np.asarray(info.guess.trust).sum(axis=1)
+    assert (used < np.asarray(case.federation.train.length)).any()
+    assert used.any()
+    wanted, _ = PlainRound(case.method, WHOLE.batching)(case.start(), case.federation, case.everyone)
+    close((state.server, state.clients), (wanted.server, wanted.clients), rtol=1e-3, atol=1e-5)

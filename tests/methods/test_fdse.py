@@ -12,17 +12,20 @@ import pytest
 from fdgjax.aggregation import attention, min_norm
 from fdgjax.contract import Model, Setup
 from fdgjax.data.federation import Federation
+from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.methods import METHODS
 from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message
-from fdgjax.variables import flatten, select
+from fdgjax.variables import flatten, label_table, select
+from tests.engine.plain import PlainRound
 from tests.toys import (
     CLIENTS,
     FULL_LENGTHS,
     build,
     close,
+    copy,
     flat,
     make_case,
     make_plan,
@@ -66,6 +69,24 @@ def test_every_switch_matters(switch: str) -> None:
     whole, without = shared_case("fdse", plan=WHOLE), build("fdse", toy_federation(), **{switch: OFF[switch]})
     state, other = whole.advance(1), make_case(without, whole.federation).advance(1)
     assert not np.allclose(flat((state.server, state.clients)), flat((other.server, other.clients)), atol=1e-5)
+
+
+def test_the_official_term_is_carried_through_a_round_and_no_further() -> None:
+    federation = toy_federation(FULL_LENGTHS)
+    method = build("fdse", federation, consistency="official", first_round=1)
+    case, paper = make_case(method, federation, WHOLE), shared_case("fdse", plan=WHOLE)
+    chex.assert_trees_all_equal_shapes(case.start(), paper.start())
+    ours, theirs = (traffic(one, federation) for one in (method, paper.method))
+    assert (ours.sent, ours.message) == (theirs.sent, theirs.message)
+    assert label_table(ours.received, method.label)["carried/mean"] == "local"
+    state, round_ = case.start(), PlainRound(method, WHOLE.batching)
+    for _ in range(2):
+        wanted, _ = round_(copy(state), federation, case.everyone)
+        state, _ = case.round(state, federation)
+        close((state.server, state.clients), (wanted.server, wanted.clients), rtol=1e-3, atol=1e-5)
+    without = make_case(build("fdse", federation, consistency="none"), federation, WHOLE)
+    close(without.advance(1), case.advance(1))
+    assert not np.allclose(flat(without.advance(2).server), flat(case.advance(2).server), atol=1e-4)
 
 
 def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None:
@@ -172,7 +193,7 @@ def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
 
 def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     federation = toy_federation()
-    _, before, after = fitted("fedbn", federation, "norm")
+    _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=1)
     chex.assert_trees_all_equal(after["params"], before["params"])
     images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
     first = flatten(before["params"])
@@ -184,6 +205,25 @@ def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     low, high = (0.64 * was + 0.36 * bound for bound in (features.min(0), features.max(0)))
     assert ((moved >= low - 1e-5) & (moved <= high + 1e-5)).all()
     assert not np.allclose(moved, was)
+
+
+@pytest.mark.parametrize("epochs", [1, 5])
+def test_fedbns_statistics_come_as_near_as_their_momentum_takes_them(epochs: int) -> None:
+    """The domain is one batch: received statistics count momentum^epochs, that batch's the rest."""
+    federation = toy_federation(unseen=4)
+    _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=epochs)
+    images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
+    layer = before["params"]["linear_1"]
+    features = images.reshape(len(images), -1) @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"])
+    for name, seen in (("mean", features.mean(0)), ("var", features.var(0))):
+        was, now = (np.asarray(v["batch_stats"]["norm"][name]) for v in (before, after))
+        np.testing.assert_allclose(now, 0.8**epochs * was + (1 - 0.8**epochs) * seen, rtol=1e-4, atol=1e-5)
+
+
+def test_fedbn_and_fdse_adapt_for_as_long() -> None:
+    federation = toy_federation()
+    epochs = {build("fdse", federation).adapt.epochs, build("fedbn", federation, "norm").adapt.epochs}
+    assert epochs == {5}
 
 
 def test_fedbn_without_batchnorm_is_fedavg_and_does_not_adapt() -> None:

@@ -1,12 +1,16 @@
 """FedGaLA: what it reduces to, what it sends, and that every choice matters."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
+from fdgjax.methods.fedavg import Message
+from fdgjax.methods.parts.extend import Extended
 from fdgjax.variables import bytes_of
+from tests.aggregation.test_global_alignment import official_shares
 from tests.toys import (
     Case,
     build,
@@ -63,6 +67,30 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     assert not jax.tree.leaves(traffic(plain, case.federation).sent.more)
 
 
+def test_sample_shares_matter_to_the_direction_alone() -> None:
+    """Clients that left the round have no share; the weights start from uniform ones."""
+    method = build("fedgala", toy_federation(), compared="shares", gamma=0.25)
+    server, clients = method.init(jax.random.key(0), toy_federation())
+    sizes = method.weights(toy_federation().train.length) * jnp.asarray([1.0, 1, 0, 1])
+    rng = np.random.default_rng(0)
+    update = jax.tree.map(lambda leaf: rng.normal(size=(4, *leaf.shape)), server.base.variables)
+    messages = Extended(Message(update, {}), jnp.zeros(4))
+    _, info = method.aggregate(server, clients, messages, sizes)
+    leaves = zip(jax.tree.leaves(info["weights"]), jax.tree.leaves(update), strict=True)
+    kept = np.asarray([0, 1, 3])
+    for weights, leaf in leaves:
+        wanted = official_shares(leaf.reshape(4, -1)[kept], np.asarray(sizes, np.float64)[kept], 3, 0.25)
+        np.testing.assert_allclose(weights[kept], wanted, atol=1e-5)
+        assert weights[2] == 0
+
+
+@pytest.mark.parametrize("wrong", ["dropped", "compared"])
+def test_an_unknown_word_is_refused_in_one_line(wrong: str) -> None:
+    with pytest.raises(UserError, match="expected one of") as error:
+        build("fedgala", toy_federation(), **{wrong: "nothing"})
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
@@ -74,6 +102,9 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
         {"iterations": 1},
         {"gamma": 0.5},
         {"scope": "tree"},
+        {"compared": "shares"},
+        {"dropped": "zero"},
+        {"first_round": 2},
         {"l2": 0.1},
         {"proximal": 0.5},
         {"augmentation": "crop"},

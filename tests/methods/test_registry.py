@@ -12,7 +12,6 @@ import pytest
 
 from fdgjax import methods
 from fdgjax.contract import Setup
-from fdgjax.engine import RoundInfo
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
@@ -29,6 +28,7 @@ from tests.toys import (
     flat,
     make_plan,
     poison,
+    round_info,
     shared_case,
     shared_method,
     small_hyper,
@@ -116,6 +116,8 @@ def test_the_papers_selected_values_are_the_defaults(name: str, key: str) -> Non
 def test_defaults_lie_in_their_ranges(name: str) -> None:
     for field in hyperparameters(METHODS[name].hyper):
         assert field.default in field.metadata["search"], field.name
+        if isinstance(field.default, int | float):
+            assert all(field.metadata["bounds"].hold(value) for value in field.metadata["search"]), field.name
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -178,8 +180,7 @@ def test_every_alignment_can_be_recorded(alignment: str, scope: str) -> None:
     messages = jax.vmap(method.predict, in_axes=(None, 0))(state.server, state.clients)["params"]
     gradient, coefficients = jax.jit(method.aggregate)(state.server, state.clients, messages, jnp.ones(CLIENTS))
     assert jax.tree.structure(gradient) == jax.tree.structure(state.server.weights)
-    everyone = jnp.ones(CLIENTS, bool)
-    check_recordable(RoundInfo(jnp.arange(CLIENTS), jnp.ones(CLIENTS), everyone, coefficients), CLIENTS)
+    check_recordable(round_info(range(CLIENTS), coefficients=coefficients), CLIENTS)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "hfedf"])

@@ -5,15 +5,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context, Moment
 from fdgjax.engine.round import train_server
 from fdgjax.engine.traffic import traffic
-from fdgjax.methods.rscfed import draw_subsets
+from fdgjax.methods.rscfed import RSCFed, draw_subsets
 from fdgjax.objectives import mean_teacher, new_teacher, student_of
 from fdgjax.variables import bytes_of
 from fdgjax.views.weak_strong import plain
-from tests.toys import IMAGE, build, close, flat, make_case, make_plan, shared_method, tiny_model, toy_federation
+from tests.toys import (
+    IMAGE,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    rows_of,
+    shared_method,
+    tiny_model,
+    toy_federation,
+)
 
 WHOLE = make_plan("map", drop_nonfinite=True)
 TOGETHER: dict[str, Any] = {"subsets": 1, "share": 1.0, "beta": 0.0}
@@ -119,3 +131,39 @@ def test_teachers_do_not_travel() -> None:
     mine, theirs = (traffic(shared_method(name, "norm"), toy_federation()) for name in ("rscfed", "ssfl"))
     assert bytes_of(mine.sent) == bytes_of(theirs.sent)
     assert bytes_of(mine.message) == bytes_of(theirs.message)
+
+
+def test_the_optimiser_is_the_official_one() -> None:
+    """README and options of the official code: SGD with momentum, kept over the rounds, clipped gradients."""
+    h = RSCFed()
+    assert (h.client_optimizer, h.client_learning_rate, h.client_momentum) == ("sgd", 0.021, 0.9)
+    assert (h.client_weight_decay, h.client_clip, h.client_schedule) == (5e-4, 5.0, "constant")
+    assert build("rscfed", toy_federation()).keep_optimizer
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("sgd", 4.0), ("adam", 1.0)])
+def test_the_weight_of_consistency_is_nothing_to_adam(name: str, ratio: float) -> None:
+    """One step of a client on r = 0.02 and on four times as much."""
+    plan = make_plan(epochs=1)
+    bare = {"client_optimizer": name, "client_momentum": 0.0, "client_weight_decay": 0.0, "client_clip": 0.0}
+    ways = []
+    for consistency in (0.5, 2.0):
+        federation = toy_federation((4, 4, 4, 4))
+        method = build("rscfed", federation, consistency=consistency, augmentation="none", **TOGETHER, **bare)
+        case = make_case(method._replace(stage=None), federation, plan)
+        before = flat(case.start().server.variables)
+        ways.append(flat(case.advance(1).server.variables) - before)
+    seen = np.abs(ways[0]) > 1e-5
+    assert seen.sum() > 5
+    np.testing.assert_allclose(ways[1][seen] / ways[0][seen], ratio, rtol=0.03)
+
+
+def test_the_server_may_have_a_rate_of_its_own() -> None:
+    """Official code: 0.03 with labels, 0.021 without."""
+    bare = {"consistency": 0.0, "client_weight_decay": 0.0, "client_momentum": 0.0, "client_clip": 0.0}
+    plan, ways = make_plan(epochs=1), []
+    for chosen in ({}, {"labelled_learning_rate": 0.02}):
+        federation = toy_federation()._replace(server=rows_of([4], 23, 4))
+        case = make_case(build("rscfed", federation, **bare, client_learning_rate=0.01, **chosen), federation, plan)
+        ways.append(flat(case.advance(1).server.variables) - flat(case.start().server.variables))
+    np.testing.assert_allclose(ways[1], 2 * ways[0], rtol=1e-3, atol=1e-6)

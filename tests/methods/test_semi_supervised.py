@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Method, Setup
+from fdgjax.contract import Batch, Context, Method, Setup
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
@@ -18,6 +18,7 @@ from tests.engine.plain import PlainRound
 from tests.toys import (
     BATCH,
     CLASSES,
+    IMAGE,
     Case,
     build,
     close,
@@ -77,6 +78,25 @@ def test_labels_of_the_server_matter(name: str) -> None:
     rows = case.federation.server.places[0]
     changed = case.federation._replace(labels=case.federation.labels.at[rows].set(0))
     assert not np.allclose(flat(case.advance(1, federation=changed).server), flat(case.advance(1).server), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "real", "counts"), [(8, 4, False), (8, 5, True), (8, 8, True), (4, 4, True), (4, 3, False)]
+)
+def test_a_small_partial_batch_has_no_covariance_term(size: int, real: int, counts: bool) -> None:
+    """Fewer than five real samples, in a batch that is not whole; the term itself is NumPy's."""
+    model, rng = tiny_model(), np.random.default_rng(size + real)
+    images = jnp.asarray(rng.normal(size=(size, *IMAGE)), jnp.float32)
+    batch = Batch(images, jnp.zeros(size, jnp.int32), jnp.asarray(np.arange(size) < real, jnp.float32))
+    variables = model.init(jax.random.key(0))
+    context = Context((), (), variables, jnp.int32(0))
+    with_it, without = (
+        build("uap", toy_federation(), alpha=0.0, beta=beta, least_samples=5).objective for beta in (0.7, 0.0)
+    )
+    (loss, _), (bare, _) = (one(variables, batch, jax.random.key(1), context) for one in (with_it, without))
+    features = np.asarray(model.apply(variables, images, True, jax.random.key(1))[0].features, np.float64)[:real]
+    off = np.cov(features, rowvar=False) - np.eye(features.shape[1])
+    np.testing.assert_allclose(loss - bare, counts * 0.7 * np.sum(off**2) / features.shape[1], rtol=1e-4, atol=1e-6)
 
 
 def test_uap_without_its_terms_is_ssfl() -> None:

@@ -1,16 +1,22 @@
 """SemiFL: SSFL where everything is sure and nothing is mixed; what is sure, who counts, and what is mixed, by hand."""
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
-from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples
+from fdgjax.config import make_config
+from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples, Trained
+from fdgjax.data.federation import Federation
+from fdgjax.engine.local import Batching, train_locally
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.semifl import sure_labels
+from tests.engine.plain import PlainRound
 from tests.toys import (
     BATCH,
     FULL_LENGTHS,
@@ -93,24 +99,95 @@ def test_what_is_sure() -> None:
 
 
 def test_the_loss_by_hand() -> None:
-    """Mixed with whom the key says, in the share it says; only trusted labels lead, any may be mixed in."""
+    """Each is mixed with the sample that came along, in the share the key says; all of a batch's samples lead."""
     model, rng, key = tiny_model(), np.random.default_rng(0), jax.random.key(3)
     method = build("semifl", toy_federation(), augmentation="none", mix=0.7)
     variables = model.init(jax.random.key(0))
-    images, labels = rng.normal(size=(BATCH, *IMAGE)).astype(np.float32), rng.integers(0, 3, BATCH)
-    mask, trust = np.array([1.0, 1, 1, 0], np.float32), np.array([1.0, 0, 1, 1], np.float32)
-    batch = Batch(*map(jnp.asarray, (images, labels.astype(np.int32), mask, trust)))
+    images, others = rng.normal(size=(2, BATCH, *IMAGE)).astype(np.float32)
+    labels, theirs = rng.integers(0, 3, (2, BATCH)).astype(np.int32)
+    mask = np.array([1.0, 1, 1, 0], np.float32)
+    along = Batch(*map(jnp.asarray, (others, theirs, np.ones(BATCH, np.float32))))
+    batch = Batch(*map(jnp.asarray, (images, labels, mask)), others=along)
     loss, _ = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
 
-    _, share_key, partner_key, _ = jax.random.split(jax.random.fold_in(key, 2), 4)
+    _, share_key, _, _ = jax.random.split(jax.random.fold_in(key, 2), 4)
     m = float(jax.random.beta(share_key, 0.75, 0.75))
-    partner = (np.asarray(jax.random.uniform(partner_key, (BATCH,))) * 3).astype(int)
     assert 0 < m < 1
 
     def losses(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         output, _ = model.apply(variables, jnp.asarray(x), True, key)
         return np.asarray(optax.softmax_cross_entropy_with_integer_labels(output.logits, jnp.asarray(y)))
 
-    mixed = m * images + (1 - m) * images[partner]
-    each = losses(images, labels) + 0.7 * (m * losses(mixed, labels) + (1 - m) * losses(mixed, labels[partner]))
-    np.testing.assert_allclose(loss, (each[0] + each[2]) / 2, rtol=1e-5)
+    mixed = m * images + (1 - m) * others
+    each = losses(images, labels) + 0.7 * (m * losses(mixed, labels) + (1 - m) * losses(mixed, theirs))
+    np.testing.assert_allclose(loss, each[:3].mean(), rtol=1e-5)
+
+
+def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False) -> tuple[Trained, Federation]:
+    """A client of `count` samples in a row of nine, some of them trusted, whose parameters count how often each sample
+    led and how often it came along: the gradient of the objective is minus the count."""
+    federation = toy_federation()
+    samples = len(federation.images)
+    images = jnp.broadcast_to(jnp.arange(samples, dtype=jnp.uint8)[:, None, None, None], (samples, 1, 1, 1))
+    federation = federation._replace(images=images)
+
+    def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> tuple:
+        del key, context
+        led, along = (
+            jnp.round((one.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.others)
+        )
+        params = variables["params"]
+        return -jnp.sum(params["led"][led] * batch.mask) - jnp.sum(params["along"][along]), ({}, {})
+
+    start, optimizer = {"params": {"led": jnp.zeros(samples), "along": jnp.zeros(samples)}}, optax.sgd(1.0)
+    trust = np.zeros(9, np.float32)
+    trust[trusted] = 1
+    guess = Guess(jnp.zeros(9, jnp.int32), jnp.ones(9), jnp.asarray(trust))
+    trained = train_locally(
+        *(objective, optimizer, Batching(epochs, BATCH, drop_last), federation),
+        *(Context((), (), start, jnp.int32(0)), optimizer.init(start["params"])),
+        *(jnp.arange(10, 19), jnp.int32(count), jax.random.key(5)),
+        guess=guess,
+        others=True,
+    )
+    return trained, federation
+
+
+@pytest.mark.parametrize("trusted", [[], [6], [0, 2, 3, 7], [0, 1, 2, 5, 7], list(range(9))])
+def test_an_epoch_has_so_many_steps_as_batches_of_trusted_samples(trusted: list[int]) -> None:
+    """Official code: loaders over D_fix, and over as many samples of D_mix, drawn from all of the client's."""
+    trained, _ = counted(trusted, count=8, epochs=30)
+    real = [place for place in trusted if place < 8]
+    assert int(trained.steps) == 30 * math.ceil(len(real) / BATCH)
+    wanted = np.zeros(len(trained.variables["params"]["led"]))
+    wanted[10 + np.asarray(real, int)] = 30
+    np.testing.assert_array_equal(trained.variables["params"]["led"], wanted)
+    along = np.asarray(trained.variables["params"]["along"])
+    assert along.sum() == BATCH * int(trained.steps)
+    assert along[10:18].sum() == along.sum()
+    assert not trusted or (along[10:18] > 0).all()
+
+
+def test_partial_batches_of_trusted_samples_may_be_left_out() -> None:
+    trained, _ = counted([0, 1, 2, 5, 7], count=8, epochs=3, drop_last=True)
+    assert int(trained.steps) == 3
+    assert trained.variables["params"]["led"].sum() == 3 * BATCH
+
+
+@pytest.mark.parametrize("model", ["dense", "norm"])
+def test_where_some_are_sure_it_is_the_plain_loop(model: str) -> None:
+    case = case_of(model, threshold=0.57, augmentation="none")
+    state, info = case.round(case.start(), case.federation)
+    sure = np.asarray(info.guess.trust).sum(axis=1)
+    assert 0 < sure.sum() < np.asarray(case.federation.train.length).sum()
+    wanted, _ = PlainRound(case.method, WHOLE.batching)(case.start(), case.federation, case.everyone)
+    close((state.server, state.clients), (wanted.server, wanted.clients), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("preset", "momentum"), [("rotated_digits", 0.0), ("uap_rotated_mnist_small", 0.0), ("uap_pacs", 0.5)]
+)
+def test_the_servers_momentum_is_the_papers_but_for_clients_with_adam(preset: str, momentum: float) -> None:
+    method = make_config("semifl", preset).method
+    assert (method.client_optimizer == "adam") == (momentum == 0)
+    assert method.server_momentum == momentum

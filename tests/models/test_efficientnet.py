@@ -22,7 +22,7 @@ NUMBERS = Path(__file__).parents[1] / "conformance" / "efficientnet_lite0.npz"
 
 def test_logits_are_the_packages() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), dtype=np.uint8)
-    bare = as_model(MODELS[NAME](1000), (SIDE, SIDE, 3))
+    bare = as_model(MODELS[NAME](1000), (SIDE, SIDE, 3), "efficientnet_lite")
     model = starting_from(read_weights(NAME, NAME), bare)
     variables = jax.jit(model.init)(jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == 4_652_008

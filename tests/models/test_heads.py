@@ -1,9 +1,10 @@
-"""The Gaussian head: a network keeps its paths, z is drawn in training and is its mean otherwise."""
+"""Heads: the Gaussian one, whose z is drawn in training and is its mean otherwise; SimSiam's and MoCo's own."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdgjax.methods.parts.requirements import last_layer, projection_size
 from fdgjax.models import HEADS, MODELS, GaussianHead
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten
@@ -55,3 +56,53 @@ def test_the_representation_has_512_numbers_times_the_width() -> None:
     shapes = jax.eval_shape(as_model(made, (8, 8, 1)).init, jax.random.key(0))
     assert shapes["params"]["gaussian"]["classifier"]["kernel"].shape == (128, 10)
     assert shapes["params"]["linear_2"]["kernel"].shape == (16, 256)
+
+
+def test_simsiams_official_head_has_its_layers() -> None:
+    """FedGaLA's official code on ResNet-18: 512, 512, 2048, no biases, a last BatchNorm without parameters; 512 inside
+    the predictor."""
+    made = HEADS["simsiam"](lambda outputs: MODELS["resnet18"](outputs, 1.0), 7, 1.0)
+    shapes = flatten(jax.eval_shape(as_model(made, (32, 32, 3)).init, jax.random.key(0)))
+    projector = {path: leaf.shape for path, leaf in shapes.items() if "/projector/" in path}
+    affine = {f"params/projector/{bn}/{name}": (512,) for bn in ("bn", "middle_bn") for name in ("scale", "bias")}
+    affine |= {f"params/projector/predictor_bn/{name}": (512,) for name in ("scale", "bias")}
+    sizes = {"bn": 512, "middle_bn": 512, "out_bn": 2048, "predictor_bn": 512}
+    kept = {f"batch_stats/projector/{bn}/{name}": (size,) for bn, size in sizes.items() for name in ("mean", "var")}
+    assert projector == affine | kept | {
+        "params/projector/middle/kernel": (512, 512),
+        "params/projector/out/kernel": (512, 2048),
+        "params/projector/predictor_in/kernel": (2048, 512),
+        "params/projector/predictor_out/kernel": (512, 2048),
+        "params/projector/predictor_out/bias": (2048,),
+    }
+    assert [leaf.shape for path, leaf in shapes.items() if leaf.shape == (512, 512) and "projector" not in path]
+
+
+def test_simsiams_official_head_by_hand() -> None:
+    model = as_model(HEADS["simsiam"](DenseNet, CLASSES, 1 / 64), IMAGE)
+    variables, images = model.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, *IMAGE))
+    output, _ = model.apply(variables, images, True, jax.random.key(2))
+    own = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"]["projector"])
+
+    def bn(x: np.ndarray) -> np.ndarray:
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+
+    def relu(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0)
+
+    last = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"]["linear_2"])
+    hidden = np.asarray(output.features, np.float64) @ last["kernel"] + last["bias"]
+    z = bn(relu(bn(relu(bn(hidden)) @ own["middle"]["kernel"])) @ own["out"]["kernel"])
+    p = relu(bn(z @ own["predictor_in"]["kernel"])) @ own["predictor_out"]["kernel"] + own["predictor_out"]["bias"]
+    np.testing.assert_allclose(output.logits, z, atol=2e-3)
+    np.testing.assert_allclose(output.more["prediction"], p, atol=2e-3)
+
+
+def test_mocos_official_head_is_one_linear_layer() -> None:
+    made = as_model(HEADS["moco"](lambda outputs: MODELS["resnet18"](outputs, 1.0), 7, 1.0), (32, 32, 3))
+    shapes = flatten(jax.eval_shape(made.init, jax.random.key(0)))
+    assert not [path for path in shapes if "projector" in path]
+    assert shapes[last_layer(made)].shape == (512, 2048)
+    assert projection_size(made) == 2048
+    two_layers = as_model(HEADS["prediction"](lambda outputs: MODELS["resnet18"](outputs, 1.0), 7, 1.0), (32, 32, 3))
+    assert projection_size(two_layers) == 2048

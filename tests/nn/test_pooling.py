@@ -30,6 +30,12 @@ def mean_window(x: jax.Array, window: int, strides: int, padding: Any) -> jax.Ar
     return total / window**2
 
 
+def value_and_pulled_back(pool: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The value, and the gradient of a cotangent that is different everywhere."""
+    y, pullback = jax.vjp(pool, x)
+    return y, pullback(jnp.sin(y))[0]
+
+
 def max_window(x: jax.Array, window: int, strides: int, padding: Any) -> jax.Array:
     return nn.max_pool(x, (window, window), (strides, strides), padding)
 
@@ -40,26 +46,27 @@ def test_value_and_gradient_are_the_librarys(functions: Any, window: int, stride
     x = images(2, 7, 6, 3)
     results = []
     for function in functions:
-        y, pullback = jax.vjp(lambda x, pool=function: pool(x, window, strides, padding), x)
-        results.append((y, pullback(jnp.sin(y))))
+        pool = partial(function, window=window, strides=strides, padding=padding)
+        results.append(jax.jit(value_and_pulled_back, static_argnums=0)(pool, x))
     chex.assert_trees_all_close(*results, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("window", "strides", "padding"), CASES)
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 1000))
-def test_max_pool_gradient_is_a_subgradient_at_ties(window: int, strides: int, padding: Any, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    x = jnp.asarray(rng.integers(0, 2, (1, 5, 5, 2)), jnp.float32)
-    y, pullback = jax.vjp(lambda x: max_pool(x, window, strides, padding), x)
-    g = jnp.asarray(rng.random(y.shape), jnp.float32)
-    (share,) = pullback(g)
-    assert (share >= 0).all()
-    np.testing.assert_allclose(share.sum(), g.sum(), rtol=1e-5)
-    # Convexity: sum g * pool(z) >= sum g * pool(x) + <share, z - x> for every z.
-    z = jnp.asarray(rng.normal(size=x.shape), jnp.float32)
-    bound = (g * y).sum() + (share * (z - x)).sum()
-    assert (g * max_pool(z, window, strides, padding)).sum() >= bound - 1e-4
+def test_max_pool_gradient_is_a_subgradient_at_ties(window: int, strides: int, padding: Any) -> None:
+    pool = jax.jit(partial(max_pool, window=window, strides=strides, padding=padding))
+    pull = jax.jit(lambda x, g: jax.vjp(pool, x)[1](g)[0])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 2, (1, 5, 5, 2)).astype(np.float32)
+        y = np.asarray(pool(x))
+        g = rng.random(y.shape).astype(np.float32)
+        share = np.asarray(pull(x, g))
+        assert (share >= 0).all()
+        np.testing.assert_allclose(share.sum(), g.sum(), rtol=1e-5)
+        # Convexity: sum g * pool(z) >= sum g * pool(x) + <share, z - x> for every z.
+        z = rng.normal(size=x.shape).astype(np.float32)
+        bound = (g * y).sum() + (share * (z - x)).sum()
+        assert (g * np.asarray(pool(z))).sum() >= bound - 1e-4
 
 
 def test_max_pool_gradient_goes_to_the_first_of_the_largest() -> None:

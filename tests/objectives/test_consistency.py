@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fdgjax.contract import Batch, Context
 from fdgjax.errors import UserError
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
-from fdgjax.objectives.consistency import by_fixed_statistics, gaussian_divergence, squared_distance
+from fdgjax.objectives.consistency import CARRIED, by_fixed_statistics, official_term, squared_distance
+from fdgjax.variables import flatten, unflatten
 from tests.toys import IMAGE, flat, tiny_model
 
 LAW = settings(derandomize=True, deadline=None, max_examples=15)
@@ -55,24 +56,73 @@ def test_equations_6_and_7(seed: int, beta: float) -> None:
     assert consistency_loss(received, received, LAYERS, beta) == 0
 
 
+class Official:
+    """The official code's statistics of one client, from its steps: two numbers that no layer and no batch resets."""
+
+    def __init__(self) -> None:
+        self.fn: float | None = None
+        self.vn: float | None = None
+
+    def term(self, maps: list[np.ndarray], means: list[np.ndarray], variances: list[np.ndarray], beta: float) -> float:
+        weights = np.exp(beta * np.arange(len(maps)))
+        loss = 0.0
+        for w, f, g, v in zip(weights / weights.sum(), maps, means, variances, strict=True):
+            self.fn = f.mean() if self.fn is None else 0.9 * self.fn + 0.1 * f.mean()
+            self.vn = f.var(ddof=1) if self.vn is None else 0.9 * self.vn + 0.1 * f.var(ddof=1)
+            loss += w * ((g**2 - self.fn**2) / (2 * self.vn)).mean()
+            loss += w * 0.5 * (np.log(self.vn / (v + 1e-8)) + v / (self.vn + 1e-8)).mean()
+        return loss
+
+
 @LAW
-@given(seed=st.integers(0, 999))
-def test_the_official_distance_is_a_divergence(seed: int) -> None:
+@given(seed=st.integers(0, 999), beta=st.sampled_from([0.001, 0.5]))
+def test_the_official_term_over_three_batches(seed: int, beta: float) -> None:
     rng = np.random.default_rng(seed)
-    mean, mean_g = rng.normal(size=(2, 4))
-    var, var_g = rng.uniform(0.2, 2, (2, 4))
-    wanted = np.mean(np.log(np.sqrt(var_g / var)) + (var + (mean - mean_g) ** 2) / (2 * var_g) - 0.5)
-    got = gaussian_divergence(*(jnp.asarray(x, jnp.float32) for x in (mean, var, mean_g, var_g)))
-    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
-    assert wanted > 0
-    same = jnp.asarray(var, jnp.float32)
-    np.testing.assert_allclose(gaussian_divergence(same, same, same, same), 0, atol=1e-6)
+    received, official = statistics(rng), Official()
+    variables, layers = received | jax.tree.map(jnp.asarray, CARRIED["official"]), flatten(received)
+    names = [[f"batch_stats/{layer}/{name}" for layer in LAYERS] for name in ("mean", "var")]
+    means, variances = ([np.asarray(layers[path], np.float64) for path in paths] for paths in names)
+    for _ in range(3):
+        maps = [rng.normal(size=len(mean)) + mean for mean in means]
+        now = flatten(variables["batch_stats"])
+        for layer, batch in zip(LAYERS, maps, strict=True):
+            now[f"{layer}/mean"] = 0.9 * now[f"{layer}/mean"] + 0.1 * jnp.asarray(batch, jnp.float32)
+        changed = {"batch_stats": unflatten(now)}
+        got, carried = official_term(LAYERS, beta)(variables, changed, received)
+        np.testing.assert_allclose(got, official.term(maps, means, variances, beta), rtol=1e-3, atol=1e-4)
+        variables = changed | carried
+    assert float(variables["carried"]["begun"]) == 1
+
+
+def test_the_official_gradient_is_that_of_the_batch_alone() -> None:
+    """By differences of the official steps, whose carried numbers are constants of the next batch."""
+    rng = np.random.default_rng(5)
+    received, official = statistics(rng), Official()
+    layers = flatten(received)
+    means, variances = (
+        [np.asarray(layers[f"batch_stats/{layer}/{name}"], np.float64) for layer in LAYERS[:1]]
+        for name in ("mean", "var")
+    )
+    official.fn, official.vn, begun = 0.3, 0.7, {"mean": 0.3, "var": 0.7, "begun": 1.0}
+    variables = received | {"carried": {name: jnp.float32(value) for name, value in begun.items()}}
+    batch = np.asarray([0.5, -1.0, 0.2])
+
+    def term(batch: jax.Array) -> jax.Array:
+        changed = {"batch_stats/first/bn_dfe/mean": 0.9 * layers["batch_stats/first/bn_dfe/mean"] + 0.1 * batch}
+        return official_term(LAYERS[:1], 0.1)(variables, unflatten(changed), received)[0]
+
+    def stepped(batch: np.ndarray) -> float:
+        again = Official()
+        again.fn, again.vn = official.fn, official.vn
+        return again.term([batch], means, variances, 0.1)
+
+    wanted = [(stepped(batch + 1e-5 * way) - stepped(batch - 1e-5 * way)) / 2e-5 for way in np.eye(3)]
+    np.testing.assert_allclose(jax.grad(term)(jnp.asarray(batch, jnp.float32)), wanted, rtol=1e-3, atol=1e-5)
 
 
 def test_only_the_sizes_of_the_variances_are_compared_in_the_paper() -> None:
     zero, var = jnp.zeros(2), jnp.asarray([1.0, 3.0])
     assert squared_distance(zero, var, zero, var[::-1]) == 0
-    assert gaussian_divergence(zero, var, zero, var[::-1]) > 0.1
 
 
 def batch_of(seed: int) -> Batch:
@@ -109,17 +159,16 @@ def test_the_term_begins_with_its_round(round_: int, applied: bool) -> None:
     received = model.init(key)
     context = Context({}, {}, received, jnp.int32(round_))
     plain = cross_entropy(model)
-    regularised = consistent(plain, ("linear_1/bn_dfe",), strength=3.0, beta=0.1, distance="paper", first_round=1)
+    regularised = consistent(plain, ("linear_1/bn_dfe",), strength=3.0, beta=0.1, term="paper", first_round=1)
     (loss, (changed, _)), (base, _) = (f(received, batch, key, context) for f in (regularised, plain))
     wanted = base + (3 * consistency_loss(changed, received, ("linear_1/bn_dfe",), 0.1) if applied else 0)
     np.testing.assert_allclose(loss, wanted, rtol=1e-6)
     assert (loss > base) == applied
 
 
-def test_an_unknown_distance_is_refused_in_one_line() -> None:
-    received = statistics(np.random.default_rng(0))
+def test_an_unknown_term_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"unknown consistency 'papr'.*did you mean 'paper'"):
-        consistency_loss(received, received, LAYERS, 0.1, "papr")
+        consistent(cross_entropy(tiny_model()), LAYERS, strength=1.0, beta=0.1, term="papr", first_round=0)
 
 
 def test_fixed_layers_normalise_as_in_the_test_and_still_note_what_they_see() -> None:

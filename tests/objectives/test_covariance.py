@@ -101,3 +101,12 @@ def test_clients_as_an_axis_change_nothing(kind: str) -> None:
 def test_without_a_mask_all_are_samples() -> None:
     features = features_of(2)
     np.testing.assert_allclose(covariance(features), np.cov(features, rowvar=False), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("samples", "dimension"), [(14, 64), (64, 64)])
+def test_what_white_features_are_expected_to_have(samples: int, dimension: int) -> None:
+    """(m + 1) / (n - 1): why UAP leaves small partial batches out (5 for 14 samples of 64 features)."""
+    rng = np.random.default_rng(0)
+    term = jax.jit(lambda z: covariance_matching(z, reference=1.0))
+    losses = [float(term(rng.normal(size=(samples, dimension)).astype(np.float32))) for _ in range(100)]
+    assert np.mean(losses) == pytest.approx((dimension + 1) / (samples - 1), rel=0.02)

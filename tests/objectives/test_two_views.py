@@ -17,7 +17,7 @@ from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
 from tests.toys import CLASSES, DenseNet, close
 
 IMAGE = (4, 4, 1)
-SETTINGS = Settings(temperature=0.5, decay=0.75, queue=6)
+SETTINGS = Settings(temperature=0.5, decay=0.75, queue=6, dimension=8)
 NOWHERE = Context((), (), {}, jnp.int32(0))
 
 

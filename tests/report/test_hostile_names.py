@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from fdgjax.errors import printable
+from fdgjax.files import read_sealed, write_sealed
 from fdgjax.report.command import PAGE, main, report
 from fdgjax.report.commands import command_of
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
@@ -71,13 +72,18 @@ def spoilt(path: Path, method: str, name: str, domains: Sequence[str]) -> Path:
     write_afterwards(path)
     names = dict(zip(DOMAINS, domains, strict=False))
     names |= {"rotated_digits": name, method: f"{name} {method}", "1.2.3": name, "features": name, "weights": name}
-    for file in path.rglob("*.json*"):
-        lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
-        contents = [renamed(json.loads(line), names) for line in lines]
-        for content in contents:
-            if "per_domain_accuracy" in content:
-                content["per_domain_accuracy"] |= dict.fromkeys(domains, 0.5)
-        file.write_text("\n".join(map(json.dumps, contents)))
+
+    def with_names(content: Any) -> Any:
+        content = renamed(content, names)
+        if "per_domain_accuracy" in content:
+            content["per_domain_accuracy"] |= dict.fromkeys(domains, 0.5)
+        return content
+
+    for file in path.rglob("*.json"):
+        write_sealed(file, with_names(read_sealed(file)))
+    for file in path.rglob("*.jsonl"):
+        lines = [with_names(json.loads(line)) for line in file.read_text().splitlines()]
+        file.write_text("\n".join(map(json.dumps, lines)))
     return path
 
 
@@ -234,15 +240,14 @@ def test_the_name_of_a_method_is_no_path_to_a_program(tmp_path: Path, monkeypatc
     (tmp_path / "configs").mkdir()
     (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
     path = write_run(tmp_path / "run")
-    file = path / "config.json"
-    file.write_text(file.read_text().replace('"name": "fedavg"', '"name": "../evil"'))
+    write_sealed(path / "config.json", renamed(read_sealed(path / "config.json"), {"fedavg": "../evil"}))
     monkeypatch.chdir(tmp_path)
     assert "configs/../evil.py:rotated_digits" in command_of(read_folder(path))
 
 
 def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run")
-    text = (path / "config.json").read_text()
+    content = read_sealed(path / "config.json")
     for name in HOSTILE:
-        (path / "config.json").write_text(text.replace('"rotated_digits"', json.dumps(name)))
+        write_sealed(path / "config.json", renamed(content, {"rotated_digits": name}))
         assert f"--config=configs/fedavg.py:{name}" in shlex.split(command_of(read_folder(path)))

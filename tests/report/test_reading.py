@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fdgjax.errors import UserError
+from fdgjax.files import CHECKSUM, checksum
 from fdgjax.report.reading import read_runs
 from tests.report.folders import lines_of, record, write_run
 
@@ -66,13 +68,18 @@ def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:
     assert run.facts == {"rounds": 6}
 
 
+def sealed(content: dict[str, Any]) -> str:
+    return json.dumps(content | {CHECKSUM: checksum(content)})
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, "which holds no run"),
-        ("{", "is no JSON"),
-        (json.dumps({"something": "else"}), "has no 'config'"),
-        (json.dumps({"config": {"seed": 0}}), "has no 'seeds'"),
+        ("{", "is damaged"),
+        (sealed({"something": "else"}), "has no 'config'"),
+        (sealed({"config": {"seed": 0}}), "has no 'seeds'"),
+        (sealed({"config": {"seed": 0}}).replace("0}", "1}"), "does not have the checksum"),
     ],
 )
 def test_folders_that_are_no_run(content: str | None, said: str, tmp_path: Path) -> None:

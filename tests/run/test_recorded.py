@@ -17,6 +17,7 @@ from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed
 from fdgjax.records import open_workdir
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
@@ -70,16 +71,16 @@ def times_written(path: Path) -> dict[Path, int]:
 def test_a_run_leaves_its_records(finished: Finished) -> None:
     path, config, _, summary = finished
     assert set(summary) >= SUMMARY_KEYS
-    assert summary == json.loads((path / "summary.json").read_text())
+    assert summary == read_sealed(path / "summary.json")
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert ["id_accuracy" in line for line in lines] == [False, True, False, True]
     assert sum(lines[0]["coefficients/weights"]) == pytest.approx(1)
-    written = json.loads((path / "config.json").read_text())
+    written = read_sealed(path / "config.json")
     assert written["config"]["seed"] == config.seed
     assert written["versions"]["jax"] == jax.__version__
     assert list((path / "tensorboard").glob("events.*"))
-    assert set(summary["selection"]) == {"used", "last", "validation"}
+    assert set(summary["selection"]) == {"used", "last", "validation", "validation_by_size"}
     assert summary["worst_domain_accuracy"] == min(summary["per_domain_accuracy"].values())
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
 
@@ -136,7 +137,7 @@ def test_each_protocol_has_its_figures(
     assert summary["avg_accuracy"] == pytest.approx(np.mean(of_sources))
     # The oracle is reported only where it is asked for.
     assert summary["selection"]["used"] == selection
-    assert set(summary["selection"]) == {"used", "last", "validation", selection}
+    assert set(summary["selection"]) == {"used", "last", "validation", "validation_by_size", selection}
     assert summary["id_accuracy"] == summary["selection"][selection]["id_accuracy"]
 
 

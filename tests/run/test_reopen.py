@@ -11,6 +11,7 @@ import pytest
 from fdgjax import domain_shift, probe
 from fdgjax.errors import UserError
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed, write_sealed
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
@@ -42,10 +43,10 @@ def test_a_run_is_opened_as_it_was_left(finished: Path) -> None:
 
 
 def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
-    summary = json.loads((finished / "summary.json").read_text())
+    summary = read_sealed(finished / "summary.json")
     assert probe.main(["probe", str(finished)]) == 0
     assert probe.main(["probe", str(finished), "--layer", "features", "--percent", "20,60"]) == 0
-    found = json.loads((finished / "probes.json").read_text())
+    found = read_sealed(finished / "probes.json")
     assert found["projection"]["seeds"][0]["trained"] == summary["probe_by_percent"]
     assert list(found["features"]["seeds"][0]["trained"]) == ["20", "60"]
     first = json.loads((finished / "metrics.jsonl").read_text().splitlines()[0])
@@ -54,7 +55,7 @@ def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
 
 def test_every_pair_of_domains_is_measured(finished: Path) -> None:
     assert domain_shift.main(["domain_shift", str(finished), "--batches", "2", "--repeats", "3"]) == 0
-    found = json.loads((finished / "domain_shift.json").read_text())
+    found = read_sealed(finished / "domain_shift.json")
     assert len(found["pairs"]) == 6 * 5 // 2
     for pair in found["pairs"]:
         assert len(pair["covariance"]) == len(pair["correlation"]) == 3
@@ -67,12 +68,12 @@ def test_what_cannot_be_opened_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(UserError, match=r"holds no config\.json; expected the folder of a run"):
         config_of(tmp_path)
-    older = json.loads((finished / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(older))
+    older = read_sealed(finished / "config.json")
+    write_sealed(tmp_path / "config.json", older)
     with pytest.raises(UserError, match="holds no checkpoint"):
         reopen(tmp_path)
     del older["config"]["method"]["part"]
-    (tmp_path / "config.json").write_text(json.dumps(older))
+    write_sealed(tmp_path / "config.json", older)
     with pytest.raises(UserError, match=r"cannot be read .*; repeat the run"):
         config_of(tmp_path)
     assert probe.main(["probe", str(finished), "--layer", "pixels"]) == 2

@@ -1,7 +1,6 @@
 """Several seeds side by side leave what as many runs would have left, on a CPU bit for bit."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.console import Console as RichConsole
 from fdgjax.engine import RoundInfo, State
 from fdgjax.errors import UserError
 from fdgjax.experiment import build
+from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.run.training import images_per_round, train
@@ -27,16 +27,13 @@ ON_A_CPU = jax.default_backend() == "cpu"
 
 def check_seed(path: Path, alone: Path) -> None:
     """A seed's folder is what a run of that seed alone left, but for checkpoints and timings."""
-    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {"checkpoints"}
+    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {".lock", "checkpoints"}
     assert list((path / "tensorboard").glob("events.*"))
     got, wanted = records_of(path), records_of(alone)
     if ON_A_CPU:
         assert got == wanted
     assert got["config.json"] == wanted["config.json"]
-    assert (
-        json.loads((path / "summary.json").read_text()).keys()
-        == json.loads((alone / "summary.json").read_text()).keys()
-    )
+    assert read_sealed(path / "summary.json").keys() == read_sealed(alone / "summary.json").keys()
 
 
 # Domains dealt two to a client: the seeds' clients have different sizes.
@@ -58,10 +55,10 @@ def test_several_seeds_leave_what_as_many_runs_leave(
     for seed in (4, 5):
         run(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
         check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
-    names = {"config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
+    names = {".lock", "config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
     assert {p.name for p in (tmp_path / "both").iterdir()} == names
-    assert summary == json.loads((tmp_path / "both/summary.json").read_text())
-    ood = [json.loads((tmp_path / f"alone_{seed}/summary.json").read_text())["ood_accuracy"] for seed in (4, 5)]
+    assert summary == read_sealed(tmp_path / "both/summary.json")
+    ood = [read_sealed(tmp_path / f"alone_{seed}/summary.json")["ood_accuracy"] for seed in (4, 5)]
     assert summary["ood_accuracy"] == pytest.approx(np.mean(ood), abs=0 if ON_A_CPU else 0.02)
     assert f"round 4/4  id {summary['id_accuracy']:.3f}  ood {summary['ood_accuracy']:.3f}" in screen.getvalue()
     console.result(summary)
@@ -96,7 +93,8 @@ def test_a_folder_holds_one_set_of_seeds(cache: Path, tmp_path: Path) -> None:
 def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
     experiment = build(small(cache, seed=7, seeds=2, clients_per_round=3))
     finite = np.array([[True, True, True], [True, True, False]])
-    info = RoundInfo(np.array([[0, 1, 2], [1, 2, 4]]), np.ones((2, 3)), finite, {})
+    largest = np.where(finite, 1.0, np.nan)
+    info = RoundInfo(np.array([[0, 1, 2], [1, 2, 4]]), np.ones((2, 3)), largest, finite, np.array([True, True]), {})
     state = State(jnp.arange(2), jnp.zeros(2, jnp.int32), {}, {}, {})
     diverging = experiment._replace(round=lambda state, federation: (state, info))
     with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with NaN or infinity in round 1;") as error:
@@ -105,6 +103,13 @@ def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
     leaving_out = diverging._replace(config=small(cache, seed=7, seeds=2, clients_per_round=3, drop_nonfinite=True))
     records = next(train(leaving_out, state)).records
     assert [record.get("dropped") for record in records] == [None, [4]]
+    absurd = diverging._replace(round=lambda state, federation: (state, info._replace(largest=1e30 * largest**0)))
+    with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with numbers up to 1e\+30 in round 1;"):
+        next(train(absurd, state))
+    server = info._replace(largest=np.array([[1.0, 1, 1], [1, 1e9, np.nan]]), server_finite=np.array([True, False]))
+    broken = leaving_out._replace(round=lambda state, federation: (state, server))
+    with pytest.raises(UserError, match=r"server's state of seed 8 .* after round 1, in which client 2 sent .*1e\+09"):
+        next(train(broken, state))
     assert images_per_round(experiment) == [
         images_per_round(build(small(cache, seed=seed, clients_per_round=3)))[0] for seed in (7, 8)
     ]

@@ -7,6 +7,18 @@ from typing import Any, NamedTuple
 from fdgjax.contract import Method, Setup
 
 
+def never(h: Any) -> bool:
+    """Images are nothing but the model's input."""
+    del h
+    return False
+
+
+def always(h: Any) -> bool:
+    """Images are changed before they reach the model."""
+    del h
+    return True
+
+
 class Entry(NamedTuple):
     """A method of the registry; stands as `ENTRY` in the method's file.
 
@@ -14,7 +26,9 @@ class Entry(NamedTuple):
     for a setup. summary: one line on what it is.
     unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
     head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
-    unlabelled: whether it learns without labels and is evaluated by a linear probe.
+    unlabelled: whether it learns without labels, from random views, and is evaluated by a linear probe.
+    pixels: by its hyperparameters, whether it uses images otherwise than as its model's input, such as random views of
+      them: what frozen stages of the model make of an image then cannot be kept.
     protocol: the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs start from; with
       `labelled_server` it needs a server that holds labelled data, and runs with no other.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
@@ -27,5 +41,6 @@ class Entry(NamedTuple):
     unit: str = ""
     head: str = ""
     unlabelled: bool = False
+    pixels: Callable[[Any], bool] = never
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

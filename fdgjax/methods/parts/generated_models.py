@@ -24,13 +24,13 @@ class HyperNetHyper(ClientHyper):
     """
 
     server_optimizer: str = hyper("adam", search=("adam", "sgd"), source="hFedF v2, appendix C.7")
-    server_learning_rate: float = hyper(1e-3, search=SERVER_LEARNING_RATES, source=TABLE_10)
+    server_learning_rate: float = hyper(1e-3, above=0, search=SERVER_LEARNING_RATES, source=TABLE_10)
     server_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
-    server_momentum: float = hyper(0.0, search=(0.0, 0.9), source="for SGD")
+    server_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="for SGD")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="hFedF v2, equation 8")
     embedding_dim: int = hyper(0, search=(0, 1, 8, 32), source="hFedF v2, section 5.1 and figure 8")
-    hidden: int = hyper(50, search=(50, 100), source="hFedF v2, Table 8")
-    depth: int = hyper(4, search=(4,), source="hFedF v2, Table 8")
+    hidden: int = hyper(50, least=1, search=(50, 100), source="hFedF v2, Table 8")
+    depth: int = hyper(4, least=1, search=(4,), source="hFedF v2, Table 8")
     initialisation: str = hyper("torch", search=("torch", "flax", "model"), source="not stated; docs/deviations.md")
 
 

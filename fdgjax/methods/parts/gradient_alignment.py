@@ -1,6 +1,6 @@
 """FedGaLA's local alignment: the gradient of a layer is dropped unless it agrees with the last global step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +14,10 @@ NOISE = 1e-5
 """A layer's gradient with at most this share of the whole gradient's norm counts as rounding error."""
 
 
+SIGNS: Mapping[str, int] = {"descent": 1, "as_published": -1}
+"""Whether descent directions are compared with the last global step, or gradients, as in the official code."""
+
+
 class Discards(NamedTuple):
     """The numbers of layer gradients dropped and seen in a round (float32), and the round."""
 
@@ -23,9 +27,13 @@ class Discards(NamedTuple):
 
 
 def align_with(
-    reference: Callable[[Context], PyTree], threshold: float = 0.0, sign: int = 1
+    optimizer: optax.GradientTransformation,
+    reference: Callable[[Context], PyTree],
+    threshold: float = 0.0,
+    sign: int = 1,
+    first_round: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    r"""Sets the gradients of layers that are not aligned with a reference to zero.
+    r"""An optimiser that does not see the gradients of layers that are not aligned with a reference.
 
     For each leaf, with its gradient g and reference r,
 
@@ -34,16 +42,17 @@ def align_with(
     r is the last step of the global model, theta_t - theta_(t-1). With sign +1 a gradient is kept if its descent
     direction agrees with r. The official code compares g itself with r (sign -1), and so keeps gradients whose descent
     opposes r. Nothing is dropped where a direction is undefined: in the first round (r = 0), and for a layer whose
-    gradient is only rounding error (a bias before BatchNorm). Chain it before the optimiser, whose momentum still moves
-    a layer with a dropped gradient.
+    gradient is only rounding error (a bias before BatchNorm).
 
     Args:
+      optimizer: gets the aligned gradients, and the extra argument `kept`, a scalar bool for each leaf (see `DROPPED`).
       reference: `context -> r`; training passes `context` to its optimiser as an extra argument.
       threshold: smallest cosine that is kept; 0 in the paper.
       sign: +1, or -1 as in the official code.
+      first_round: nothing is dropped in rounds (from 0) before it.
 
     Returns:
-      The transformation; its state is `Discards`, for `discard_rate`.
+      The optimiser; its state is `Discards`, for `discard_rate`, and that of `optimizer`.
 
     Raises:
       UserError: sign other than +1 or -1, or a threshold outside [-1, 1].
@@ -56,25 +65,65 @@ def align_with(
             f"align_with got sign={sign} and threshold={threshold}; expected +1 (descent) or -1 (as published), and a "
             "cosine from -1 to 1"
         )
+    flexible = optax.with_extra_args_support(optimizer)
 
-    def init(params: PyTree) -> Discards:
-        del params
-        return Discards(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
+    def init(params: PyTree) -> tuple[Discards, PyTree]:
+        none = jnp.zeros((), jnp.float32)
+        return Discards(none, none, jnp.zeros((), jnp.int32)), optimizer.init(params)
 
     def update(
-        updates: PyTree, state: Discards, params: PyTree | None = None, *, context: Context, **others: Any
-    ) -> tuple[PyTree, Discards]:
-        del params, others
+        updates: PyTree, states: tuple[Discards, PyTree], params: PyTree | None = None, *, context: Context, **more: Any
+    ) -> tuple[PyTree, tuple[Discards, PyTree]]:
+        discards, state = states
         least = NOISE**2 * optax.tree.norm(updates, squared=True)
-        kept = jax.tree.map(lambda g, r: is_aligned(g, r, threshold, sign, least), updates, reference(context))
+        early = context.round < first_round
+        kept = jax.tree.map(lambda g, r: early | is_aligned(g, r, threshold, sign, least), updates, reference(context))
         aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
-        stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
-        # An optimiser state that is kept between rounds restarts its counts in each round.
-        same = (state.round == context.round).astype(jnp.float32)
-        dropped, seen = same * state.dropped + jnp.sum(1 - stays), same * state.seen + len(stays)
-        return aligned, Discards(dropped, seen, context.round)
+        steps, state = flexible.update(aligned, state, params, context=context, kept=kept, **more)
+        return steps, (counted(discards, kept, context.round), state)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def counted(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
+    """The numbers after one more step. An optimiser state that is kept between rounds restarts them in each round."""
+    stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
+    same = (discards.round == round_).astype(jnp.float32)
+    return Discards(same * discards.dropped + jnp.sum(1 - stays), same * discards.seen + len(stays), round_)
+
+
+def skipping(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """The optimiser, which leaves an array with a dropped gradient alone: no step, no weight decay, its moments and its
+    count of steps as they were. So PyTorch's optimisers treat a parameter whose `grad` is None.
+
+    Every array has a state of its own, so the optimiser must be one that treats each array by itself.
+    """
+    flexible = optax.with_extra_args_support(optimizer)
+
+    def update(
+        updates: PyTree, states: PyTree, params: PyTree | None = None, *, kept: PyTree, **more: Any
+    ) -> tuple[PyTree, PyTree]:
+        def one(g: jax.Array, state: PyTree, w: jax.Array, keep: jax.Array) -> tuple[jax.Array, PyTree]:
+            stepped = flexible.update(g, state, w, **more)
+            return jax.tree.map(lambda new, old: jnp.where(keep, new, old), stepped, (jnp.zeros_like(g), state))
+
+        both = jax.tree.map(one, updates, states, params, kept)
+        steps, after = (jax.tree.map(lambda _, pair, part=part: pair[part], updates, both) for part in (0, 1))
+        return steps, after
+
+    return optax.GradientTransformationExtraArgs(lambda params: jax.tree.map(optimizer.init, params), update)
+
+
+def unchanged(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The optimiser, to which a dropped gradient is zero: its momentum and its weight decay still move the array."""
+    return optimizer
+
+
+DROPPED: Mapping[str, Callable[[optax.GradientTransformation], optax.GradientTransformation]] = {
+    "skip": skipping,
+    "zero": unchanged,
+}
+"""What a dropped gradient is to the optimiser."""
 
 
 def is_aligned(

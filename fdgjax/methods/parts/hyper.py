@@ -1,16 +1,55 @@
 """Hyperparameters as typed data, each with a default and a search range."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fdgjax.errors import UserError
 
-def hyper(default: Any, *, search: Sequence[Any], source: str) -> Any:
-    """A dataclass field with a default, the values a search would try, and where both come from."""
-    return dataclasses.field(default=default, metadata={"search": tuple(search), "source": source})
+
+class Bounds(NamedTuple):
+    """The numbers that a hyperparameter may be: finite ones from `least` to `most`, and larger than `above`."""
+
+    least: float = 0.0
+    most: float = math.inf
+    above: float = -math.inf
+
+    def hold(self, value: float) -> bool:
+        """Whether a number is within; NaN and infinity never are."""
+        return math.isfinite(value) and self.least <= value <= self.most and value > self.above
+
+    def __str__(self) -> str:
+        low = f"above {self.above:g}" if self.above >= self.least else f"from {self.least:g}"
+        return f"a number {low}" + (f" to {self.most:g}" if math.isfinite(self.most) else "")
+
+
+def hyper(
+    default: Any,
+    *,
+    search: Sequence[Any],
+    source: str,
+    least: float = 0,
+    most: float = math.inf,
+    above: float = -math.inf,
+) -> Any:
+    """A dataclass field with a default, the values a search would try, and where both come from.
+
+    A number is finite, from `least` to `most` and larger than `above`.
+    """
+    bounds = Bounds(least, most, above)
+    return dataclasses.field(default=default, metadata={"search": tuple(search), "source": source, "bounds": bounds})
+
+
+def check_bounds(h: Any) -> None:
+    """Raises a `UserError` for a hyperparameter outside its bounds."""
+    for field in dataclasses.fields(h):
+        value, bounds = getattr(h, field.name), field.metadata.get("bounds")
+        if bounds and isinstance(value, int | float) and not bounds.hold(value):
+            raise UserError(f"config.method.{field.name} got {value}; expected {bounds}, such as {field.default}")
 
 
 TABLE_10 = "hFedF v2, Table 10"
@@ -36,10 +75,12 @@ class ClientHyper:
 
     name: str = ""
     client_optimizer: str = hyper("adam", search=("adam", "sgd"), source="not named by hFedF; docs/deviations.md")
-    client_learning_rate: float = hyper(1e-3, search=LEARNING_RATES, source=TABLE_10)
+    client_learning_rate: float = hyper(1e-3, above=0, search=LEARNING_RATES, source=TABLE_10)
     client_weight_decay: float = hyper(1e-4, search=LEARNING_RATES, source=TABLE_10)
-    client_momentum: float = hyper(0.0, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
-    client_learning_rate_decay: float = hyper(1.0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code")
+    client_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
+    client_learning_rate_decay: float = hyper(
+        1.0, above=0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code"
+    )
     client_schedule: str = hyper("constant", search=("constant", "cosine"), source="UAP, section 5: cosine")
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
 

@@ -14,18 +14,26 @@ from fdgjax.registry import lookup
 
 
 def client_optimizer(
-    h: ClientHyper, rounds: int, watch: optax.GradientTransformation | None = None
+    h: ClientHyper,
+    rounds: int,
+    watch: optax.GradientTransformation | None = None,
+    change: Callable[[optax.GradientTransformation], optax.GradientTransformation] | None = None,
 ) -> optax.GradientTransformation:
     """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
-    learning rate's change over the `rounds`; each only if it has an effect. `watch` receives the clipped gradients
-    (see `sum_gradients`).
+    learning rate's change over the `rounds`; each only if it has an effect.
+
+    Args:
+      h, rounds: hyperparameters, and the experiment's rounds.
+      watch: receives the clipped gradients (see `sum_gradients`).
+      change: replaces everything after the clipping by what it makes of it.
 
     Raises:
       UserError: unknown optimiser or schedule.
     """
+    lookup("client_schedule", h.client_schedule, SCHEDULES)
     steps = [optax.clip_by_global_norm(h.client_clip)] if h.client_clip else []
     steps += [watch] if watch else []
-    steps += [
+    own: list[optax.GradientTransformation] = [
         optimizer(
             h.client_optimizer,
             learning_rate=h.client_learning_rate,
@@ -33,9 +41,9 @@ def client_optimizer(
             momentum=h.client_momentum,
         )
     ]
-    lookup("client_schedule", h.client_schedule, SCHEDULES)
     changes = h.client_learning_rate_decay != 1 or h.client_schedule != "constant"
-    steps += [scale_by_round(lambda round_: learning_rate_factor(h, round_, rounds))] if changes else []
+    own += [scale_by_round(lambda round_: learning_rate_factor(h, round_, rounds))] if changes else []
+    steps += [change(optax.chain(*own))] if change else own
     return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
 
 

@@ -12,6 +12,29 @@ SERVED: Mapping[str, Mapping[str, Any]] = {
 }
 """A labelled server: on the digits UAP's rounds, and an optimiser for a small network trained from scratch."""
 
+SERVED_AND_MIXED: Mapping[str, Mapping[str, Any]] = {
+    "rotated_digits": {
+        **SERVED["rotated_digits"],
+        "method": {**SERVED["rotated_digits"]["method"], "server_momentum": 0.0, "augmentation": "none"},
+    },
+    "uap_rotated_mnist_small": {"method": {"server_momentum": 0.0}},
+}
+"""SemiFL where clients have Adam, whose learning rate falls with the cosine: the server's momentum, which goes on from
+larger steps, would overrule it. A shifted and cut view leaves too little of an 8x8 digit."""
+
+SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
+    "rotated_digits": {"rounds": 40, "local_epochs": 5},
+    "uap_rotated_mnist_small": {
+        "method": {"client_optimizer": "sgd", "client_learning_rate": 0.021, "client_momentum": 0.9}
+    },
+}
+"""A labelled server, where the size of a loss matters to the step: no Adam (RSCFed's official rate)."""
+
+NEAR_PRETRAINED: Mapping[str, Mapping[str, Any]] = {
+    preset: {"method": {"initialisation": "model"}} for preset in ("pretrained_pacs", "pretrained_office_caltech10")
+}
+"""A hypernetwork: client models begin near the pretrained one."""
+
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
 }

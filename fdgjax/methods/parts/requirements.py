@@ -1,10 +1,12 @@
-"""What a method requires of its model, checked before training."""
+"""What a method requires of its model, checked before training, and what it asks of it."""
 
 import jax
 
 from fdgjax.contract import Method, Model, Output, PyTree
 from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
+from fdgjax.models.depth import depth_order
+from fdgjax.variables import flatten
 
 
 def with_features(method: Method, model: Model, name: str) -> Method:
@@ -34,3 +36,15 @@ def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
     output: Output
     output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
     return output
+
+
+def last_layer(model: Model) -> str:
+    """The path of the last layer's kernel, `[m, classes]`."""
+    return f"params/{depth_order(model.init)[-1]}/kernel"
+
+
+def projection_size(model: Model) -> int:
+    """The dimension of a model's projections: the outputs of its projector, or of its last layer where it has none."""
+    shapes = flatten(jax.eval_shape(model.init, jax.random.key(0)))
+    out = "params/projector/out/kernel"
+    return int(shapes[out if out in shapes else last_layer(model)].shape[-1])

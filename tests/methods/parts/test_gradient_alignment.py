@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fdgjax.contract import Context
 from fdgjax.errors import UserError
-from fdgjax.methods.parts.gradient_alignment import align_with, discard_rate
+from fdgjax.methods.parts.gradient_alignment import DROPPED, align_with, discard_rate
+from fdgjax.methods.parts.optimizers import optimizer as optimizer_by_name
 
 LAW = settings(derandomize=True, deadline=None, max_examples=30)
 SHAPES = {"a": (3, 2), "b": (4,), "c": ()}
@@ -27,7 +28,7 @@ def cosine(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def aligned(gradient: object, reference: object, **chosen: object) -> tuple[dict, float]:
-    transformation = align_with(lambda context: context.sent, **chosen)
+    transformation = align_with(optax.identity(), lambda context: context.sent, **chosen)
     context = Context(reference, (), {}, jnp.int32(0))
     updates, state = transformation.update(gradient, transformation.init(gradient), context=context)
     return updates, float(discard_rate((state, optax.EmptyState())))
@@ -68,7 +69,7 @@ def test_what_is_but_rounding_has_no_direction() -> None:
 
 def test_the_rate_is_over_all_steps_of_a_round() -> None:
     step = {"a": jnp.ones(2), "b": jnp.ones(2)}
-    optimizer = optax.chain(align_with(lambda context: context.sent), optax.sgd(0.1))
+    optimizer = align_with(optax.sgd(0.1), lambda context: context.sent)
     state, context = optimizer.init(step), Context(step, (), {}, jnp.int32(0))
     for signs in ((-1, -1), (1, -1), (1, 1), (-1, -1)):
         gradient = {name: sign * leaf for sign, (name, leaf) in zip(signs, step.items(), strict=True)}
@@ -78,8 +79,55 @@ def test_the_rate_is_over_all_steps_of_a_round() -> None:
     assert float(discard_rate(state)) == 1, "the next round is counted by itself"
 
 
+@pytest.mark.parametrize("first_round", [0, 2])
+def test_nothing_is_dropped_before_the_first_round(first_round: int) -> None:
+    ascent = {"a": jnp.ones(2)}
+    optimizer = align_with(optax.identity(), lambda context: context.sent, first_round=first_round)
+    for round_ in range(4):
+        context = Context(ascent, (), {}, jnp.int32(round_))
+        updates, _ = optimizer.update(ascent, optimizer.init(ascent), ascent, context=context)
+        np.testing.assert_array_equal(updates["a"], 1 if round_ < first_round else 0)
+
+
+class TorchAdam:
+    """PyTorch's Adam with an L2 gradient, of one array: `step` is called only where there is a gradient."""
+
+    def __init__(self, w: np.ndarray) -> None:
+        self.w, self.m, self.v, self.steps = np.asarray(w, np.float64), 0.0, 0.0, 0
+
+    def step(self, g: np.ndarray) -> None:
+        self.steps += 1
+        g = g + 0.01 * self.w
+        self.m, self.v = 0.9 * self.m + 0.1 * g, 0.999 * self.v + 0.001 * g * g
+        corrected = self.m / (1 - 0.9**self.steps), self.v / (1 - 0.999**self.steps)
+        self.w = self.w - 0.1 * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+
+
+@pytest.mark.parametrize("dropped", sorted(DROPPED))
+def test_what_a_dropped_gradient_is_to_the_optimiser(dropped: str) -> None:
+    """The official code sets it to None: that array has no step, no decay, and keeps moments and count of steps."""
+    rng, params = np.random.default_rng(0), draw(8)
+    own = optimizer_by_name("adam", learning_rate=0.1, weight_decay=0.01)
+    optimizer = align_with(DROPPED[dropped](own), lambda context: context.sent)
+    step = jax.jit(optimizer.update)
+    arrays, state, drops = {name: TorchAdam(w) for name, w in params.items()}, optimizer.init(params), 0
+    for round_ in range(8):
+        reference = draw(100 + round_)
+        gradient = {name: np.float32(rng.normal(size=shape)) for name, shape in SHAPES.items()}
+        context = Context(reference, (), {}, jnp.int32(round_))
+        updates, state = step(gradient, state, params, context=context)
+        params = optax.apply_updates(params, updates)
+        for name, array in arrays.items():
+            keep = -cosine(gradient[name], reference[name]) >= 0
+            drops += not keep
+            if keep or dropped == "zero":
+                array.step(keep * gradient[name])
+            np.testing.assert_allclose(params[name], array.w, rtol=1e-4, atol=1e-5)
+    assert 8 <= drops <= 16
+
+
 @pytest.mark.parametrize("wrong", [{"sign": 0}, {"threshold": 1.5}])
 def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError, match="expected") as error:
-        align_with(lambda context: context.sent, **wrong)
+        align_with(optax.identity(), lambda context: context.sent, **wrong)
     assert "\n" not in str(error.value)

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from fdgjax.files import Damaged, sync, write_text
+
 CHECKSUMS = "checksums.txt"
 BLOCK = 2**24
 PIECE = 2**20
@@ -19,17 +21,13 @@ PIECE = 2**20
 THREADS = min(8, os.cpu_count() or 1)
 
 
-class Damaged(Exception):
-    """A folder is not as it was sealed: which of its files, and how."""
-
-
 def seal(folder: Path) -> None:
-    """Writes `checksums.txt`, and returns when all files and folders below `folder` are on the disk itself."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
-    body = "".join(f"{checksum(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}\n" for path in files)
-    (folder / CHECKSUMS).write_bytes(f"{body}{zlib.crc32(body.encode()):08x}\n".encode())
+    """Puts all files and folders below `folder` on the disk, and then `checksums.txt`: where that is, they are."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    body = "".join(f"{checksum(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}\n" for path in files)
+    write_text(folder / CHECKSUMS, f"{body}{zlib.crc32(body.encode()):08x}\n")
 
 
 def verified(folder: Path) -> Path:
@@ -83,12 +81,3 @@ def _of_block(file: int, start: int) -> int:
     for offset in range(start, start + BLOCK, PIECE):
         found = zlib.crc32(os.pread(file, PIECE, offset), found)
     return found
-
-
-def sync(path: Path) -> None:
-    """Returns when what was written to a file, or the names in a folder, are on the disk itself."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

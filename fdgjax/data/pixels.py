@@ -1,0 +1,12 @@
+"""Bytes of images as numbers."""
+
+import jax
+import jax.numpy as jnp
+
+
+def as_floats(images: jax.Array) -> jax.Array:
+    """uint8 images as float32 in [-1, 1]; converted only where they are used, so that they are stored as bytes.
+
+    Floats are what a frozen trunk made of images, and stay as they are.
+    """
+    return images.astype(jnp.float32) / 127.5 - 1.0 if images.dtype == jnp.uint8 else images

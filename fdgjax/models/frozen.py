@@ -1,0 +1,168 @@
+"""A frozen trunk: the first stages of a network as a pure function of images, the same for all clients.
+
+    whole(image) = rest(trunk(image))
+
+Clients hold the rest alone: the trunk's variables are constants, one copy for all, so that they are never trained, sent
+or generated, and its BatchNorm normalises by the statistics it came with. What the trunk makes of an image never
+changes: it is computed once and kept, and the data set is then one of features (`features_of`); or, where images are
+changed at random before they reach the model, in each step (`on_images`).
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Model, Output, Variables
+from fdgjax.data.cache import cache_root, published, remove_abandoned
+from fdgjax.data.pixels import as_floats
+from fdgjax.errors import UserError
+from fdgjax.process_memory import available_bytes
+from fdgjax.variables import bytes_of, flatten
+
+ALL_STAGES = -1
+"""The number of frozen stages that stands for all: the last layer alone is trained."""
+
+IMAGES_AT_ONCE = 64
+"""Always the same, so that features are rounded alike whatever the batches of a run are."""
+
+MEBIBYTE = 2**20
+
+
+class Trunk(NamedTuple):
+    """The frozen stages of a network.
+
+    model: as a model whose logits are the features. variables: its constants.
+    stages: their names. shape: of one image's features, float32.
+    """
+
+    model: Model
+    variables: Variables
+    stages: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Images `[batch, H, W, channels]` in [-1, 1] -> features `[batch, ...]`."""
+        output, _ = self.model.apply(self.variables, images, False, jax.random.key(0))
+        return output.logits
+
+
+def count_stages(frozen: int, network: str, stages: tuple[str, ...]) -> int:
+    """The number of frozen stages that `config.model.frozen` asks for, of a network with these stages.
+
+    Raises:
+      UserError: more than there are.
+    """
+    if not ALL_STAGES <= frozen <= len(stages):
+        of_network = f"its stages are {', '.join(stages)}" if stages else "it has no stages"
+        raise UserError(
+            f"config.model.frozen got {frozen} for the model '{network}'; expected at most {len(stages)}, or -1 for "
+            f"all: {of_network}"
+        )
+    return len(stages) if frozen == ALL_STAGES else frozen
+
+
+def freeze(model: Model, image_shape: tuple[int, ...], stages: tuple[str, ...]) -> Trunk:
+    """The trunk of a model of a network's first stages; what no file holds is drawn from one key for all seeds."""
+    variables = jax.device_get(jax.jit(model.init)(jax.random.key(0)))
+    image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+    features = jax.eval_shape(lambda v, x: model.apply(v, x, False, jax.random.key(0))[0].logits, variables, image)
+    return Trunk(model, variables, stages, tuple(features.shape[1:]))
+
+
+def on_images(trunk: Trunk, rest: Model) -> Model:
+    """The whole network as a model of the rest's variables: the trunk is computed in each call."""
+
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
+        return rest.apply(variables, trunk(images), train, key)
+
+    return rest._replace(apply=apply)
+
+
+def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
+    """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; says what they take.
+
+    An entry of the cache belongs to one trunk, its variables included, and one array of images.
+
+    Args:
+      trunk: the frozen stages.
+      images: uint8 `[samples, H, W, channels]`.
+      identity: what else decides the features: network, units, scaling.
+      cache_dir: as for `fdgjax.data.loading.load`.
+
+    Raises:
+      UserError: the cache cannot be written.
+    """
+    folder = cache_root(cache_dir) / "features"
+    kept = folder / digest(trunk, images, identity)
+    say_size(trunk, images, kept)
+    try:
+        remove_abandoned(folder)
+        if not kept.is_dir():
+            with published(kept) as unfinished:
+                write_features(trunk, images, unfinished / "features.npy")
+        return np.load(kept / "features.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"the features of the frozen trunk cannot be kept in {kept} ({error}): free space, delete that folder, or "
+            "set data.cache_dir or model.keep_features=False"
+        ) from error
+
+
+def digest(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]) -> str:
+    """16 hexadecimal digits that change with anything that the features depend on."""
+    content = hashlib.blake2b(repr((sorted(identity.items()), trunk.stages, jax.default_backend())).encode())
+    for path, leaf in sorted(flatten(trunk.variables).items()):
+        content.update(repr((path, leaf.shape)).encode() + np.ascontiguousarray(leaf).tobytes())
+    content.update(repr(images.shape).encode())
+    for start in range(0, len(images), 1024):
+        content.update(np.ascontiguousarray(images[start : start + 1024]).data)
+    return content.hexdigest()[:16]
+
+
+def write_features(trunk: Trunk, images: np.ndarray, path: Path) -> None:
+    """Writes the features of all images as one array, a few at a time in memory."""
+
+    @jax.jit
+    def of_bytes(some: jax.Array) -> jax.Array:
+        return trunk(as_floats(some)).astype(jnp.float32)
+
+    with open(path, "wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(images), *trunk.shape)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, len(images), IMAGES_AT_ONCE):
+            some = np.asarray(images[start : start + IMAGES_AT_ONCE])
+            filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
+            stream.write(np.asarray(of_bytes(filled), "<f4")[: len(some)].tobytes())
+
+
+def say_size(trunk: Trunk, images: np.ndarray, kept: Path) -> None:
+    """One line on what the features take, before they are computed."""
+    count, numbers = len(images), int(np.prod(trunk.shape))
+    needed, free = 4 * count * numbers, available_bytes()
+    advice = "" if free is None or needed < free else f", more than the {free / MEBIBYTE:,.0f} MiB that are free"
+    logging.getLogger("fdgjax").info(
+        "features of the frozen trunk (%s to %s), %s numbers for each of %s images: %s MiB%s (the images: %s MiB), %s",
+        *(trunk.stages[0], trunk.stages[-1], f"{numbers:,}", f"{count:,}", f"{needed / MEBIBYTE:,.0f}", advice),
+        *(f"{images.nbytes / MEBIBYTE:,.0f}", f"cached in {kept}" if kept.is_dir() else f"once, kept in {kept}"),
+    )
+
+
+def say_in_steps(trunk: Trunk, why: str) -> None:
+    """One line on a trunk whose features are not kept."""
+    logging.getLogger("fdgjax").info(
+        "the frozen trunk (%s to %s, %s MiB) is computed in each step: %s",
+        *(trunk.stages[0], trunk.stages[-1], f"{bytes_of(trunk.variables) / MEBIBYTE:,.1f}", why),
+    )
+
+
+def say_random(network: str) -> None:
+    """One line on frozen stages that no file was read for."""
+    logging.getLogger("fdgjax").info(
+        "the frozen stages of %s are random, the same for every seed: config.model.pretrained names no weights", network
+    )

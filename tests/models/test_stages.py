@@ -1,0 +1,73 @@
+"""A network cut after any of its stages is the network: the same variables, the same outputs."""
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Model, Output
+from fdgjax.models import MODELS, Part
+from fdgjax.models.client_model import as_model
+from fdgjax.variables import merge
+
+SMALLEST = {"alexnet": 63}
+KEY = jax.random.key(3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_cut_splits_variables_and_function(name: str) -> None:
+    side = SMALLEST.get(name, 16)
+    maker, x = MODELS[name], jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+    whole = as_model(maker(4, 1 / 32), x.shape[1:])
+    expected = jax.eval_shape(whole.init, KEY)
+    logits = output_of(whole, expected, x).logits
+    for end in sorted({1, len(maker.stages) // 2, len(maker.stages)}):
+        trunk = as_model(maker(4, 1 / 32, part=Part(0, end)), x.shape[1:])
+        first = jax.eval_shape(trunk.init, KEY)
+        features = output_of(trunk, first, x).logits
+        rest = as_model(maker(4, 1 / 32, part=Part(end)), features.shape[1:])
+        second = jax.eval_shape(rest.init, KEY)
+        chex.assert_trees_all_equal_shapes_and_dtypes(merge(first, second), dict(expected))
+        output = output_of(rest, second, features)
+        assert output.logits.shape == logits.shape
+        assert output.features.shape[1] > 0
+    # The last cut leaves the last layer alone.
+    assert set(second) == {"params"}
+    assert set(second["params"]) in ({"head"}, {"linear_2"})
+
+
+def output_of(model: Model, variables: Any, x: jax.ShapeDtypeStruct) -> Output:
+    return jax.eval_shape(lambda variables, x: model.apply(variables, x, False, KEY)[0], variables, x)
+
+
+@pytest.mark.parametrize("name", ["digits_cnn", "resnet10"])
+def test_a_cut_network_starts_and_computes_as_the_whole(name: str) -> None:
+    maker, x = MODELS[name], jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)), jnp.float32)
+    end = len(maker.stages) // 2
+
+    @jax.jit
+    def both(x: jax.Array) -> Any:
+        whole = as_model(maker(4, 1 / 32), x.shape[1:])
+        trunk = as_model(maker(4, 1 / 32, part=Part(0, end)), x.shape[1:])
+        first = trunk.init(KEY)
+        features = trunk.apply(first, x, False, KEY)[0].logits
+        rest = as_model(maker(4, 1 / 32, part=Part(end)), features.shape[1:])
+        second, variables = rest.init(KEY), whole.init(KEY)
+        outputs = whole.apply(variables, x, False, KEY)[0].logits, rest.apply(second, features, False, KEY)[0].logits
+        return variables, merge(first, second), outputs
+
+    variables, parts, (one, other) = both(x)
+    chex.assert_trees_all_equal(variables, parts)
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_stages_are_counted_as_they_are_run() -> None:
+    for name, maker in MODELS.items():
+        assert len(set(maker.stages)) == len(maker.stages) > 0, name
+        side = SMALLEST.get(name, 16)
+        beyond = maker(4, 1 / 32, part=Part(len(maker.stages) + 1))
+        kept = jax.eval_shape(beyond.init, KEY, jnp.zeros((1, side, side, 3)))
+        assert not jax.tree.leaves(kept), f"{name} runs more steps than its stages and a last layer"

@@ -1,0 +1,97 @@
+"""A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fdgjax.config import Config, make_config, read_config
+from fdgjax.errors import UserError
+from fdgjax.files import Damaged, read_sealed, write_sealed
+from fdgjax.records import Workdir, finished, open_workdir, own_workdir
+
+HOLD = "import sys; from pathlib import Path; from fdgjax.files import lock\nwith lock(Path(sys.argv[1])) as mine: "
+
+
+@pytest.fixture
+def config() -> Config:
+    return read_config(make_config("fedavg", "rotated_digits"))
+
+
+def test_a_second_process_is_turned_away_and_nothing_is_written(config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with own_workdir(path, config, pytest.fail):
+        before = {file: file.read_bytes() for file in path.rglob("*")}
+        with (
+            pytest.raises(UserError, match=r"is in use by process \d+ on .*; expected a folder in which") as error,
+            own_workdir(path, config, pytest.fail),
+        ):
+            pytest.fail("two own it")
+        assert "\n" not in str(error.value)
+        assert {file: file.read_bytes() for file in path.rglob("*")} == before
+    with own_workdir(path, config, pytest.fail) as again:
+        assert again.config.exists()
+
+
+def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: Path) -> None:
+    open_workdir(tmp_path / "run", config)
+    held = HOLD + "print(mine, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", held, str(tmp_path / "run/.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        with pytest.raises(UserError, match="is in use"), own_workdir(tmp_path / "run", config, pytest.fail):
+            pytest.fail("two own it")
+        process.kill()
+        process.wait()
+    with own_workdir(tmp_path / "run", config, pytest.fail) as workdir:
+        assert workdir.config.exists()
+
+
+def test_a_file_system_without_locks_is_said(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    said: list[str] = []
+    with own_workdir(tmp_path / "run", config, said.append) as workdir:
+        assert workdir.config.exists()
+    assert "without locks (" in said[0]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"config": 1}', b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_config_is_refused_in_one_line(damage: bytes, config: Config, tmp_path: Path) -> None:
+    workdir = open_workdir(tmp_path / "run", config)
+    workdir.config.write_bytes(damage)
+    with pytest.raises(Damaged, match=r"config.json is damaged .*restore it from a copy") as error:
+        open_workdir(tmp_path / "run", config)
+    assert "\n" not in str(error.value)
+
+
+def test_every_flipped_bit_of_a_sealed_file_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "summary.json"
+    content = {"id_accuracy": 0.1 + 0.2, "names": ["é", "a"], "nan": float("inf"), "empty": {}}
+    write_sealed(file, content)
+    assert read_sealed(file) == content
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            file.write_bytes(flipped)
+            # White space may change: the content is the same then.
+            with contextlib.suppress(Damaged):
+                assert read_sealed(file) == content
+
+
+def test_a_summary_that_is_not_whole_is_no_end(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert finished(Workdir(tmp_path), said.append) == {}
+    write_sealed(tmp_path / "summary.json", {"id_accuracy": 0.5})
+    assert finished(Workdir(tmp_path), said.append) == {"id_accuracy": 0.5}
+    assert not said
+    (tmp_path / "summary.json").write_text('{"id_accuracy": 0.9}')
+    assert finished(Workdir(tmp_path), said.append) == {}
+    assert "not taken as finished" in said[0]
