@@ -34,7 +34,13 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_root(cache_dir: str) -> Path:
-    """The folder for decoded data: `cache_dir`, or the user's own cache folder where that is empty."""
+    """The folder for decoded data: `cache_dir`, or the user's own cache folder where that is empty.
+
+    Raises:
+      UserError: a name that is not UTF-8, which the writers of records do not take, or that no folder can have.
+    """
+    if "\0" in cache_dir or cache_dir != cache_dir.encode(errors="ignore").decode():
+        raise UserError(f"cache_dir got '{cache_dir}'; expected the name of a folder in UTF-8; choose another")
     if cache_dir:
         return Path(cache_dir).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")

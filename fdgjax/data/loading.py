@@ -10,13 +10,16 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
 from fdgjax.data.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.source import Source
-from fdgjax.errors import UserError
-from fdgjax.files import Damaged
+from fdgjax.errors import UserError, printable
 from fdgjax.registry import lookup
 from fdgjax.sealed import verified
 
 VERSION = "1.1.0"
 """Version of what the cache holds of given files; increase it whenever that changes."""
+
+ATTEMPTS = 3
+"""How often data are prepared. Once is enough, unless the disk is bad; or unless another process, which found the cache
+damaged as well, looks at the new one to see whether it may be removed."""
 
 DOMAINBED = "DomainBed's domainbed/scripts/download.py fetches it"
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
@@ -127,32 +130,37 @@ def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str =
     if not size:
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
+    try:
+        return _from_cache(name, source, size, folder)
+    except OSError as error:
+        raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
+
+
+def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:
     remove_abandoned(folder)
     arrays = folder / f"{size}px"
-    data = kept(arrays, read_arrays)
-    return data if data is not None else _prepare(name, source, size, folder, arrays)
+    for _ in range(ATTEMPTS):
+        data = kept(arrays, read_arrays)
+        if data is not None:
+            return data
+        _prepare(name, source, size, folder, arrays)
+    raise UserError(f"the cache {arrays} is damaged however often it is written: check the disk, or set cache_dir")
 
 
-def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> Domains:
+def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:
     logger = logging.getLogger("fdgjax")
-    logger.info("preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", arrays)
+    logger.info(
+        "preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", printable(arrays)
+    )
     records = folder / "records"
     try:
         with published(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
             # New records are published only after all of their images could be decoded.
             holder = kept(records, verified) or until_decoded.enter_context(published(records))
             _decode(name, source, size, holder, unfinished)
-    except OSError as error:
-        raise UserError(f"cannot write the cache {folder} ({error}): free space or set cache_dir") from error
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty only after a failure: a folder with anything in it stays
-    try:
-        return read_arrays(arrays)
-    except Damaged as damage:
-        raise UserError(
-            f"the cache {arrays} is damaged as soon as it is written ({damage}): check the disk, or set cache_dir"
-        ) from damage
 
 
 def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:

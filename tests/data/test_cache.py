@@ -131,7 +131,7 @@ def test_a_disk_that_damages_all_it_is_given_is_reported(
             flip(folder / "labels.npy", -1)
 
     monkeypatch.setattr(caching, "seal", sealed_badly)
-    with pytest.raises(UserError, match=r"as soon as it is written \(labels.npy differs from its checksum\): check"):
+    with pytest.raises(UserError, match="damaged however often it is written: check"):
         load("folder", data_dir=str(tree), image_size=4, cache_dir=str(cache))
 
 
@@ -144,6 +144,21 @@ def test_a_damaged_cache_that_cannot_be_removed_is_reported(made: Made, monkeypa
     monkeypatch.setattr(caching.os, "rename", refuse)
     with pytest.raises(UserError, match=r"is damaged and cannot be removed .*Read-only file system"):
         made.load()
+
+
+@pytest.mark.parametrize("name", ["a\nb \u202e %s $x é", "n" * 255])
+def test_a_cache_folder_of_any_name_is_used(name: str, tree: Path, tmp_path: Path) -> None:
+    assert len(load("folder", data_dir=str(tree), image_size=4, cache_dir=str(tmp_path / name)).labels) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("\udcff", "in UTF-8"), ("\0", "in UTF-8"), ("n" * 300, "File name too long")]
+)
+def test_an_impossible_cache_folder_is_named(name: str, said: str, tree: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        load("folder", data_dir=str(tree), image_size=4, cache_dir=str(tmp_path / name))
+    assert str(error.value).isprintable()
+    assert "cache_dir" in str(error.value)
 
 
 def test_a_cache_mended_by_another_process_stays(made: Made) -> None:
