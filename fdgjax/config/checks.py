@@ -12,7 +12,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
-from fdgjax.methods.parts.hyper import check_bounds
+from fdgjax.methods.parts.hyper import check_values
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.scaling import SCALINGS
@@ -93,7 +93,7 @@ def check(config: Config) -> None:
         )
     if not 0 < config.probe.learning_rate < math.inf:
         raise UserError(f"config.probe.learning_rate got {config.probe.learning_rate}; expected a number above 0")
-    check_bounds(config.method)
+    check_values(config.method)
     _ = config.probe.percents
     check_protocol(config)
 

@@ -51,7 +51,7 @@ class FDSE(FedAvg):
       is that of equation 6.
     """
 
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="FDSE, Algorithm 1")
+    client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="FDSE, Algorithm 1")
     client_learning_rate: float = hyper(0.05, above=0, search=(0.001, 0.01, 0.05, 0.1, 0.5), source=OFFICIAL)
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4), source=OFFICIAL)
     client_learning_rate_decay: float = hyper(

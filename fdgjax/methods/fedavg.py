@@ -50,7 +50,7 @@ class FedAvg(ClientHyper):
     """
 
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")
-    server_optimizer: str = hyper("sgd", search=("sgd", "adam", "yogi"), source="Reddi et al., Table 1")
+    server_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam", "yogi"), source="Reddi et al., Table 1")
     server_learning_rate: float = hyper(1.0, above=0, search=(1.0, 1e-1, 1e-2), source="1 is FedAvg")
     server_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="Reddi et al., appendix D")
     unseen: str = hyper("each", search=("each", "mean", "server"), source="docs/deviations.md")

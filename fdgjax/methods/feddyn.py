@@ -37,7 +37,7 @@ from fdgjax.variables import subtract
 class FedDyn(FedAvg):
     """FedAvg's hyperparameters, with the paper's local optimiser, and alpha, the strength of the regulariser."""
 
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="Acar et al., section 4")
+    client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="Acar et al., section 4")
     client_learning_rate: float = hyper(
         0.1, above=0, search=FDSE_LEARNING_RATES, source="Acar et al., section 4; FDSE, A7.4"
     )

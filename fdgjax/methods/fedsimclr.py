@@ -65,7 +65,7 @@ class FedSimCLR(FedAvg):
 class BySGD(FedSimCLR):
     """SGD with learning rate 0.03 and momentum 0.9, for all losses but SimCLR's."""
 
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source=PUBLISHED)
+    client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source=PUBLISHED)
     client_learning_rate: float = hyper(0.03, above=0, search=(0.03, 0.003), source=PUBLISHED)
     client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=PUBLISHED)
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)

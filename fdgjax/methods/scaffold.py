@@ -41,7 +41,9 @@ class Scaffold(FedAvg):
     control: `gradients` (their mean) or `displacement` (`(x - y_i) / (K eta_l)`: for SGD without momentum).
     """
 
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="Karimireddy et al., Algorithm 1")
+    client_optimizer: str = hyper(
+        "sgd", examples=True, search=("sgd", "adam"), source="Karimireddy et al., Algorithm 1"
+    )
     client_learning_rate: float = hyper(0.1, above=0, search=FDSE_LEARNING_RATES, source="FDSE, A7.4")
     client_clip: float = hyper(10.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Karimireddy et al., Algorithm 1")

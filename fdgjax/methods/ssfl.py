@@ -49,7 +49,7 @@ class LabelledServer(FedAvg):
     class_aware: whether the server's minibatches are class-balanced.
     """
 
-    client_optimizer: str = hyper("sgd", search=("sgd", "adam"), source="UAP, section 5")
+    client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="UAP, section 5")
     client_learning_rate: float = hyper(0.002, above=0, search=(0.1, 0.01, 0.002), source="UAP, section 5")
     client_weight_decay: float = hyper(0.0, search=(0.0, 5e-4), source="UAP names none")
     client_schedule: str = hyper("cosine", search=("constant", "cosine"), source="UAP, section 5")

@@ -79,6 +79,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ),
         ((CONFIG, "--config.method.client_clip=-1"), r"client_clip got -1.0; expected a number from 0, such as 0.0"),
         ((CONFIG, "--config.method.client_momentum=1.5"), r"client_momentum got 1.5; expected a number from 0 to 1"),
+        (
+            (CONFIG, "--config.method.alignment_scope=leave"),
+            r"unknown config.method.alignment_scope 'leave'; expected one of: leaf, tree; did you mean 'leaf'",
+        ),
         ((CONFIG, "--config.method.hidden=0"), r"method.hidden got 0; expected a number from 1"),
         ((CONFIG, "--config.method.name=fedavgg"), r"unknown method 'fedavgg'; .*did you mean 'fedavg'"),
         ((CONFIG, "--config.method.name=fedavg"), r"start from --config=configs/fedavg.py"),
@@ -103,7 +107,11 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None
         ("\0\1", "(SyntaxError|ValueError): source code string cannot contain null bytes"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_config_is_refused_in_one_line(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where ml_collections keeps the names of the config file before.
+    monkeypatch.delitem(sys.modules, "config_config", raising=False)
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(UserError, match=said) as caught:
         parsed(f"--config={tmp_path / 'mine.py'}")

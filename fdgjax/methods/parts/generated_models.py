@@ -23,7 +23,7 @@ class HyperNetHyper(ClientHyper):
     initialisation: `torch`, `flax` or `model`, see `fdgjax.models.hypernetwork`.
     """
 
-    server_optimizer: str = hyper("adam", search=("adam", "sgd"), source="hFedF v2, appendix C.7")
+    server_optimizer: str = hyper("adam", examples=True, search=("adam", "sgd"), source="hFedF v2, appendix C.7")
     server_learning_rate: float = hyper(1e-3, above=0, search=SERVER_LEARNING_RATES, source=TABLE_10)
     server_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
     server_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="for SGD")

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.errors import UserError
+from fdgjax.registry import lookup
 
 
 class Bounds(NamedTuple):
@@ -35,20 +36,26 @@ def hyper(
     least: float = 0,
     most: float = math.inf,
     above: float = -math.inf,
+    examples: bool = False,
 ) -> Any:
     """A dataclass field with a default, the values a search would try, and where both come from.
 
-    A number is finite, from `least` to `most` and larger than `above`.
+    A number is finite, from `least` to `most` and larger than `above`. A word is one of those of `search`, unless they
+    are only `examples`.
     """
-    bounds = Bounds(least, most, above)
-    return dataclasses.field(default=default, metadata={"search": tuple(search), "source": source, "bounds": bounds})
+    metadata = {"search": tuple(search), "source": source, "bounds": Bounds(least, most, above), "examples": examples}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def check_bounds(h: Any) -> None:
-    """Raises a `UserError` for a hyperparameter outside its bounds."""
+def check_values(h: Any) -> None:
+    """Raises a `UserError` for a hyperparameter that is a number outside its bounds, or an unknown word."""
     for field in dataclasses.fields(h):
-        value, bounds = getattr(h, field.name), field.metadata.get("bounds")
-        if bounds and isinstance(value, int | float) and not bounds.hold(value):
+        if not field.metadata:
+            continue
+        value, bounds = getattr(h, field.name), field.metadata["bounds"]
+        if isinstance(value, str) and not field.metadata["examples"]:
+            lookup(f"config.method.{field.name}", value, dict.fromkeys(field.metadata["search"]))
+        if isinstance(value, int | float) and not bounds.hold(value):
             raise UserError(f"config.method.{field.name} got {value}; expected {bounds}, such as {field.default}")
 
 
@@ -74,7 +81,9 @@ class ClientHyper:
     """
 
     name: str = ""
-    client_optimizer: str = hyper("adam", search=("adam", "sgd"), source="not named by hFedF; docs/deviations.md")
+    client_optimizer: str = hyper(
+        "adam", examples=True, search=("adam", "sgd"), source="not named by hFedF; docs/deviations.md"
+    )
     client_learning_rate: float = hyper(1e-3, above=0, search=LEARNING_RATES, source=TABLE_10)
     client_weight_decay: float = hyper(1e-4, search=LEARNING_RATES, source=TABLE_10)
     client_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
