@@ -3,7 +3,9 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: install demo test slow lint format bench
+MINUTES ?= 60
+
+.PHONY: install demo test slow torture lint format bench
 
 install: .venv/installed
 
@@ -21,6 +23,10 @@ test: install
 
 slow: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+# Kills, power cuts, damage and bad input on real processes; one table. Power cuts need to be root.
+torture: install
+	$(BIN)/python -m tests.torture --minutes $(MINUTES)
 
 lint: install
 	$(BIN)/ruff check .
