@@ -18,9 +18,19 @@ def peak_resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def resident_bytes() -> int:
+    """The resident set of this process now (Linux)."""
+    return _kilobytes(STATUS, "VmRSS") * 1024
+
+
 def available_bytes() -> int | None:
     """Main memory available without swapping; None where the system does not report it."""
     return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
+
+
+def total_bytes() -> int | None:
+    """All main memory; None where the system does not report it."""
+    return _kilobytes(MEMORY, "MemTotal") * 1024 if MEMORY.exists() else None
 
 
 def _kilobytes(path: Path, field: str) -> int:

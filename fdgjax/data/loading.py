@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -153,6 +154,7 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
         "preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", printable(arrays)
     )
     records = folder / "records"
+    check_space(source.samples * size * size * source.channels, folder)
     try:
         with published(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
             # New records are published only after all of their images could be decoded.
@@ -161,6 +163,16 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty only after a failure: a folder with anything in it stays
+
+
+def check_space(needed: int, folder: Path) -> None:
+    """Raises a `UserError` where the disk below a folder, which need not exist yet, has not so many bytes free."""
+    there = next(place for place in (folder, *folder.parents) if place.is_dir())
+    if needed > (free := shutil.disk_usage(there).free):
+        raise UserError(
+            f"the decoded images need {needed / 2**20:,.0f} MiB and {there} has {free / 2**20:,.0f} MiB free; expected "
+            "enough space; lower config.data.image_size, or set config.data.cache_dir"
+        )
 
 
 def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:

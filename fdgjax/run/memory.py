@@ -7,7 +7,8 @@ import jax
 from jax.stages import Compiled
 
 from fdgjax.contract import PyTree
-from fdgjax.process_memory import available_bytes, peak_resident_bytes
+from fdgjax.errors import UserError
+from fdgjax.process_memory import available_bytes, peak_resident_bytes, total_bytes
 
 MEBIBYTE = 2**20
 
@@ -74,6 +75,18 @@ def shortage(memory: Memory, free: int | None) -> str | None:
     )
 
 
+def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
+    """Raises a `UserError` where the state of a run alone, of which these are the shapes, is more than all memory."""
+    copies = devices if jax.default_backend() == "cpu" else 1
+    needed = copies * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    if capacity is not None and needed > capacity:
+        raise UserError(
+            f"the state of the run needs {needed / MEBIBYTE:,.0f} MiB of memory and there are "
+            f"{capacity / MEBIBYTE:,.0f}; expected a model that fits; lower config.model.width, or the number of "
+            "clients, seeds or devices"
+        )
+
+
 def device_memory() -> dict[str, int]:
     """The device's own memory statistics; empty on a CPU."""
     return jax.local_devices()[0].memory_stats() or {}
@@ -83,6 +96,11 @@ def free_bytes() -> int | None:
     """Memory that a program may still take; None where neither the device nor the system reports it."""
     stats = device_memory()
     return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
+
+
+def capacity_bytes() -> int | None:
+    """All the memory there is; None where neither the device nor the system reports it."""
+    return device_memory().get("bytes_limit") or total_bytes()
 
 
 def peak_bytes() -> int:

@@ -28,7 +28,7 @@ from fdgjax.records import (
 from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
-from fdgjax.run.memory import Memory, free_bytes, peak_bytes, peak_in_words, shortage
+from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.training import images_per_round, train
 
 
@@ -73,7 +73,9 @@ def train_with_records(
     durations = []
     with contextlib.ExitStack() as cleanup:
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints, console.say)))
-        restored = checkpoints.restore(state_shapes(experiment))
+        shapes = state_shapes(experiment)
+        refuse_impossible(shapes, config.devices, capacity_bytes())
+        restored = checkpoints.restore(shapes)
         state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
         done = len(records[0])
         if done:

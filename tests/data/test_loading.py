@@ -204,3 +204,9 @@ def test_unknown_name_suggests_the_nearest() -> None:
 def test_folders_need_a_size(tree: Path) -> None:
     with pytest.raises(UserError, match="image_size is 0"):
         load("folder", data_dir=str(tree))
+
+
+def test_images_for_which_the_disk_has_no_space_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"images need 2,742,004 MiB and .* MiB free; .* lower config.data.im"):
+        load("rotated_digits", image_size=40_000, cache_dir=str(tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()

@@ -196,6 +196,15 @@ def test_memory_is_said_before_and_after(finished: Finished) -> None:
     assert 0 < summary["predicted_memory_bytes"] < summary["peak_memory_bytes"]
 
 
+def test_a_model_larger_than_all_memory_is_refused_before_it_is_made(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fdgjax.run.recorded.capacity_bytes", lambda: 1000)
+    with pytest.raises(UserError, match=r"state of the run needs .* MiB of memory and there are 0; expected") as error:
+        run(small(cache), tmp_path / "run", Console(), never())
+    assert "\n" not in str(error.value)
+
+
 def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
     diverging = dataclasses.replace(

@@ -1,0 +1,58 @@
+"""The memory of real rounds: what was predicted, what they took at their peak, and whether it grows.
+
+    python -m benchmarks.memory --config=configs/fedavg.py:pacs --config.data.dir=DATA --config.rounds=3
+    python -m benchmarks.memory --config=configs/fedavg.py --config.rounds=300
+
+The peak is the process's resident memory above what it had before data, state and programs, from the end of compiling
+on (Linux). Run it twice: the first run's peak has remains of the compiler, the second finds the programs compiled.
+"""
+
+import gc
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from benchmarks.options import guarded
+from fdgjax.config.command_line import parse
+from fdgjax.experiment import build
+from fdgjax.main import remember_compilations, split_cpu
+from fdgjax.process_memory import peak_resident_bytes, resident_bytes
+from fdgjax.run.ahead import compile_ahead
+from fdgjax.run.training import train
+
+MEBIBYTE = 2**20
+SETTLED = 20
+"""Rounds after which memory must not grow."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints."""
+    config, _ = parse(["benchmarks.memory", *argv])
+    remember_compilations(config)
+    split_cpu(config)
+    jax.block_until_ready(jax.numpy.zeros(1))
+    before = resident_bytes()
+    experiment = build(config)
+    state = experiment.init()
+    experiment, predicted = compile_ahead(experiment, state)
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
+    resident = []
+    for progress in train(experiment, state):
+        resident.append(resident_bytes())
+        done = len(resident)
+        if done % 50 == 0 or done == config.rounds:
+            print(f"round {done}: {resident[-1] / MEBIBYTE:,.0f} MiB resident", flush=True)
+        del progress
+    taken = peak_resident_bytes() - before
+    parts = ", ".join(f"{name} {size // MEBIBYTE:,}" for name, size in predicted._asdict().items())
+    print(f"predicted {predicted.total / MEBIBYTE:,.0f} MiB ({parts})")
+    print(f"taken {taken / MEBIBYTE:,.0f} MiB at the peak; predicted / taken {predicted.total / taken:.2f}")
+    if len(resident) > SETTLED:
+        print(f"last round / round {SETTLED}: {resident[-1] / resident[SETTLED - 1]:.4f} of resident memory")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))
