@@ -19,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Model, Output, Variables
-from fdgjax.data.cache import cache_root, published, remove_abandoned
+from fdgjax.data.cache import cache_root, kept, published, remove_abandoned
 from fdgjax.data.pixels import as_floats
 from fdgjax.errors import UserError
 from fdgjax.process_memory import available_bytes
+from fdgjax.sealed import verified
 from fdgjax.variables import bytes_of, flatten
 
 ALL_STAGES = -1
@@ -87,7 +88,8 @@ def on_images(trunk: Trunk, rest: Model) -> Model:
 def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
     """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; says what they take.
 
-    An entry of the cache belongs to one trunk, its variables included, and one array of images.
+    An entry of the cache belongs to one trunk, its variables included, and one array of images; every byte of it is
+    verified, and a damaged one is made again.
 
     Args:
       trunk: the frozen stages.
@@ -99,19 +101,29 @@ def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]
       UserError: the cache cannot be written.
     """
     folder = cache_root(cache_dir) / "features"
-    kept = folder / digest(trunk, images, identity)
-    say_size(trunk, images, kept)
+    entry = folder / digest(trunk, images, identity)
+    say_size(trunk, images, entry)
     try:
         remove_abandoned(folder)
-        if not kept.is_dir():
-            with published(kept) as unfinished:
-                write_features(trunk, images, unfinished / "features.npy")
-        return np.load(kept / "features.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        if (found := kept(entry, read_features)) is not None:
+            return found
+        with published(entry) as unfinished:
+            write_features(trunk, images, unfinished / "features.npy")
+        return read_features(entry)
+    except OSError as error:
         raise UserError(
-            f"the features of the frozen trunk cannot be kept in {kept} ({error}): free space, delete that folder, or "
+            f"the features of the frozen trunk cannot be kept in {entry} ({error}): free space, delete that folder, or "
             "set data.cache_dir or model.keep_features=False"
         ) from error
+
+
+def read_features(entry: Path) -> np.ndarray:
+    """The features of a folder of the cache, memory-mapped.
+
+    Raises:
+      Damaged: a byte is not what was written.
+    """
+    return np.load(verified(entry) / "features.npy", mmap_mode="r", allow_pickle=False)
 
 
 def digest(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]) -> str:
