@@ -95,7 +95,8 @@ def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> 
 
 def manage(path: Path, read_only: bool = False) -> ocp.CheckpointManager:
     """Orbax's own management of a folder of checkpoints."""
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    # Its threads log what they also raise, with a traceback.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(
         max_to_keep=None if read_only else 2,
         enable_async_checkpointing=False,

@@ -10,7 +10,7 @@ from typing import Any
 from fdgjax.config import Config, seeds_of
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiment import Experiment, build
-from fdgjax.files import write_sealed
+from fdgjax.files import sync, write_sealed
 from fdgjax.records import (
     History,
     Workdir,
@@ -126,6 +126,7 @@ def write_summaries(
     config, images = experiment.config, images_per_round(experiment)
     seeds, summaries = seeds_of(config), []
     for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
+        sync(folder.metrics)
         timings = {"images_per_second": own / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
         write_sealed(folder.summary, summaries[-1])

@@ -23,21 +23,20 @@ from tests.torture.trials import Bench, Outcome
 
 
 class Trial(NamedTuple):
-    """A kind of fault. share: of the time. many: how many faults an hour of torture should have."""
+    """A kind of fault, what its faults are called, and its share of the time."""
 
     commit: Callable[[Bench], Outcome]
     faults: str
-    many: int
     share: float
 
 
 TRIALS: Mapping[str, Trial] = {
-    "kills": Trial(trials.kill, "SIGKILLs", 100, 0.3),
-    "cuts": Trial(trials.cut_power, "power cuts", 20, 0.15),
-    "damage": Trial(trials.damage_run, "damaged workdirs", 100, 0.3),
-    "caches": Trial(trials.damage_cache, "damaged caches", 30, 0.1),
-    "lines": Trial(inputs.command_lines, "bad command lines", 1000, 0.1),
-    "folders": Trial(inputs.image_folder, "bad folders", 150, 0.05),
+    "kills": Trial(trials.kill, "SIGKILLs", 0.3),
+    "cuts": Trial(trials.cut_power, "power cuts", 0.15),
+    "damage": Trial(trials.damage_run, "damaged workdirs", 0.4),
+    "caches": Trial(trials.damage_cache, "damaged caches", 0.08),
+    "lines": Trial(inputs.command_lines, "bad command lines", 0.02),
+    "folders": Trial(inputs.image_folder, "bad folders", 0.05),
 }
 
 

@@ -73,6 +73,7 @@ def command_lines(bench: Bench) -> Outcome:
     """Each ends with status 2 and one line, before any training."""
     folder = bench.fresh("lines")
     lines = [bad_line(bench.random, folder / str(number)) for number in range(LINES)]
+    batch = list(lines)
 
     def work() -> int:
         import fdgjax.run.recorded as recorded
@@ -88,13 +89,11 @@ def command_lines(bench: Bench) -> Outcome:
     ended = run(work, folder / "log.txt")
     if verdict(ended, LINES):
         # One of them: each alone.
-        batch = list(lines)
         for line in batch:
             lines[:] = [line]
             if said := verdict(run(work, folder / "log.txt"), 1):
                 wrong.append(f"{line[-1]!a}: {said}")
-    if left := [path.name for path in folder.iterdir() if path.name != "log.txt"]:
-        wrong.append(f"left {left}")
+    wrong += [f"left a folder: {batch[int(path.name)][-1]!a}" for path in folder.iterdir() if path.name.isdecimal()]
     shutil.rmtree(folder)
     return Outcome(f"{LINES} command lines", LINES, "; ".join(wrong), True)
 

@@ -48,14 +48,15 @@ class Tortured(NamedTuple):
         return run(trains(self.arguments), self.folder / "log.txt", **limit)
 
 
-def result_of(workdir: Path) -> dict[str, Any]:
-    """What a finished run must have in common with every other of its experiment; without time and memory."""
+def result_of(workdir: Path, state: bool = True) -> dict[str, Any]:
+    """What a finished run must have in common with every other of its experiment, without time and memory; with or
+    without its state."""
     summary = read_sealed(workdir / "summary.json")
     return {
         "config": read_sealed(workdir / "config.json")["config"] | {"data": None},
         "summary": {key: value for key, value in summary.items() if key not in TIMINGS},
         "metrics": (workdir / "metrics.jsonl").read_text(),
-        "state": state_of(workdir),
+        **({"state": state_of(workdir)} if state else {}),
     }
 
 
