@@ -14,6 +14,7 @@ from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compi
 from fdgjax.errors import UserError
 from fdgjax.evaluation import compile_evaluation
 from fdgjax.methods import METHODS
+from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
     DOMAINS,
@@ -28,7 +29,6 @@ from tests.toys import (
     make_plan,
     shared_case,
     shared_method,
-    tiny_model,
     tolerance,
     toy_federation,
 )

@@ -14,7 +14,8 @@ from fdgjax.engine.clients import everywhere
 from fdgjax.evaluation import compile_representation
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.run.memory import tree_bytes
-from tests.toys import FULL_LENGTHS, build, close, make_plan, tiny_model, tolerance, toy_federation
+from tests.toy_models import tiny_model
+from tests.toys import FULL_LENGTHS, build, close, make_plan, tolerance, toy_federation
 
 
 @functools.cache

@@ -24,7 +24,8 @@ from fdgjax.evaluation import (
     measure,
 )
 from fdgjax.methods import METHODS
-from tests.toys import DOMAINS, KINDS, close, make_plan, row, shared_case, shared_method, tiny_model, toy_federation
+from tests.toy_models import tiny_model
+from tests.toys import DOMAINS, KINDS, close, make_plan, row, shared_case, shared_method, toy_federation
 
 ALL = sorted(METHODS)
 EACH = ("hfedf", "pfedhn", "lgfedavg", "local")

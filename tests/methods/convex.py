@@ -13,7 +13,8 @@ from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
 from fdgjax.objectives import cross_entropy
-from tests.toys import CLASSES, IMAGE, flat, make_case, toy_federation
+from tests.toy_models import CLASSES, IMAGE
+from tests.toys import flat, make_case, toy_federation
 
 PLAIN_SGD = {"client_optimizer": "sgd", "client_learning_rate": 0.05, "client_momentum": 0.0, "client_clip": 0.0}
 DECAY = 0.1

@@ -11,8 +11,8 @@ from fdgjax.methods.cbafed import CBAFed, choose_labels, shares_of, thresholds
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from tests.engine.plain import PlainRound
+from tests.toy_models import CLASSES
 from tests.toys import (
-    CLASSES,
     FULL_LENGTHS,
     LENGTHS,
     Case,

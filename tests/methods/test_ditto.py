@@ -9,18 +9,8 @@ from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.ditto import beside, part
 from fdgjax.variables import bytes_of, subtract
-from tests.toys import (
-    FULL_LENGTHS,
-    IMAGE,
-    build,
-    close,
-    flat,
-    make_case,
-    make_plan,
-    shared_case,
-    tiny_model,
-    toy_federation,
-)
+from tests.toy_models import IMAGE, tiny_model
+from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 

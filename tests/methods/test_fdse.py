@@ -20,6 +20,7 @@ from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message
 from fdgjax.variables import flatten, label_table, select
 from tests.engine.plain import PlainRound
+from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
     FULL_LENGTHS,
@@ -31,7 +32,6 @@ from tests.toys import (
     make_plan,
     shared_case,
     small_hyper,
-    tiny_model,
     toy_federation,
 )
 

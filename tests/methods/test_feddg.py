@@ -13,9 +13,9 @@ from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.variables import bytes_of
 from fdgjax.views.amplitude import low_amplitudes
+from tests.toy_models import IMAGE
 from tests.toys import (
     CLIENTS,
-    IMAGE,
     build,
     close,
     copy,

@@ -10,6 +10,7 @@ from fdgjax.engine.local import samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.feddg_ga import adjust
 from fdgjax.variables import bytes_of
+from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
     build,
@@ -22,7 +23,6 @@ from tests.toys import (
     row,
     shared_case,
     shared_method,
-    tiny_model,
     toy_federation,
 )
 

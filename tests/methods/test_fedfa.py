@@ -16,7 +16,8 @@ from fdgjax.methods.fedavg import Kept, Message
 from fdgjax.models.client_model import as_model
 from fdgjax.models.units import AugmentedUnit
 from fdgjax.variables import flatten
-from tests.toys import CLIENTS, IMAGE, DenseNet, build, close, flat, make_case, small_hyper, toy_federation
+from tests.toy_models import IMAGE, DenseNet
+from tests.toys import CLIENTS, build, close, flat, make_case, small_hyper, toy_federation
 
 
 def trained(name: str, probability: float, rounds: int) -> State:

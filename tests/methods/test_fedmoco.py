@@ -12,18 +12,8 @@ from fdgjax.methods import METHODS
 from fdgjax.models import HEADS
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import label_table
-from tests.toys import (
-    FULL_LENGTHS,
-    IMAGE,
-    DenseNet,
-    build,
-    close,
-    make_case,
-    make_plan,
-    small_hyper,
-    tolerance,
-    toy_federation,
-)
+from tests.toy_models import IMAGE, DenseNet
+from tests.toys import FULL_LENGTHS, build, close, make_case, make_plan, small_hyper, tolerance, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)
 

@@ -10,7 +10,8 @@ from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedsr import OWN, FedSR
 from fdgjax.variables import flatten
-from tests.toys import CLIENTS, IMAGE, build, close, flat, make_case, make_plan, shared_case, small_hyper, tiny_model
+from tests.toy_models import IMAGE, tiny_model
+from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, small_hyper
 from tests.toys import toy_federation as federation
 
 WHOLE = make_plan(drop_nonfinite=True)

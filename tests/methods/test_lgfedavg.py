@@ -6,7 +6,8 @@ import pytest
 from fdgjax.errors import UserError
 from fdgjax.methods.lgfedavg import LGFedAvg
 from fdgjax.variables import flatten, label_table, select
-from tests.toys import build, close, make_case, make_plan, shared_case, tiny_model, toy_federation
+from tests.toy_models import tiny_model
+from tests.toys import build, close, make_case, make_plan, shared_case, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 

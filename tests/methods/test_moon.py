@@ -12,8 +12,8 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.moon import Moon
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import bytes_of
+from tests.toy_models import IMAGE
 from tests.toys import (
-    IMAGE,
     build,
     close,
     copy,

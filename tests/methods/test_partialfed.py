@@ -11,20 +11,8 @@ from fdgjax.methods.fedavg import Kept
 from fdgjax.methods.partialfed import without_policy
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.variables import bytes_of
-from tests.toys import (
-    FULL_LENGTHS,
-    IMAGE,
-    LENGTHS,
-    build,
-    close,
-    flat,
-    make_case,
-    make_plan,
-    row,
-    shared_case,
-    tiny_model,
-    toy_federation,
-)
+from tests.toy_models import IMAGE, tiny_model
+from tests.toys import FULL_LENGTHS, LENGTHS, build, close, flat, make_case, make_plan, row, shared_case, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 FIXED = {"policy_learning_rate": 0.0}

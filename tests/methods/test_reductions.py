@@ -6,7 +6,8 @@ import numpy as np
 
 from fdgjax.contract import Moment
 from fdgjax.methods.fedavg import Kept, Message, Server
-from tests.toys import build, close, flat, make_case, make_plan, reorder, row, shared_case, tiny_model, toy_federation
+from tests.toy_models import tiny_model
+from tests.toys import build, close, flat, make_case, make_plan, reorder, row, shared_case, toy_federation
 
 ROUNDS = 3
 WHOLE = make_plan(drop_nonfinite=True)

@@ -20,6 +20,7 @@ from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
+from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
     DOMAINS,
@@ -32,7 +33,6 @@ from tests.toys import (
     shared_case,
     shared_method,
     small_hyper,
-    tiny_model,
     toy_federation,
 )
 

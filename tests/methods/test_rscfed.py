@@ -14,18 +14,8 @@ from fdgjax.methods.rscfed import RSCFed, draw_subsets
 from fdgjax.objectives import mean_teacher, new_teacher, student_of
 from fdgjax.variables import bytes_of
 from fdgjax.views.weak_strong import plain
-from tests.toys import (
-    IMAGE,
-    build,
-    close,
-    flat,
-    make_case,
-    make_plan,
-    rows_of,
-    shared_method,
-    tiny_model,
-    toy_federation,
-)
+from tests.toy_models import IMAGE, tiny_model
+from tests.toys import build, close, flat, make_case, make_plan, rows_of, shared_method, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)
 TOGETHER: dict[str, Any] = {"subsets": 1, "share": 1.0, "beta": 0.0}

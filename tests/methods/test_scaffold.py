@@ -12,19 +12,8 @@ from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.parts.sharing import Kept
 from fdgjax.variables import bytes_of
 from tests.methods.convex import PLAIN_SGD, gradient_at_rest
-from tests.toys import (
-    build,
-    close,
-    flat,
-    make_case,
-    make_plan,
-    poison,
-    reorder,
-    row,
-    shared_case,
-    tiny_model,
-    toy_federation,
-)
+from tests.toy_models import tiny_model
+from tests.toys import build, close, flat, make_case, make_plan, poison, reorder, row, shared_case, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 LENGTHS = np.asarray(toy_federation().train.length, np.float64)

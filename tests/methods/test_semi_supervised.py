@@ -15,10 +15,9 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from tests.engine.plain import PlainRound
+from tests.toy_models import CLASSES, IMAGE, tiny_model
 from tests.toys import (
     BATCH,
-    CLASSES,
-    IMAGE,
     Case,
     build,
     close,
@@ -29,7 +28,6 @@ from tests.toys import (
     shared_case,
     shared_method,
     small_hyper,
-    tiny_model,
     toy_federation,
 )
 

@@ -17,10 +17,10 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.semifl import sure_labels
 from tests.engine.plain import PlainRound
+from tests.toy_models import IMAGE, tiny_model
 from tests.toys import (
     BATCH,
     FULL_LENGTHS,
-    IMAGE,
     LENGTHS,
     Case,
     build,
@@ -30,7 +30,6 @@ from tests.toys import (
     make_case,
     make_plan,
     row,
-    tiny_model,
     toy_federation,
 )
 

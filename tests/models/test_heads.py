@@ -8,7 +8,7 @@ from fdgjax.methods.parts.requirements import last_layer, projection_size
 from fdgjax.models import HEADS, MODELS, GaussianHead
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten
-from tests.toys import CLASSES, IMAGE, DenseNet
+from tests.toy_models import CLASSES, IMAGE, DenseNet
 
 MODEL = as_model(GaussianHead(DenseNet(classes=8), CLASSES), IMAGE)
 IMAGES = jnp.linspace(-1, 1, 2 * 16).reshape(2, *IMAGE)

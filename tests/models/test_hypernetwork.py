@@ -24,7 +24,8 @@ from fdgjax.models.hypernetwork import (
     join_layer,
     split_layer,
 )
-from tests.toys import DenseNet, NormNet, flat
+from tests.toy_models import DenseNet, NormNet
+from tests.toys import flat
 
 
 class Block(nn.Module):

@@ -14,7 +14,8 @@ from fdgjax.errors import UserError
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED, by_fixed_statistics, official_term, squared_distance
 from fdgjax.variables import flatten, unflatten
-from tests.toys import IMAGE, flat, tiny_model
+from tests.toy_models import IMAGE, tiny_model
+from tests.toys import flat
 
 LAW = settings(derandomize=True, deadline=None, max_examples=15)
 LAYERS = ("first/bn_dfe", "second/bn_dfe", "third/bn_dfe")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fdgjax.contract import Batch, Context
 from fdgjax.objectives import contrast, cross_entropy, model_contrastive, proximal, shifted
 from fdgjax.objectives.cross_entropy import masked_mean
-from tests.toys import CLASSES, IMAGE, flat, tiny_model
+from tests.toy_models import CLASSES, IMAGE, tiny_model
+from tests.toys import flat
 
 LAW = settings(derandomize=True, deadline=None, max_examples=20)
 MASKS = st.lists(st.booleans(), min_size=5, max_size=5)

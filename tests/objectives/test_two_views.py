@@ -14,7 +14,8 @@ from fdgjax.models.client_model import as_model
 from fdgjax.objectives import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.self_supervised import directions
 from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
-from tests.toys import CLASSES, DenseNet, close
+from tests.toy_models import CLASSES, DenseNet
+from tests.toys import close
 
 IMAGE = (4, 4, 1)
 SETTINGS = Settings(temperature=0.5, decay=0.75, queue=6, dimension=8)

@@ -8,7 +8,8 @@ import pytest
 from fdgjax.contract import Batch, Context
 from fdgjax.objectives import also_transformed, cross_entropy
 from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
-from tests.toys import CLASSES, IMAGE, close, tiny_model
+from tests.toy_models import CLASSES, IMAGE, tiny_model
+from tests.toys import close
 
 # Images of small contrast, so that no mixture leaves the range of brightness.
 RNG = np.random.default_rng(0)

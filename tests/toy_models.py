@@ -1,0 +1,78 @@
+"""Networks that compile in a moment, on images of a few pixels."""
+
+import functools
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+
+from fdgjax.contract import Model
+from fdgjax.methods import METHODS
+from fdgjax.models import HEADS, UNITS, Unit
+from fdgjax.models.client_model import as_model
+from fdgjax.models.units import identity
+
+CLASSES = 3
+IMAGE = (4, 4, 1)
+FEATURES, MANY_FEATURES = 4, 16
+"""What a toy network's last layer reads; many for what compares directions of features: few are often all dead."""
+
+
+class DenseNet(nn.Module):
+    """A unit and a linear layer; the unit sees an image of `pixels` with all other numbers as its channels."""
+
+    classes: int = CLASSES
+    features: int = FEATURES
+    dropout: float = 0.0
+    unit: Unit = UNITS["plain"]
+    pixels: tuple[int, ...] = ()
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = self.unit(_linear, self.features, name="linear_1")(x.reshape(len(x), *self.pixels, -1), train=train)
+        x = x.reshape(len(x), -1)
+        x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        self.sow("intermediates", "features", x)
+        return _linear(self.classes, "linear_2")(x)
+
+
+class NormNet(nn.Module):
+    """A unit, BatchNorm, a linear layer; the unit sees an image of `pixels`."""
+
+    classes: int = CLASSES
+    features: int = FEATURES
+    unit: Unit = UNITS["plain"]
+    pixels: tuple[int, ...] = ()
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = self.unit(_linear, self.features, activation=identity, name="linear_1")(
+            x.reshape(len(x), *self.pixels, -1), train=train
+        )
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
+        x = nn.relu(x).reshape(len(x), -1)
+        self.sow("intermediates", "features", x)
+        return _linear(self.classes, "linear_2")(x)
+
+
+def _linear(features: int, name: str | None = None) -> nn.Dense:
+    # A bias that is not zero, so that no parameter starts at a special point.
+    return nn.Dense(features, bias_init=nn.initializers.normal(0.3), name=name)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "dense": DenseNet,
+    "wide": functools.partial(DenseNet, features=MANY_FEATURES),
+    "dropout": functools.partial(DenseNet, dropout=0.5),
+    "norm": NormNet,
+}
+
+
+def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
+    """One of `MODELS` for the toy federation's images, of the units and with the head that the method is made for."""
+    unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
+    # Only images are augmented.
+    pixels = (2, 2) if unit == "augmented" else ()
+    wide = {"features": MANY_FEATURES} if METHODS[method].unlabelled or method == "moon" else {}
+    network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels, **wide)
+    return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
