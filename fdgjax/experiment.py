@@ -122,6 +122,7 @@ def build(config: Config) -> Experiment:
         cost=needed,
         facts={
             **setting(config, sharings[0]),
+            **({"target_majority": data.majority(sharings[0].target)} if sharings[0].target else {}),
             "clients": setup.clients,
             "domains": list(data.domain_names),
             **model_facts(chosen),
