@@ -77,7 +77,13 @@ def build(config: Config) -> Experiment:
     place = everywhere(execution)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
     where = config.data
-    data = load(where.name, data_dir=where.dir, image_size=where.image_size, cache_dir=where.cache_dir)
+    data = load(
+        where.name,
+        data_dir=where.dir,
+        image_size=where.image_size,
+        cache_dir=where.cache_dir,
+        same_images=where.same_images,
+    )
     seeds = seeds_of(config)
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
@@ -116,6 +122,7 @@ def build(config: Config) -> Experiment:
         cost=needed,
         facts={
             **setting(config, sharings[0]),
+            **({"target_majority": data.majority(sharings[0].target)} if sharings[0].target else {}),
             "clients": setup.clients,
             "domains": list(data.domain_names),
             **model_facts(chosen),

@@ -92,6 +92,10 @@ def final_state(path: Path, rounds: int, like: State) -> State:
 
 def assert_same_run(one: Path, other: Path, config: Config) -> None:
     assert records_of(one) == records_of(other)
+    assert_same_state(one, other, config)
+
+
+def assert_same_state(one: Path, other: Path, config: Config) -> None:
     like = state_shapes(build(config))
     chex.assert_trees_all_equal(*(final_state(path, config.rounds, like) for path in (one, other)))
 

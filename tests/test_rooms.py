@@ -21,7 +21,7 @@ FLOORS = (
     {"config"},
     {"experiment", "records"},
     {"run"},
-    {"domain_shift", "main", "probe", "report"},
+    {"apart", "domain_shift", "main", "probe", "report"},
 )
 """Rooms from the ground up: each imports from floors below its own, and from itself."""
 

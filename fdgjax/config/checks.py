@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fdgjax.config.schema import Config, DataConfig
-from fdgjax.data.loading import DATASETS
+from fdgjax.data.loading import DATASETS, SAME_IMAGES
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.errors import UserError
@@ -90,6 +90,11 @@ def check(config: Config) -> None:
     if not 0 < config.data.validation < 1:
         raise UserError(
             f"config.data.validation got {config.data.validation}; expected a fraction between 0 and 1, such as 0.1"
+        )
+    if config.data.same_images and config.data.name not in SAME_IMAGES:
+        raise UserError(
+            f"config.data.same_images got True, but the domains of '{config.data.name}' have images of their own; "
+            f"expected False, or config.data.name={' or '.join(SAME_IMAGES)}"
         )
     if not 0 < config.probe.learning_rate < math.inf:
         raise UserError(f"config.probe.learning_rate got {config.probe.learning_rate}; expected a number above 0")

@@ -60,9 +60,17 @@ UAP: Mapping[str, Any] = {
 the same training."""
 
 
-def uap_on(dataset: str, model: Mapping[str, Any], image_size: int = 0, **changes: Any) -> Mapping[str, Any]:
+def uap_on(
+    dataset: str, model: Mapping[str, Any], image_size: int = 0, same_images: bool = False, **changes: Any
+) -> Mapping[str, Any]:
     """UAP's setting on a data set."""
-    data = {"name": dataset, "protocol": "labelled_server", "target": "", "image_size": image_size}
+    data = {
+        "name": dataset,
+        "protocol": "labelled_server",
+        "target": "",
+        "image_size": image_size,
+        "same_images": same_images,
+    }
     return {**UAP, "model": model, "data": data} | changes
 
 
@@ -123,11 +131,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     ),
     "pretrained_pacs": pretrained_on("pacs"),
     "pretrained_office_caltech10": pretrained_on("office_caltech10"),
-    "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}),
+    "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}, same_images=True),
     # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that makes progress in these.
     "uap_rotated_mnist_small": uap_on(
         "rotated_mnist",
         {"name": "mnist_cnn", "width": 0.25},
+        same_images=True,
         rounds=15,
         method=UAP["method"] | {"client_optimizer": "adam", "client_learning_rate": 1e-3},
     ),

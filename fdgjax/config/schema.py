@@ -21,6 +21,8 @@ class DataConfig:
     target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none).
     clients: number of clients; 0 for the number of source domains. domains_per_client: d of hFedF v2, Algorithm 5.
+    same_images: all domains show the same images, turned by each angle, as in UAP; else each domain has images of its
+      own. For `rotated_digits` and `rotated_mnist`.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
     streaming: the images stay on disk and a round requests each batch from the host, for data larger than the device's
       memory; same samples and views, different speed and memory. A streaming round waits for the host at every step;
@@ -37,6 +39,7 @@ class DataConfig:
     server: str = ""
     clients: int = 0
     domains_per_client: int = 1
+    same_images: bool = False
     validation: float = 0.1
     test: float = 0.1
     shots: int = 0

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from fdgjax.data.cache import cache_root, kept, published, read_arrays, remove_abandoned, write_arrays, write_names
@@ -101,8 +102,16 @@ DATASETS: Mapping[str, Callable[[str], Source]] = {
 }
 """Every data set by name; an entry turns `data_dir` into the `Source` found there."""
 
+SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
+    "rotated_digits": partial(rotated_digits, same_images=True),
+    "rotated_mnist": partial(rotated_mnist, same_images=True),
+}
+"""Those of them whose domains can show the same images."""
 
-def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "") -> Domains:
+
+def load(
+    name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "", same_images: bool = False
+) -> Domains:
     """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
 
     Every byte of the cache is verified first; a damaged one is made again, and one line says so.
@@ -115,6 +124,7 @@ def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str =
         square.
       cache_dir: where decoded data is kept; empty for `$XDG_CACHE_HOME/fdgjax` or `~/.cache/fdgjax`. An entry
         belongs to one name, size and state of the source files (names, sizes, modification times).
+      same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
 
     Returns:
       The images uint8 `[samples, image_size, image_size, channels]` (channels 1 for digits, 3 for folders)
@@ -123,7 +133,7 @@ def load(name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str =
     Raises:
       UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
     """
-    find = lookup("data set", name, DATASETS)
+    find = lookup("data set", name, SAME_IMAGES if same_images else DATASETS)
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
     source = find(data_dir)

@@ -1,14 +1,15 @@
-"""Rotated digits: six disjoint parts of one data set, part i rotated by 15 i degrees.
+"""Rotated digits: six disjoint parts of one data set, part i rotated by 15 i degrees; or the first part by every angle.
 
 Both data sets are cut by `permutation = RandomState(0).permutation(samples)`: NumPy guarantees the streams of
-this legacy generator, so every version gives the same domains. Images are rotated about the centre, by bilinear
-interpolation within the original frame (outside it: black), as in the usual RotatedMNIST.
+this legacy generator, so every version gives the same domains. With `same_images` all domains show the first part:
+the upright domain is the same either way. Images are rotated about the centre, by bilinear interpolation within the
+original frame (outside it: black), as in the usual RotatedMNIST.
 """
 
 import gzip
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,11 @@ from fdgjax.errors import UserError
 ANGLES = (0, 15, 30, 45, 60, 75)
 DOMAINS = tuple(f"r{angle}" for angle in ANGLES)
 DIGITS = tuple(str(digit) for digit in range(10))
+EMBEDDED = 1_797
+IN_WORDS = {
+    False: "in six parts, part i rotated by 15 i degrees",
+    True: "the same ones rotated by each of six angles",
+}
 MNIST_PER_DOMAIN = 1_000
 MNIST_SIDE = 28
 IDX_HEADER = {
@@ -50,36 +56,42 @@ def cut(samples: int, per_domain: int = 0) -> list[np.ndarray]:
     return np.array_split(rows[: per_domain * len(ANGLES)] if per_domain else rows, len(ANGLES))
 
 
-def _examples(images: np.ndarray, labels: np.ndarray, per_domain: int) -> Iterator[Example]:
-    for domain, (rows, angle) in enumerate(zip(cut(len(images), per_domain), ANGLES, strict=True)):
+def shown(parts: Sequence[np.ndarray], same_images: bool) -> Sequence[np.ndarray]:
+    """The rows that each domain shows: its own part, or every domain the first."""
+    return [parts[0]] * len(parts) if same_images else parts
+
+
+def _examples(images: np.ndarray, labels: np.ndarray, parts: Sequence[np.ndarray]) -> Iterator[Example]:
+    for domain, (rows, angle) in enumerate(zip(parts, ANGLES, strict=True)):
         for row in rows:
             yield Example(png(rotate(images[row], angle)), int(labels[row]), domain, "")
 
 
-def rotated_digits(data_dir: str) -> Source:
+def rotated_digits(data_dir: str, same_images: bool = False) -> Source:
     """scikit-learn's 1,797 handwritten 8x8 digits (UCI), all of them used; needs no download.
 
-    Pixels 0..16 become 0..255. `data_dir` is not used.
+    Pixels 0..16 become 0..255. `data_dir` is not used. With `same_images` 300 of them, by every angle.
     """
     del data_dir
+    parts = shown(cut(EMBEDDED), same_images)
     return Source(
         domain_names=DOMAINS,
         class_names=DIGITS,
         channels=1,
         native_size=8,
-        samples=1797,
-        fingerprint="embedded",
-        description="scikit-learn's 8x8 digits in six parts, part i rotated by 15 i degrees",
-        examples=_digits,
+        samples=sum(map(len, parts)),
+        fingerprint="embedded-same" if same_images else "embedded",
+        description=f"scikit-learn's 8x8 digits, {IN_WORDS[same_images]}",
+        examples=partial(_digits, parts),
     )
 
 
-def _digits() -> Iterator[Example]:
+def _digits(parts: Sequence[np.ndarray]) -> Iterator[Example]:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     images = np.rint(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
-    return _examples(images, labels, per_domain=0)
+    return _examples(images, labels, parts)
 
 
 class IdxPair(NamedTuple):
@@ -90,8 +102,10 @@ class IdxPair(NamedTuple):
     labels: Path
 
 
-def rotated_mnist(data_dir: str) -> Source:
+def rotated_mnist(data_dir: str, same_images: bool = False) -> Source:
     """MNIST, 1,000 images for each of six angles: of the training files if found, else of the test files.
+
+    With `same_images` they are the same 1,000 (UAP, section 8).
 
     Looks for `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]` in `data_dir/mnist` and in `data_dir`.
 
@@ -105,9 +119,9 @@ def rotated_mnist(data_dir: str) -> Source:
         channels=1,
         native_size=MNIST_SIDE,
         samples=MNIST_PER_DOMAIN * len(ANGLES),
-        fingerprint=fingerprint(found.images.parent, (found.images, found.labels)),
-        description=f"MNIST ({found.part} files), 1,000 images for each of six angles",
-        examples=partial(_mnist, found),
+        fingerprint=fingerprint(found.images.parent, (found.images, found.labels), *(["same"] if same_images else [])),
+        description=f"MNIST ({found.part} files), 1,000 images a domain, {IN_WORDS[same_images]}",
+        examples=partial(_mnist, found, same_images),
     )
 
 
@@ -128,7 +142,7 @@ def _find_mnist(data_dir: str) -> IdxPair:
     raise UserError(f"no train- or t10k-images-idx3-ubyte[.gz] with its labels in {base / 'mnist'} or {base}: {get_it}")
 
 
-def _mnist(found: IdxPair) -> Iterator[Example]:
+def _mnist(found: IdxPair, same_images: bool) -> Iterator[Example]:
     images, labels = read_idx(found.images, 3), read_idx(found.labels, 1)
     needed = MNIST_PER_DOMAIN * len(ANGLES)
     if images.shape[1:] != (MNIST_SIDE, MNIST_SIDE) or len(images) != len(labels) or len(images) < needed:
@@ -138,7 +152,7 @@ def _mnist(found: IdxPair) -> Iterator[Example]:
         )
     if labels.max() >= len(DIGITS):
         raise UserError(f"{found.labels} holds label {labels.max()}: expected 0 to 9; fetch the file again")
-    return _examples(images, labels, MNIST_PER_DOMAIN)
+    return _examples(images, labels, shown(cut(len(images), MNIST_PER_DOMAIN), same_images))
 
 
 def read_idx(path: Path, rank: int) -> np.ndarray:

@@ -1,10 +1,12 @@
-"""Features of chosen samples by trained models, to be drawn and compared."""
+"""Features and predictions of chosen samples by trained models, to be drawn and compared."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Model, Variables
+from fdgjax.contract import Model, Output, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import samples_of
 
@@ -12,7 +14,25 @@ from fdgjax.engine.local import samples_of
 def features_of_rows(
     model: Model, federation: Federation, evaluated: list[tuple[Variables, np.ndarray]], batch_size: int
 ) -> list[np.ndarray]:
-    """The features of samples, `[samples, m]` for each model.
+    """The features of samples, `[samples, m]` for each model; see `outputs_of_rows`."""
+    return outputs_of_rows(model, federation, evaluated, batch_size, lambda output: output.features)
+
+
+def classes_of_rows(
+    model: Model, federation: Federation, evaluated: list[tuple[Variables, np.ndarray]], batch_size: int
+) -> list[np.ndarray]:
+    """The classes predicted for samples, int `[samples]` for each model; see `outputs_of_rows`."""
+    return outputs_of_rows(model, federation, evaluated, batch_size, lambda output: jnp.argmax(output.logits, axis=1))
+
+
+def outputs_of_rows(
+    model: Model,
+    federation: Federation,
+    evaluated: list[tuple[Variables, np.ndarray]],
+    batch_size: int,
+    read: Callable[[Output], jax.Array],
+) -> list[np.ndarray]:
+    """What `read` takes of the model's output for samples, `[samples, ...]` for each model.
 
     Rows are padded to the longest, so that one compiled program serves all.
 
@@ -21,16 +41,17 @@ def features_of_rows(
       federation: holds the images.
       evaluated: each model's variables, and the positions of its samples.
       batch_size: samples at a time.
+      read: of a minibatch's output.
     """
     longest = max((len(rows) for _, rows in evaluated), default=0)
 
     @jax.jit
     def of_model(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> jax.Array:
         samples = samples_of(federation, rows, count, min(batch_size, longest))
-        features: jax.Array = samples.each(
-            lambda batch: model.apply(variables, batch.images, False, jax.random.key(0))[0].features
+        found: jax.Array = samples.each(
+            lambda batch: read(model.apply(variables, batch.images, False, jax.random.key(0))[0])
         )
-        return features
+        return found
 
     return [
         np.asarray(

@@ -157,7 +157,12 @@ def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:
     """
     if config.seeds == 1:
         return [workdir]
-    return [open_workdir(workdir.path / f"seed_{seed}", for_seed(config, seed)) for seed in seeds_of(config)]
+    return [open_workdir(seed_workdir(workdir, seed).path, for_seed(config, seed)) for seed in seeds_of(config)]
+
+
+def seed_workdir(workdir: Workdir, seed: int) -> Workdir:
+    """The folder of one of several seeds."""
+    return Workdir(workdir.path / f"seed_{seed}")
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:

@@ -73,17 +73,24 @@ def percent_axis(axes: Any, label: str) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
 
 
+OF_TARGET = ("ood_accuracy", "ood_adapted_accuracy")
+"""Headline figures that a model reaches on the unseen domain by predicting its largest class alone."""
+
+
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every headline figure against rounds."""
+    """Every headline figure against rounds; on the unseen domain beside the share of its largest class (dotted)."""
     panels, drawn = [], []
     for name, short in HEADLINES.items():
 
         def curves(run: Run, name: str = name) -> Any:
-            return curve(run, name) if run.values(name) else None
+            majority = run.facts.get("target_majority") if name in OF_TARGET else None
+            return (*curve(run, name), majority) if run.values(name) else None
 
         def draw(axes: Any, found: list[Any], numbers: list[int], short: str = short) -> None:
-            for (rounds, values), number in zip(found, numbers, strict=True):
+            for (rounds, values, _), number in zip(found, numbers, strict=True):
                 line(axes, rounds, values, number)
+            for majority in {share for *_, share in found if share is not None}:
+                axes.axhline(majority, **REFERENCE)
             round_axis(axes)
             percent_axis(axes, f"{short} accuracy (%)")
 

@@ -1,6 +1,7 @@
 """A run: an experiment trained with records in a folder, resumed exactly where it stopped."""
 
 import contextlib
+import dataclasses
 import statistics
 import threading
 import time
@@ -27,6 +28,7 @@ from fdgjax.records import (
 )
 from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
+from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.training import images_per_round, train
@@ -39,6 +41,8 @@ class Interrupted(Exception):
 def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
+    A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.continued`.
+
     Args:
       config: the experiment.
       path: the run's folder.
@@ -46,17 +50,24 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       stop: set from outside to save and stop after the current round.
 
     Raises:
-      UserError: bad input, or a client that diverged.
+      UserError: bad input, a client that diverged, or more rounds where each depends on their number.
       Interrupted: `stop` was set; the state is saved.
     """
     check_place(path)
     experiment = build(config)
     config = experiment.config
-    check_workdir(path, config)
-    if summary := finished(Workdir(path), console.say):
+    earlier = earlier_rounds(path, config)
+    if earlier:
+        refuse_schedules(path, experiment, earlier)
+    held = dataclasses.replace(config, rounds=earlier or config.rounds)
+    check_workdir(path, held)
+    if not earlier and (summary := finished(Workdir(path), console.say)):
         console.say(f"finished before: {Workdir(path).summary}")
         return summary
-    with own_workdir(path, config, console.say) as workdir:
+    with own_workdir(path, held, console.say) as workdir:
+        if earlier:
+            prolong(workdir, config, earlier)
+            console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
@@ -76,7 +87,8 @@ def train_with_records(
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
         restored = checkpoints.restore(shapes)
-        state, (records, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        state, (found, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
             console.say(f"continuing after round {done} of {config.rounds}")
@@ -124,11 +136,11 @@ def write_summaries(
     A seed's timings are those of the program it shared with the others.
     """
     config, images = experiment.config, images_per_round(experiment)
-    seeds, summaries = seeds_of(config), []
+    seeds, summaries, facts = seeds_of(config), [], experiment.facts | continued_from(workdir)
     for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
         sync(folder.metrics)
         timings = {"images_per_second": own / round_seconds, **program}
-        summaries.append(summarise(of_seed, config.selection, experiment.facts | {"seed": seed}, timings))
+        summaries.append(summarise(of_seed, config.selection, facts | {"seed": seed}, timings))
         write_sealed(folder.summary, summaries[-1])
     if len(seeds) == 1:
         return summaries[0]

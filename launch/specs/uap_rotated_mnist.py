@@ -3,7 +3,7 @@
     python -m launch.reproduce uap-rotated-mnist --out runs/uap --data_dir DATA
     python -m launch.reproduce uap-rotated-mnist --out runs/uap-cpu --data_dir DATA --scale cpu --only r15-r0 r45-r60
 
-Names: METHOD-SERVER-TEST.
+As in the paper all domains show the same 1,000 images. Names: METHOD-SERVER-TEST.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SCALES = {
     ),
 }
 METHODS = ("ssfl", "uap")
-STAND_IN = "the paper does not describe its network; our six domains show different digits"
+STAND_IN = "the paper does not describe its network, nor how its 1,000 images are chosen"
 
 
 def cells(scale: str) -> Sequence[Cell]:

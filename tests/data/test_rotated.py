@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
+from fdgjax.config import make_config, read_config
 from fdgjax.data.domains import Domains
 from fdgjax.data.loading import load
 from fdgjax.data.rotated import ANGLES, cut, read_idx, rotate, rotated_mnist
@@ -86,6 +87,25 @@ def test_real_mnist_gives_six_thousand_different_images(shared_data: Path, tmp_p
     stored = read_idx(shared_data / "mnist" / "t10k-images-idx3-ubyte.gz", 3)
     assert len(upright) == 1000
     assert upright <= {image.tobytes() for image in stored}
+
+
+def test_domains_of_the_same_images_are_one_part_turned(shared_data: Path, tmp_path: Path) -> None:
+    for name, folder, per_domain in (("rotated_digits", "", 300), ("rotated_mnist", str(shared_data), 1000)):
+        own = load(name, data_dir=folder, cache_dir=str(tmp_path))
+        same = load(name, data_dir=folder, cache_dir=str(tmp_path), same_images=True)
+        assert np.bincount(same.domains).tolist() == [per_domain] * 6
+        images, labels = (values.reshape(6, per_domain, *values.shape[1:]) for values in (same.images, same.labels))
+        assert (labels == labels[0]).all()
+        np.testing.assert_array_equal(images[0], own.images[own.domains == 0])
+        for shown, angle in zip(images, ANGLES, strict=True):
+            np.testing.assert_array_equal(shown[0, ..., 0], rotate(images[0, 0, ..., 0], angle))
+
+
+def test_only_rotated_data_sets_can_show_the_same_images(tmp_path: Path) -> None:
+    config = make_config("fedavg", "pacs")
+    config.data.same_images = True
+    with pytest.raises(UserError, match=r"config.data.same_images got True.*'pacs'.*expected False, or"):
+        read_config(config)
 
 
 def test_training_files_come_before_test_files(tmp_path: Path, write_idx: Callable[[Path, np.ndarray], None]) -> None:

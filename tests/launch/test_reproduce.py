@@ -109,6 +109,11 @@ def test_the_documentation_lists_the_experiments() -> None:
     assert listed == [(name, str(CELLS[path.stem])) for name, path in EXPERIMENTS.items()]
 
 
+def test_uaps_domains_show_the_same_images() -> None:
+    for scale in ("paper", "cpu"):
+        assert all(cell.config.data.same_images for cell in read_spec(EXPERIMENTS["uap-rotated-mnist"])(scale))
+
+
 def test_figures_that_were_copied_are_the_papers() -> None:
     """Some of each table, read off the papers a second time."""
     for name, cell, figure, expected in (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, over_seeds, sheet
-from fdgjax.report.figures import series_of
+from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.looks import flat
 from fdgjax.report.methods import aggregation_weights, bins_of, clients_seen, weights_of
@@ -52,6 +52,19 @@ def unseen(**parts: object) -> Change:
 def left_nothing(run: Run) -> Run:
     """The run whose folders hold no files."""
     return run._replace(folders=[folder._replace(path=folder.path / "nowhere") for folder in run.folders])
+
+
+def test_the_share_of_the_largest_class_is_a_line_on_the_unseen_domain_alone(runs: list[Run]) -> None:
+    known = [run._replace(facts=run.facts | {"target_majority": 0.2}) for run in runs]
+    before, after = (accuracy_by_round(each) for each in (runs, known))
+    assert before is not None
+    assert after is not None
+    more = {
+        b.title: a.svg.count("dasharray") - b.svg.count("dasharray")
+        for a, b in zip(after.panels, before.panels, strict=True)
+    }
+    assert set(more.values()) == {0, 1}
+    assert all(lines == title.startswith("ood") for title, lines in more.items())
 
 
 ACCURACIES = ("id_accuracy", "ood_accuracy", "probe_accuracy")

@@ -94,15 +94,15 @@ class ClientHyper:
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
 
 
-SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
-    "constant": jnp.ones_like,
-    "cosine": lambda done: 0.5 * (1 + jnp.cos(jnp.pi * done)),
+SCHEDULES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
+    "constant": lambda done, rounds: jnp.ones_like(done),
+    "cosine": lambda done, rounds: 0.5 * (1 + jnp.cos(jnp.pi * (done / rounds))),
 }
-"""Factors on the learning rate by the share of the rounds that is done, from 0 to 1."""
+"""Factors on the learning rate by the rounds that are done, float32, and their number."""
 
 
 def learning_rate_factor(h: ClientHyper, round_: jax.Array, rounds: int) -> jax.Array:
     """What the client's learning rate is multiplied by in a round (from 0) of `rounds`, float32."""
     done = round_.astype(jnp.float32)
     decay = jnp.power(jnp.float32(h.client_learning_rate_decay), done)
-    return decay * SCHEDULES[h.client_schedule](done / rounds)
+    return decay * SCHEDULES[h.client_schedule](done, rounds)

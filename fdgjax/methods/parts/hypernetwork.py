@@ -112,6 +112,13 @@ def hypernet(
     )
 
 
+def with_mean_embedding(server: HyperServer) -> HyperServer:
+    """The server as if every client had the mean of all embeddings."""
+    nu = server.weights.nu
+    mean = jnp.broadcast_to(jnp.mean(nu, axis=0), nu.shape)
+    return server._replace(weights=server.weights._replace(nu=mean))
+
+
 def average(gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
     """The plain mean of the clients' server gradients."""
     shares = normalise(weights, gradients.theta.clients)
