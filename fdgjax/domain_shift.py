@@ -1,6 +1,6 @@
 """Measures whether the gradients of two domains agree less the more the domains differ (FedGaLA, Theorem 1, Figure 2).
 
-    python -m fdgjax.domain_shift RUN [--data_dir DATA] [--batches 20] [--repeats 5]
+    fdgjax shift RUN [--data_dir DATA] [--batches 20] [--repeats 5]
 
 For each pair of domains of a run's data set, the unseen domain included, it computes at the run's newest checkpoint the
 covariance of the loss gradients and the mutual information of the model's features. It prints the table and writes it
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="python -m fdgjax.domain_shift", description=str(__doc__).partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="fdgjax shift", description=str(__doc__).partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--batches", type=int, default=20, help="minibatches for each gradient")

@@ -1,6 +1,8 @@
 """The command line: one experiment.
 
-python -m fdgjax.main --config=configs/METHOD.py[:DATASET] --workdir=DIR --config.KEY=VALUE ...
+    fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ...
+
+`python -m fdgjax.main` is the same.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Linear probes of trained runs, with other percentages of labels or another layer.
 
-    python -m fdgjax.probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
+    fdgjax probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
 
 It probes each run's newest checkpoint and, for comparison, a randomly initialised encoder and the raw pixels. The
 settings of the probe are the run's `config.probe`, except for those given here. It prints the tables and writes them to
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="python -m fdgjax.probe", description=str(__doc__).partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="fdgjax probe", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")

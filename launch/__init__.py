@@ -1,1 +1,1 @@
-"""Sweeps: several runs by one command."""
+"""Doors for the scripts of clusters, and the curves that are kept with the project."""

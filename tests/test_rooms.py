@@ -21,7 +21,10 @@ FLOORS = (
     {"config"},
     {"experiment", "records"},
     {"run"},
-    {"apart", "domain_shift", "main", "probe", "report"},
+    {"main"},
+    {"apart", "catalogue", "domain_shift", "probe", "report", "sweeps"},
+    {"commands"},
+    {"__main__"},
 )
 """Rooms from the ground up: each imports from floors below its own, and from itself."""
 

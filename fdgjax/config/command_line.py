@@ -10,11 +10,15 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from fdgjax.config.making import read_config
+from fdgjax.config.making import make_config, read_config
 from fdgjax.config.schema import Config, identity, seeds_of, to_plain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.errors import UserError, unknown
+from fdgjax.methods import METHODS
 from fdgjax.registry import lookup
+
+SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
+"""Flags whose value may be the next word."""
 
 
 def parse(argv: Sequence[str]) -> tuple[Config, Path]:
@@ -24,13 +28,19 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
       argv: the command's arguments, program name first.
 
     Raises:
-      UserError: no or an unknown config file, an unknown flag or key, a value of the wrong type, or an invalid value.
+      UserError: no or an unknown config, an unknown flag or key, a value of the wrong type, or an invalid value.
     """
-    check_config_file(argv)
-    values = read_flags([argument for argument in argv if not is_override(argument)])
-    set_keys(values.config, [a.lstrip("-").removeprefix("config.") for a in argv[1:] if is_override(a)])
-    config = read_config(values.config)
-    return config, Path(values.workdir or default_workdir(config))
+    words = joined(argv)
+    chosen, workdir = read_flags([word for word in words if not is_override(word)])
+    set_keys(chosen, [word.lstrip("-").removeprefix("config.") for word in words[1:] if is_override(word)])
+    config = read_config(chosen)
+    return config, Path(workdir or default_workdir(config))
+
+
+def joined(argv: Sequence[str]) -> list[str]:
+    """The arguments with `--config NAME` and `--workdir DIR` as one word each, `--config=NAME`."""
+    words = iter(argv)
+    return [f"{word}={next(words, '')}" if word in SEPARABLE else word for word in words]
 
 
 def is_override(argument: str) -> bool:
@@ -82,10 +92,59 @@ TYPES: Mapping[type, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def read_flags(argv: Sequence[str]) -> flags.FlagValues:
+def read_flags(argv: Sequence[str]) -> tuple[ConfigDict, str]:
+    """The config that `argv` names, and the word of `--workdir`.
+
+    A file is run as ml_collections runs configs; a name without a file is the package's own config.
+    """
+    given = config_word(argv)
+    name, _, preset = given.partition(":")
+    if Path(name).is_file():
+        values = read_absl(argv)
+        return as_config(values.config), values.workdir
+    if name.endswith(".py"):
+        siblings = [str(path) for path in sorted(Path(name).parent.glob("*.py"))]
+        raise unknown("config file", name, siblings) if siblings else unknown_file(name)
+    values = read_absl([word for word in argv if not is_config(word)])
+    return make_config(name, *([preset] if preset else [])), values.workdir
+
+
+def unknown_file(name: str) -> UserError:
+    """The error for a config file that does not exist, in a folder without any."""
+    own = Path(name).stem if Path(name).stem in METHODS else "hfedf"
+    return UserError(
+        f"there is no config file '{name}'; expected a Python file with get_config(), or the name of a method for the "
+        f"package's own config, such as --config={own}"
+    )
+
+
+def is_config(argument: str) -> bool:
+    """Whether an argument is `--config=...`."""
+    return argument.startswith("-") and argument.lstrip("-").startswith("config=")
+
+
+def config_word(argv: Sequence[str]) -> str:
+    """The word of the last `--config`; a `UserError` where there is none."""
+    given = [word.partition("=")[2] for word in argv[1:] if is_config(word)]
+    if not given or not given[-1]:
+        raise UserError("no --config given; expected --config=METHOD[:PRESET] or --config=FILE.py, e.g. hfedf:pacs")
+    return given[-1]
+
+
+def as_config(returned: Any) -> ConfigDict:
+    """What a config file returned; a `UserError` where that is no config."""
+    if isinstance(returned, ConfigDict):
+        return returned
+    raise UserError(
+        f"get_config() of the file of --config returned {type(returned).__name__}; expected the ConfigDict of "
+        "fdgjax.config.make_config"
+    )
+
+
+def read_absl(argv: Sequence[str]) -> flags.FlagValues:
     """absl's flags from `argv`, with their own registry so that nothing global is touched."""
     values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", None, "configs/METHOD.py[:DATASET]", flag_values=values)
+    config_flags.DEFINE_config_file("config", None, "METHOD[:PRESET] or FILE.py[:PRESET]", flag_values=values)
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
     before, sys.argv = sys.argv, list(argv)  # config_flags reads overrides there; here `set_keys` does
     try:
@@ -101,11 +160,6 @@ def read_flags(argv: Sequence[str]) -> flags.FlagValues:
         ) from error
     finally:
         sys.argv = before
-    if values.config is not None and not isinstance(values.config, ConfigDict):
-        raise UserError(
-            f"get_config() of the file of --config returned {type(values.config).__name__}; expected the ConfigDict of "
-            "fdgjax.config.make_config"
-        )
     if len(rest) > 1:
         raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
     return values
@@ -120,17 +174,6 @@ def first_user_error(error: BaseException | None) -> UserError | None:
     return found
 
 
-def check_config_file(argv: Sequence[str]) -> None:
-    """Raises a `UserError` where `--config` is missing or names no file."""
-    given = [v for name, _, v in (a.lstrip("-").partition("=") for a in argv[1:]) if name == "config"]
-    if not given:
-        raise UserError("no --config given; expected --config=configs/METHOD.py[:DATASET], e.g. configs/hfedf.py")
-    path = Path(given[-1].partition(":")[0])
-    if not path.is_file():
-        siblings = [str(p) for p in sorted(path.parent.glob("*.py"))] or ["configs/hfedf.py"]
-        raise unknown("config file", str(path), siblings)
-
-
 def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """All keys of a nested config with their values, `data.target` style."""
     for key, value in config.items():
@@ -141,15 +184,14 @@ def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def usage(argv: Sequence[str]) -> str:
-    """How to call the program; with a config file given, also its keys and their values."""
-    lines = ["python -m fdgjax.main --config=configs/METHOD.py[:DATASET] --workdir=DIR --config.KEY=VALUE ..."]
-    with_file = [a for a in argv if a.lstrip("-").startswith("config=")]
-    if with_file:
-        check_config_file([argv[0], *with_file])
-        config = read_flags([argv[0], *with_file]).config
+    """How to call the program; with a config given, also its keys and their values."""
+    lines = ["fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."]
+    chosen = [word for word in joined(argv) if is_config(word)]
+    if chosen:
+        config, _ = read_flags([argv[0], *chosen])
         lines += [f"  --config.{key}={value}" for key, value in leaves(config)]
     else:
-        lines.append("give --config=FILE --help to see its keys")
+        lines.append("give --config=METHOD --help to see its keys")
     return "\n".join(lines)
 
 

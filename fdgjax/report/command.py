@@ -1,8 +1,8 @@
 """A page, tables and figures of finished or unfinished runs.
 
-    python -m fdgjax.report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
+    fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
 
-RUNS are folders that `--workdir` of fdgjax.main or `--out` of launch.sweep named, or folders that hold such. DIR gets
+RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` named, or folders that hold such. DIR gets
 `report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
 """
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     runs = read_runs(args.runs)
     if args.states:
         runs = [with_look(run, args.data_dir, console) for run in runs]
-    command = shlex.join(["python", "-m", "fdgjax.report", *argv[1:]])
+    command = shlex.join(["fdgjax", "report", *argv[1:]])
     write(args.out, report(runs, command, reach, args.states))
     console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
     return 0
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="python -m fdgjax.report", description=str(__doc__).partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="fdgjax report", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folders of runs, or that hold such")
     parser.add_argument("--out", type=Path, required=True, help="folder of the report")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")

@@ -117,7 +117,7 @@ def run_folders(path: Path) -> list[Path]:
     if not found:
         raise UserError(
             f"RUNS got '{path}', which holds no run; expected folders that --workdir of fdgjax.main or --out of "
-            "launch.sweep named"
+            "fdgjax sweep named"
         )
     return found
 

@@ -25,8 +25,11 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
 @pytest.mark.parametrize(
     ("arguments", "pattern"),
     [
-        ((), r"no --config given; expected --config=configs/METHOD.py"),
+        ((), r"no --config given; expected --config=METHOD\[:PRESET\] or --config=FILE.py"),
         ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
+        (("--config=hfdef",), r"unknown method 'hfdef'; .*did you mean 'hfedf'"),
+        (("--config=hfedf:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
+        (("--config",), r"no --config given"),
         ((f"{CONFIG}:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
         ((CONFIG, "--config.roundz=3"), r"unknown config key 'roundz'; .*did you mean 'rounds'"),
         ((CONFIG, "--config.method.emma=1"), r"unknown config key 'method.emma'; .*did you mean 'method.ema'"),
@@ -116,6 +119,24 @@ def test_a_file_that_is_no_config_is_refused_in_one_line(
     with pytest.raises(UserError, match=said) as caught:
         parsed(f"--config={tmp_path / 'mine.py'}")
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_without_a_file_is_the_packages_own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_file = parsed(CONFIG, "--config.rounds=7")
+    monkeypatch.chdir(tmp_path)
+    assert parsed("--config=hfedf", "--config.rounds=7") == by_file
+    assert parsed("--config", "hfedf", "--config.rounds=7") == by_file
+    assert parsed("--config=hfedf:pacs")[0].data.name == "pacs"
+    with pytest.raises(UserError, match=r"there is no config file 'configs/fedavg.py'; .*such as --config=fedavg$"):
+        parsed("--config=configs/fedavg.py")
+
+
+def test_a_file_stays_a_file_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "config_config", raising=False)
+    own = tmp_path / "mine.py"
+    own.write_text("from fdgjax.config import make_config\ndef get_config(): return make_config('moon', 'pacs')\n")
+    config, workdir = parsed("--config", str(own), "--workdir", str(tmp_path / "run"))
+    assert (config.method.name, config.data.name, workdir) == ("moon", "pacs", tmp_path / "run")
 
 
 def test_values_arrive_with_their_types() -> None:

@@ -22,8 +22,8 @@ def sections(page: Path) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def commands(page: Path, module: str) -> list[str]:
-    """The commands `python -m MODULE ...` of a page's indented blocks, each on one line, without its remark."""
+def commands(page: Path, program: str) -> list[str]:
+    """The commands `PROGRAM ...` of a page's indented blocks, each on one line, without its remark."""
     text = text_of(page).replace("\\\n", " ")
-    lines = re.findall(rf"^    python -m {re.escape(module)}( .*)?$", text, re.MULTILINE)
+    lines = re.findall(rf"^    {re.escape(program)}( .*)?$", text, re.MULTILINE)
     return [" ".join(re.sub(r"\s#.*", "", line).split()) for line in lines]

@@ -9,7 +9,7 @@ import pytest
 
 from fdgjax.config.command_line import parse
 from fdgjax.methods import METHODS
-from launch.reproduce import EXPERIMENTS
+from fdgjax.sweeps.reproduce import EXPERIMENTS
 from tests.docs.pages import PAGES, README, ROOT, commands, text_of
 
 TO_BE_WRITTEN = {"fdgjax/methods/fedmedian.py", "configs/fedmedian.py"}
@@ -63,7 +63,7 @@ def test_every_page_is_reached_from_readme() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=by_name)
 def test_commands_are_experiments(page: Path) -> None:
     """Every run's command of the documentation is read by the command line, with a choice put where one is left."""
-    for command in commands(page, "fdgjax.main"):
+    for command in commands(page, "fdgjax train") + commands(page, "python -m fdgjax.main"):
         of_server = "data.server" in command and "data.protocol" not in command
         written = command.replace("METHOD", "uap" if of_server else "fedavg").replace("[:PRESET]", "")
         words = [re.sub(r"seed=S$", "seed=1", word) for word in written.split() if word not in LEFT_OPEN]
@@ -71,7 +71,7 @@ def test_commands_are_experiments(page: Path) -> None:
 
 
 def test_experiments_that_are_named_exist() -> None:
-    named = {command.split()[0] for page in PAGES for command in commands(page, "launch.reproduce")}
+    named = {command.split()[0] for page in PAGES for command in commands(page, "fdgjax reproduce")}
     assert named - {"NAME"} <= set(EXPERIMENTS)
     assert len(named) > 1
 

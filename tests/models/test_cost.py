@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax
 import pytest
 
+from fdgjax.catalogue.models import table
 from fdgjax.models import MODELS, UNITS, DSEUnit
-from fdgjax.models.__main__ import table
 from fdgjax.models.cost import Cost, cost
 from fdgjax.nn import Dense
 

@@ -242,7 +242,7 @@ def test_the_name_of_a_method_is_no_path_to_a_program(tmp_path: Path, monkeypatc
     path = write_run(tmp_path / "run")
     write_sealed(path / "config.json", renamed(read_sealed(path / "config.json"), {"fedavg": "../evil"}))
     monkeypatch.chdir(tmp_path)
-    assert "configs/../evil.py:rotated_digits" in command_of(read_folder(path))
+    assert "--config=../evil:rotated_digits" in command_of(read_folder(path))
 
 
 def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
@@ -250,4 +250,4 @@ def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
     content = read_sealed(path / "config.json")
     for name in HOSTILE:
         write_sealed(path / "config.json", renamed(content, {"rotated_digits": name}))
-        assert f"--config=configs/fedavg.py:{name}" in shlex.split(command_of(read_folder(path)))
+        assert f"--config=fedavg:{name}" in shlex.split(command_of(read_folder(path)))

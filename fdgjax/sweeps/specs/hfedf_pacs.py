@@ -1,7 +1,7 @@
 """hFedF v2, Table 11: PACS with one domain per client (d = 1), every domain the unseen one in turn.
 
-    python -m launch.sweep launch/specs/hfedf_pacs.py --out runs/hfedf-pacs --data_dir DATA
-    python -m launch.sweep launch/specs/hfedf_pacs.py --out runs/hfedf-pacs-cpu --data_dir DATA --scale cpu
+    fdgjax sweep hfedf_pacs --out runs/hfedf-pacs --data_dir DATA
+    fdgjax sweep hfedf_pacs --out runs/hfedf-pacs-cpu --data_dir DATA --scale cpu
 
 Names: METHOD-TARGET.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, configured
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
 FIGURES = ("id_accuracy", "ood_accuracy")

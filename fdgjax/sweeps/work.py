@@ -16,9 +16,9 @@ from fdgjax.errors import UserError
 from fdgjax.main import remember_compilations, split_cpu
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
-from launch.cells import Cell, Figures
-from launch.claims import claim, failure_of, is_open, note_failure, notes, summary_of
-from launch.comparison import figure_of, percent, write_tables
+from fdgjax.sweeps.cells import Cell, Figures
+from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
+from fdgjax.sweeps.comparison import figure_of, percent, write_tables
 
 POLL_SECONDS = 0.5
 

@@ -1,6 +1,6 @@
 """FDSE, Table 3: PACS without consensus (A), attention over personal parameters (B), or the consistency loss (C).
 
-    python -m launch.reproduce fdse-ablation --out runs/fdse-ablation --data_dir DATA
+    fdgjax reproduce fdse-ablation --out runs/fdse-ablation --data_dir DATA
 
 Names: the parts that are kept.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, configured
-from launch.specs.fdse_pacs import FIGURES, SCALES
+from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.specs.fdse_pacs import FIGURES, SCALES
 
 WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "A": {"consensus": "mean"},

@@ -1,6 +1,6 @@
 """FedGaLA, Table 1: PACS without labels, a linear probe on 10 % and 30 % of the unseen domain's.
 
-    python -m launch.reproduce fedgala-pacs --out runs/fedgala-pacs --data_dir DATA
+    fdgjax reproduce fedgala-pacs --out runs/fedgala-pacs --data_dir DATA
 
 Names: METHOD-TARGET.
 """
@@ -8,8 +8,8 @@ Names: METHOD-TARGET.
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale, configured
-from launch.specs.hfedf_pacs import TARGETS
+from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
 
 SCALES = {
     "paper": Scale("fedgala_pacs", {"seeds": 3}),

@@ -1,12 +1,13 @@
-"""The cost of every network and of its FDSE twin.
+"""The networks of the registry, and what they and their FDSE twins cost.
 
-python -m fdgjax.models [--image_size 224] [--classes 10]
+fdgjax models
+fdgjax models --cost [--image_size 224] [--classes 10]
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from fdgjax.door import door
 from fdgjax.errors import UserError
 from fdgjax.models import MODELS, UNITS, Backbone
 from fdgjax.models.cost import cost
@@ -30,13 +31,22 @@ def table(models: Mapping[str, Backbone], image_size: int, classes: int) -> Iter
         yield ROW.format("", "dse / own", *ratios)
 
 
+def listing(models: Mapping[str, Backbone]) -> Iterator[str]:
+    """A line for each network, with its number of stages that can be frozen."""
+    for name, maker in models.items():
+        yield f"{name:20s} {len(maker.stages):2d} stages  {maker.summary}"
+
+
+@door
 def main(argv: Sequence[str]) -> int:
-    """Prints the table."""
-    options = argparse.ArgumentParser(prog="python -m fdgjax.models", description=__doc__, allow_abbrev=False)
-    options.add_argument("--image_size", type=positive, default=224, help="height and width of the RGB images")
-    options.add_argument("--classes", type=positive, default=10)
-    chosen = options.parse_args(argv)
-    for line in table(MODELS, chosen.image_size, chosen.classes):
+    """Prints the list, or the table of costs."""
+    parser = argparse.ArgumentParser(prog="fdgjax models", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--cost", action="store_true", help="parameters, bytes and multiply-adds instead of summaries")
+    parser.add_argument("--image_size", type=positive, default=224, help="height and width of the RGB images")
+    parser.add_argument("--classes", type=positive, default=10)
+    chosen = parser.parse_args(argv[1:])
+    lines = table(MODELS, chosen.image_size, chosen.classes) if chosen.cost else listing(MODELS)
+    for line in lines:
         print(line, flush=True)
     return 0
 
@@ -46,7 +56,3 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
     return int(text)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

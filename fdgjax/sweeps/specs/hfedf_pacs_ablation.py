@@ -1,6 +1,6 @@
 """hFedF on PACS without its parts (v1, Table 5) and with other embeddings (v1, Table 6; v2, Table 7), d = 1, 2, 3.
 
-    python -m launch.reproduce hfedf-pacs-ablation --out runs/hfedf-pacs-ablation --data_dir DATA
+    fdgjax reproduce hfedf-pacs-ablation --out runs/hfedf-pacs-ablation --data_dir DATA
 
 At the scale of a CPU d is 1. Names: VARIANT-dD-TARGET.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, configured
-from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "hfedf": {},

@@ -1,14 +1,14 @@
 """SSFL and UAP on rotated digits, which need no data: all 30 pairs of a server's and a test domain, by their configs.
 
-python -m launch.sweep launch/specs/uap_rotated_digits.py --out runs/uap-digits
+fdgjax sweep uap_rotated_digits --out runs/uap-digits
 """
 
 from collections.abc import Sequence
 
 from fdgjax.data.rotated import DOMAINS
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale
-from launch.specs.uap_rotated_mnist import pairs
+from fdgjax.sweeps.cells import Cell, Scale
+from fdgjax.sweeps.specs.uap_rotated_mnist import pairs
 
 SCALES = {"paper": Scale("rotated_digits")}
 

@@ -21,14 +21,14 @@ from fdgjax.config import Config, to_plain
 from fdgjax.errors import UserError
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
-from launch.cells import Cell, read_spec
-from launch.claims import claim, failure_of, forget_failure, note_failure
-from launch.options import shard
-from launch.processes import run_workers
-from launch.reproduce import EXPERIMENTS
-from launch.reproduce import main as reproduce
-from launch.sweep import main
-from launch.work import Sweep, work
+from fdgjax.sweeps.cells import Cell, read_spec
+from fdgjax.sweeps.claims import claim, failure_of, forget_failure, note_failure
+from fdgjax.sweeps.options import shard
+from fdgjax.sweeps.processes import run_workers
+from fdgjax.sweeps.reproduce import EXPERIMENTS
+from fdgjax.sweeps.reproduce import main as reproduce
+from fdgjax.sweeps.sweep import main
+from fdgjax.sweeps.work import Sweep, work
 from tests.runs import ROOT, StopAfter, never, perceptron, small
 
 __all__ = ["perceptron"]
@@ -39,7 +39,7 @@ import jax
 from ml_collections import ConfigDict
 from fdgjax.config import Config, to_plain
 from fdgjax.models import MODELS, Backbone
-from launch.cells import Cell
+from fdgjax.sweeps.cells import Cell
 from tests.runs import Perceptron, small
 
 jax.config.update("jax_disable_most_optimizations", True)
@@ -104,7 +104,7 @@ def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(ca
     bad.config.data.target = "atlantis"
     cells = [bad, broken, good]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launch.work.run", out_of_memory)
+        patch.setattr("fdgjax.sweeps.work.run", out_of_memory)
         screen = io.StringIO()
         work(sweep(cells, tmp_path), Console(RichConsole(file=screen, width=200)), never())
     assert "[1/3] bad: failed: " in screen.getvalue()
@@ -171,7 +171,7 @@ def wait_for(moment: Callable[[], bool], process: subprocess.Popen | None = None
 
 WORKER = """
 import sys, threading
-from launch.processes import stop_with_parent
+from fdgjax.sweeps.processes import stop_with_parent
 stop = threading.Event()
 stop_with_parent(stop)
 sys.exit(7 if stop.wait(float(sys.argv[1])) else 0)
@@ -187,7 +187,9 @@ def test_workers_end_by_themselves_or_when_they_are_to_stop(monkeypatch: pytest.
 
 
 def test_a_claim_is_one_processs_and_free_once_that_is_killed(tmp_path: Path) -> None:
-    code = "import sys, time, pathlib, launch.claims as c\nwith c.claim(pathlib.Path(sys.argv[1]), 'a') as mine:\n"
+    code = (
+        "import sys, time, pathlib, fdgjax.sweeps.claims as c\nwith c.claim(pathlib.Path(sys.argv[1]), 'a') as mine:\n"
+    )
     code += "    print(mine, flush=True)\n    time.sleep(100)"
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:

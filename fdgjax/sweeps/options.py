@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fdgjax.config.command_line import set_keys
 from fdgjax.errors import UserError
-from launch.cells import Cell
+from fdgjax.sweeps.cells import Cell
 
 NOT_REDUCING = frozenset(
     {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_batch_size", "checkpoint_every"}

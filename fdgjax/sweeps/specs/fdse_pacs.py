@@ -1,6 +1,6 @@
 """FDSE, Table 1: PACS, each domain a client, ALL and AVG.
 
-    python -m launch.reproduce fdse-pacs --out runs/fdse-pacs --data_dir DATA
+    fdgjax reproduce fdse-pacs --out runs/fdse-pacs --data_dir DATA
 
 Names: METHOD.
 """
@@ -8,7 +8,7 @@ Names: METHOD.
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, configured
 
 SCALES = {
     "paper": Scale("fdse_pacs", {"seeds": 5}),

@@ -1,6 +1,6 @@
 """hFedF v2, Figure 3: PACS, d = 1, with a few samples of the unseen domain for each client.
 
-    python -m launch.reproduce hfedf-fewshot --out runs/hfedf-fewshot --data_dir DATA
+    fdgjax reproduce hfedf-fewshot --out runs/hfedf-fewshot --data_dir DATA
 
 The paper shows curves: no figures are published, and the numbers of shots are ours. At the scale of a CPU the unseen
 domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
@@ -9,8 +9,8 @@ domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, configured
-from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 SHOTS = (0, 5, 10, 20)

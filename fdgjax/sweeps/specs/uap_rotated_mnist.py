@@ -1,7 +1,7 @@
 """UAP, Tables 9 to 11: SSFL and UAP on rotated MNIST, all 30 pairs of a server's and a test domain.
 
-    python -m launch.reproduce uap-rotated-mnist --out runs/uap --data_dir DATA
-    python -m launch.reproduce uap-rotated-mnist --out runs/uap-cpu --data_dir DATA --scale cpu --only r15-r0 r45-r60
+    fdgjax reproduce uap-rotated-mnist --out runs/uap --data_dir DATA
+    fdgjax reproduce uap-rotated-mnist --out runs/uap-cpu --data_dir DATA --scale cpu --only r15-r0 r45-r60
 
 As in the paper all domains show the same 1,000 images. Names: METHOD-SERVER-TEST.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from fdgjax.data.rotated import DOMAINS
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, configured
 
 SCALES = {
     "paper": Scale("uap_rotated_mnist"),

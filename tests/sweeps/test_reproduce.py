@@ -13,9 +13,9 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
-from launch.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
-from launch.comparison import Row, compare, markdown, write_tables
-from launch.reproduce import EXPERIMENTS, SPECS, main
+from fdgjax.sweeps.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
+from fdgjax.sweeps.comparison import Row, compare, markdown, write_tables
+from fdgjax.sweeps.reproduce import EXPERIMENTS, SPECS, main
 from tests.docs.pages import ROOT
 
 DOMAINS_OF = {
@@ -41,7 +41,7 @@ CELLS = {
 
 
 def all_specs() -> list[Path]:
-    return sorted(SPECS.glob("*.py"))
+    return sorted(SPECS.glob("[!_]*.py"))
 
 
 def check_cell(cell: Cell) -> Config:

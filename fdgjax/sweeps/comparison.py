@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.files import write_text
-from launch.cells import Cell, Figures, Published
-from launch.claims import claim, failure_of, summary_of
+from fdgjax.sweeps.cells import Cell, Figures, Published
+from fdgjax.sweeps.claims import claim, failure_of, summary_of
 
 
 class Row(NamedTuple):

@@ -1,7 +1,7 @@
 """PACS from ImageNet's features: thirteen methods by one protocol, every domain the unseen one in turn, three seeds.
 
-    python -m launch.sweep launch/specs/pretrained_pacs.py --out runs/pretrained-pacs --data_dir DATA
-    python -m launch.sweep launch/specs/pretrained_pacs.py --out runs/pretrained-pacs --data_dir DATA --only fedavg
+    fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA
+    fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA --only fedavg
 
 Of no paper: EfficientNet-Lite0 at 128 pixels, frozen up to its last block, five rounds of one epoch (the preset
 `pretrained_pacs`). Names: METHOD-TARGET. A cell of three seeds takes 170 seconds of one core with FedAvg and 260 with
@@ -11,7 +11,7 @@ hFedF (and 6 GB), photo unseen; the features, 117 MiB, are computed once for all
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, configured
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
 FIGURES = ("id_accuracy", "ood_accuracy")

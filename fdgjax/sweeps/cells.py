@@ -4,7 +4,6 @@ A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv bes
 """
 
 import csv
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,11 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from fdgjax.errors import UserError
+from fdgjax.config import make_config
+from fdgjax.errors import UserError, unknown
+
+SPECS = Path(__file__).parent / "specs"
+"""The specs of the package."""
 
 
 class Cell(NamedTuple):
@@ -35,7 +38,7 @@ class Cell(NamedTuple):
 class Scale(NamedTuple):
     """The part of a paper's protocol that is run.
 
-    preset: argument of the config files. changes: laid over what they return. reduced: see `Cell`.
+    preset: of the config. changes: laid over it. reduced: see `Cell`.
     """
 
     preset: str
@@ -56,11 +59,25 @@ Figures = Mapping[tuple[str, str], Published]
 
 
 def configured(method: str, scale: Scale, /, **changes: Any) -> ConfigDict:
-    """The config of `configs/METHOD.py` at a scale, with a cell's own changes."""
-    config: ConfigDict = importlib.import_module(f"configs.{method}").get_config(scale.preset)
+    """The config of a method at a scale, with a cell's own changes."""
+    config = make_config(method, scale.preset)
     config.update(dict(scale.changes))
     config.update(changes)
     return config
+
+
+def spec_file(word: str) -> Path:
+    """The file that a word stands for: its own, or where there is none the package's spec of that name.
+
+    Raises:
+      UserError: neither.
+    """
+    own = {path.stem: path for path in SPECS.glob("[!_]*.py")}
+    if Path(word).is_file():
+        return Path(word)
+    if word not in own:
+        raise unknown("SPEC, a Python file or a name,", word, own)
+    return own[word]
 
 
 def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
@@ -71,11 +88,13 @@ def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
     """
     found = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
     if found is None or found.loader is None:
-        raise UserError(f"SPEC got '{path}'; expected a Python file, such as launch/specs/hfedf_pacs.py")
+        raise UserError(f"SPEC got '{path}'; expected a Python file, such as fdgjax/sweeps/specs/hfedf_pacs.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     if not hasattr(module, "cells"):
-        raise UserError(f"SPEC '{path}' has no function cells; expected cells(scale) -> list of launch.cells.Cell")
+        raise UserError(
+            f"SPEC '{path}' has no function cells; expected cells(scale) -> list of fdgjax.sweeps.cells.Cell"
+        )
     cells: Callable[[str], Sequence[Cell]] = module.cells
     return cells
 

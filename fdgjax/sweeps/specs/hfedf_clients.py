@@ -1,6 +1,6 @@
 """hFedF v2, Figure 4: PACS with an increasing number of clients, d = 1 and 3.
 
-    python -m launch.reproduce hfedf-clients --out runs/hfedf-clients --data_dir DATA
+    fdgjax reproduce hfedf-clients --out runs/hfedf-clients --data_dir DATA
 
 The paper shows curves: no figures are published, and the numbers of clients are ours. At the scale of a CPU the unseen
 domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET.
@@ -9,8 +9,8 @@ domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, configured
-from launch.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 CLIENTS = (3, 6, 9, 12)

@@ -1,6 +1,6 @@
 """FedGaLA, Tables 3 and 4: PACS without global or local alignment, or with a regulariser; a probe on 10 % of labels.
 
-    python -m launch.reproduce fedgala-ablation --out runs/fedgala-ablation --data_dir DATA
+    fdgjax reproduce fedgala-ablation --out runs/fedgala-ablation --data_dir DATA
 
 Names: VARIANT-TARGET.
 """
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, configured
-from launch.specs.fedgala_pacs import SCALES
-from launch.specs.hfedf_pacs import TARGETS
+from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.specs.fedgala_pacs import SCALES
+from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "fedgala": {},

@@ -1,6 +1,6 @@
 """UAP, Tables 2 and 16: SSFL and UAP on PACS, all 12 pairs of a server's and a test domain.
 
-    python -m launch.reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=FILE.safetensors
+    fdgjax reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=FILE.safetensors
 
 The paper's ResNet-18 starts from ImageNet's weights, FILE; without it the network is trained from scratch.
 Names: METHOD-SERVER-TEST.
@@ -9,9 +9,9 @@ Names: METHOD-SERVER-TEST.
 from collections.abc import Sequence
 
 from fdgjax.registry import lookup
-from launch.cells import Cell, Scale
-from launch.specs.hfedf_pacs import TARGETS
-from launch.specs.uap_rotated_mnist import pairs
+from fdgjax.sweeps.cells import Cell, Scale
+from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
+from fdgjax.sweeps.specs.uap_rotated_mnist import pairs
 
 SCALES = {
     "paper": Scale("uap_pacs"),

@@ -1,0 +1,1 @@
+"""What there is to choose from, one line each: the commands `fdgjax methods` and `fdgjax models`."""

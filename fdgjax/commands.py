@@ -1,0 +1,63 @@
+"""The command `fdgjax`: one subcommand for each thing that can be done.
+
+    fdgjax NAME ARGUMENTS...
+    fdgjax NAME --help
+
+A subcommand's libraries are loaded when it is called.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import fdgjax
+from fdgjax.door import Main, door
+from fdgjax.registry import lookup
+
+
+class Command(NamedTuple):
+    """A subcommand: the module whose `main(argv)` it calls, and one line on what it does."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "train": Command("fdgjax.main", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
+    "probe": Command("fdgjax.probe", "linear probes of runs that learned without labels"),
+    "shift": Command("fdgjax.domain_shift", "how far apart a run's domains are for its model"),
+    "apart": Command("fdgjax.apart", "how far apart a run's clients' models are, and their mean's accuracy"),
+    "report": Command("fdgjax.report.command", "a page, tables and figures of runs"),
+    "sweep": Command("fdgjax.sweeps.sweep", "many runs by one command, shared and resumed"),
+    "reproduce": Command("fdgjax.sweeps.reproduce", "a paper's table by its protocol, beside its figures"),
+    "methods": Command("fdgjax.catalogue.methods", "lists the methods"),
+    "models": Command("fdgjax.catalogue.models", "lists the networks; --cost counts parameters and operations"),
+}
+"""The subcommands by name, in the order of the help."""
+
+
+@door
+def main(argv: Sequence[str]) -> int:
+    """Calls a subcommand; returns its exit status, 2 for one that does not exist."""
+    name, *rest = argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        print(usage())
+        return 0
+    if name == "--version":
+        print(fdgjax.__version__)
+        return 0
+    command = lookup("subcommand", name, COMMANDS)
+    entered: Main = importlib.import_module(command.module).main
+    return entered([f"fdgjax {name}", *rest])
+
+
+def usage() -> str:
+    """One line for each subcommand."""
+    lines = [f"  {name:10s} {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(["fdgjax NAME ARGUMENTS...   (fdgjax NAME --help; fdgjax --version)", "", *lines])
+
+
+def run() -> int:
+    """The console's entry."""
+    return main(sys.argv)
