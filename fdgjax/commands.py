@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Command] = {
     "train": Command("fdgjax.main", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
     "probe": Command("fdgjax.probe", "linear probes of runs that learned without labels"),
     "shift": Command("fdgjax.domain_shift", "how far apart a run's domains are for its model"),
-    "apart": Command("fdgjax.apart", "how far apart a run's clients' models are, and their mean's accuracy"),
+    "apart": Command("fdgjax.apart", "how far apart a run's client models are"),
     "report": Command("fdgjax.report.command", "a page, tables and figures of runs"),
     "sweep": Command("fdgjax.sweeps.sweep", "many runs by one command, shared and resumed"),
     "reproduce": Command("fdgjax.sweeps.reproduce", "a paper's table by its protocol, beside its figures"),
