@@ -5,8 +5,8 @@
 
 SPEC is a name of the package's own, or a Python file with `cells(scale: str) -> Sequence[Cell]`. Each cell is a run in
 a folder of its own. A finished cell is skipped, a stopped one goes on from its checkpoint, and one that failed is
-listed, and tried again next time. After each cell `table.md` and `table.csv` in DIR are written anew: our figures beside
-those of SPEC.csv.
+listed, and tried again next time. After each cell `table.md` and `table.csv` in DIR are written anew: our figures
+beside those of SPEC.csv.
 """
 
 import argparse
