@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, Command] = {
     "probe": Command("fdgjax.probe", "linear probes of runs that learned without labels"),
     "shift": Command("fdgjax.domain_shift", "how far apart a run's domains are for its model"),
     "apart": Command("fdgjax.apart", "how far apart a run's client models are"),
+    "predict": Command("fdgjax.predict", "class and probabilities of image files, by a trained run"),
+    "export": Command("fdgjax.export", "a trained run as safetensors, a StableHLO program and a model card"),
     "report": Command("fdgjax.report.command", "a page, tables and figures of runs"),
     "sweep": Command("fdgjax.sweeps.sweep", "many runs by one command, shared and resumed"),
     "reproduce": Command("fdgjax.sweeps.reproduce", "a paper's table by its protocol, beside its figures"),

@@ -22,7 +22,9 @@ FLOORS = (
     {"experiment", "records"},
     {"run"},
     {"main"},
-    {"apart", "catalogue", "domain_shift", "probe", "report", "sweeps"},
+    {"apart", "catalogue", "domain_shift", "predicting", "probe", "report", "sweeps"},
+    {"predict"},
+    {"export"},
     {"commands"},
     {"__main__"},
 )

@@ -1,0 +1,31 @@
+"""Image files as a run's data set would hold them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fdgjax.data.source import read_bytes
+from fdgjax.errors import UserError
+
+
+def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarray:
+    """Images uint8 `[files, H, W, channels]`, decoded and resized by the function that fills the data cache.
+
+    Raises:
+      UserError: a file that cannot be read or decoded.
+    """
+    from fdgjax.data.array_records import decode_image  # here, as it loads TFDS and Grain
+
+    size, _, channels = image_shape
+    found = np.empty((len(files), *image_shape), np.uint8)
+    for place, file in enumerate(files):
+        encoded = read_bytes(file)
+        try:
+            found[place] = decode_image(encoded, size, channels)
+        except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+            raise UserError(
+                f"cannot decode the image {file} ({type(error).__name__}); expected JPEG, PNG, WEBP, BMP, GIF or TIFF; "
+                "repair the file or leave it out"
+            ) from error
+    return found

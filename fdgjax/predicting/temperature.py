@@ -1,0 +1,36 @@
+"""Temperature scaling (Guo et al., 2017): one number that makes probabilities as large as they are right."""
+
+import numpy as np
+
+RANGE = (0.02, 50.0)
+STEPS = 60
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The T in `RANGE` with the least `-mean log p(label)`, p being the mean over models of `softmax(logits / T)`.
+
+    For one model the loss is convex in 1 / T, and golden section search finds its minimum.
+
+    Args:
+      logits: `[models, samples, classes]`.
+      labels: `[samples]`.
+    """
+    low, high = np.log(RANGE)
+    for _ in range(STEPS):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        if nll(logits, labels, np.exp(left)) <= nll(logits, labels, np.exp(right)):
+            high = right
+        else:
+            low = left
+    return float(np.exp((low + high) / 2))
+
+
+def nll(logits: np.ndarray, labels: np.ndarray, temperature: float) -> float:
+    """The mean negative log-likelihood at a temperature."""
+    scaled = logits.astype(np.float64) / temperature
+    shifted = scaled - scaled.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    of_label = log_p[:, np.arange(len(labels)), labels]
+    most = of_label.max(axis=0)
+    return float(-np.mean(most + np.log(np.exp(of_label - most).mean(axis=0))))

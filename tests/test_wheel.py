@@ -1,0 +1,58 @@
+"""The built wheel in an environment of its own and an empty folder: train, predict, export, and run what was exported.
+
+Four minutes on two busy cores, of which the installation takes most.
+"""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fdgjax.data.loading import load
+
+ROOT = Path(__file__).resolve().parents[1]
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+ALONE = """
+import sys, numpy as np, jax
+program = jax.export.deserialize(bytearray(open("taken/program.bin", "rb").read()))
+np.save("alone.npy", program.call(np.load("images.npy")))
+assert not [name for name in sys.modules if name.startswith(("fdgjax", "flax"))]
+"""
+
+
+def done(*command: str | Path, folder: Path) -> str:
+    """Standard output of a command that knows nothing of the checkout."""
+    own = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "XLA_FLAGS")}
+    ended = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path, cache: Path) -> None:
+    empty, built, home = tmp_path / "empty", tmp_path / "built", tmp_path / "environment"
+    empty.mkdir()
+    done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", built, ROOT, folder=tmp_path)
+    (wheel,) = built.glob("fdgjax-*.whl")
+    venv.create(home, with_pip=True)
+    python, fdgjax = home / "bin" / "python", home / "bin" / "fdgjax"
+    done(python, *PIP, "-c", ROOT / "constraints.txt", wheel, folder=tmp_path)
+    assert "train" in done(fdgjax, "--help", folder=empty)
+    assert "hfedf-pacs" in " ".join(done(fdgjax, "reproduce", "--help", folder=empty).split())
+    tuning = ("--config.rounds=2", "--config.eval_every=1", "--config.model.name=digits_cnn", "--workdir", "run")
+    done(fdgjax, "train", "--config=fedavg", f"--config.data.cache_dir={cache}", *tuning, folder=empty)
+    images = np.asarray(load("rotated_digits", cache_dir=str(cache)).images[:3])
+    for i, image in enumerate(images):
+        Image.fromarray(image[..., 0]).save(empty / f"{i}.png")
+    np.save(empty / "images.npy", images)
+    done(fdgjax, "predict", "run", "0.png", "1.png", "2.png", "--out", "predicted.csv", folder=empty)
+    done(fdgjax, "export", "run", "--out", "taken", folder=empty)
+    done(python, "-c", ALONE, folder=empty)
+    rows = [line.split(",") for line in (empty / "predicted.csv").read_text().splitlines()[1:]]
+    predicted = [[float(cell) for cell in row[2:]] for row in rows]
+    np.testing.assert_allclose(np.load(empty / "alone.npy"), predicted, atol=2e-6)
