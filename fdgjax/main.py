@@ -15,7 +15,8 @@ from types import FrameType
 import jax
 
 from fdgjax.config import Config
-from fdgjax.config.command_line import parse, usage
+from fdgjax.config.command_line import parse
+from fdgjax.config.help import usage
 from fdgjax.data.cache import cache_root
 from fdgjax.door import door
 from fdgjax.run.console import Console

@@ -183,18 +183,6 @@ def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def usage(argv: Sequence[str]) -> str:
-    """How to call the program; with a config given, also its keys and their values."""
-    lines = ["fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."]
-    chosen = [word for word in joined(argv) if is_config(word)]
-    if chosen:
-        config, _ = read_flags([argv[0], *chosen])
-        lines += [f"  --config.{key}={value}" for key, value in leaves(config)]
-    else:
-        lines.append("give --config=METHOD --help to see its keys")
-    return "\n".join(lines)
-
-
 def default_workdir(config: Config) -> str:
     """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: each experiment has its own; several seeds: `sFIRST-LAST`."""
     content = json.dumps(identity(to_plain(config)), sort_keys=True)

@@ -74,11 +74,14 @@ class Config:
     seed: of everything random: split, initialisation, shuffling, dropout, participation.
     seeds: number of runs, with `seed`, `seed + 1`, ..., that are trained side by side in one program.
     seed_axis: `auto`, `vmap` or `map`; same results, different speed and memory.
-    rounds, local_epochs, batch_size: the protocol; drop_last leaves out a last partial batch.
+    rounds: of communication. local_epochs: passes of a client over its samples in a round. batch_size: samples of a
+      minibatch. drop_last: leave a last, partial minibatch out.
     clients_per_round: participants that each round selects; 0 for all clients.
-    client_axis: `auto`, `vmap`, `map` or `chunk` (`chunk` clients at a time); same results, different speed and memory.
+    client_axis: `auto`, `vmap`, `map` or `chunk`; same results, different speed and memory.
+    chunk: clients at a time where `client_axis` is `chunk`.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over.
-    eval_every, checkpoint_every: rounds between evaluations and between checkpoints; the last round always has both.
+    eval_every: rounds between evaluations; the last round always has one. eval_batch_size: samples at a time in them.
+    checkpoint_every: rounds between checkpoints; the last round always has one.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
       over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
       upper bound, never a fair result).

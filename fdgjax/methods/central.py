@@ -14,7 +14,10 @@ from fdgjax.methods.parts.hyper import hyper
 
 @dataclasses.dataclass(frozen=True)
 class Central(FedAvg):
-    """FedAvg's hyperparameters; the optimiser's state is kept between rounds."""
+    """FedAvg's hyperparameters; the optimiser's state is kept between rounds.
+
+    keep_optimizer: whether it is.
+    """
 
     keep_optimizer: bool = hyper(True, search=(True, False), source="nothing interrupts central training")
 

@@ -31,8 +31,9 @@ from fdgjax.registry import lookup
 
 @dataclasses.dataclass(frozen=True)
 class Ditto(FedAvg):
-    """FedAvg's hyperparameters and mu, the strength of the proximal term.
+    """FedAvg's hyperparameters and those of the personal models.
 
+    mu: strength of the proximal term.
     unseen: the `global` model predicts for an unseen domain, or `each` client's personal one (the accuracies are
       averaged).
     """

@@ -43,7 +43,11 @@ COSTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class FedDGGA(FedAvg):
-    """FedAvg's hyperparameters; `step` is d, `gap` an entry of `COSTS`. `weighting` is that of the first round."""
+    """FedAvg's hyperparameters and those of the weights.
+
+    weighting: that of the first round.
+    step: d, the most that a weight changes in the first round. gap: what the gap is measured by, an entry of `COSTS`.
+    """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Zhang et al., official code")
     step: float = hyper(0.2, most=1, search=(0.0, 0.05, 0.1, 0.2), source="Zhang et al., official code: 0.2")

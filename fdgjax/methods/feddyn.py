@@ -35,7 +35,10 @@ from fdgjax.variables import subtract
 
 @dataclasses.dataclass(frozen=True)
 class FedDyn(FedAvg):
-    """FedAvg's hyperparameters, with the paper's local optimiser, and alpha, the strength of the regulariser."""
+    """FedAvg's hyperparameters, with the paper's local optimiser, and the regulariser's.
+
+    alpha: strength of the regulariser.
+    """
 
     client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="Acar et al., section 4")
     client_learning_rate: float = hyper(

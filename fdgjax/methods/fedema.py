@@ -32,7 +32,10 @@ from fdgjax.variables import flatten, subtract
 
 @dataclasses.dataclass(frozen=True)
 class FedEMA(BySGD):
-    """`BySGD` with BYOL's loss, and tau, the share mu of its own model that a client keeps when lambda is measured."""
+    """`BySGD` with BYOL's loss.
+
+    tau: the share mu of its own model that a client keeps when lambda is measured.
+    """
 
     part: str = hyper("byol", search=("byol", "simclr", "moco", "simsiam"), source="Zhuang et al., section 4.2")
     tau: float = hyper(0.7, most=1, search=(0.5, 0.7, 1.0), source="Zhuang et al., section 4.2")

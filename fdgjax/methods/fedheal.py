@@ -37,7 +37,10 @@ from fdgjax.methods.parts.server import Server
 
 @dataclasses.dataclass(frozen=True)
 class FedHeal(FedAvg):
-    """FedAvg's hyperparameters, tau, the consistency an update must exceed, and beta, the weights' momentum."""
+    """FedAvg's hyperparameters and those of both mechanisms.
+
+    tau: the consistency that an update must exceed. beta: the weights' momentum.
+    """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Chen et al., official code")
     tau: float = hyper(

@@ -15,7 +15,10 @@ from fdgjax.objectives import cross_entropy, proximal
 
 @dataclasses.dataclass(frozen=True)
 class FedProx(FedAvg):
-    """FedAvg's hyperparameters and mu, the strength of the proximal term."""
+    """FedAvg's hyperparameters and the proximal term's.
+
+    mu: strength of the proximal term.
+    """
 
     mu: float = hyper(1e-2, search=(1e-1, 1e-2, 1e-3), source=TABLE_10)
 

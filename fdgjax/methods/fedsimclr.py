@@ -40,6 +40,7 @@ class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
     part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
+    keep_optimizer: whether a client's optimiser state outlives the round.
     temperature: SimCLR's and MoCo's. decay: of the target, per step. queue: length of MoCo's queue of keys.
     augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: smallest share of an image's area
       that a view shows.

@@ -25,7 +25,10 @@ from fdgjax.objectives import model_contrastive
 
 @dataclasses.dataclass(frozen=True)
 class Moon(FedAvg):
-    """FedAvg's hyperparameters, mu, the strength of the contrast, and its temperature."""
+    """FedAvg's hyperparameters and the contrast's.
+
+    mu: strength of the contrast. temperature: the contrast's.
+    """
 
     mu: float = hyper(1.0, search=(0.1, 1.0, 5.0, 10.0), source="FDSE, A7.4; Li et al., section 4.1")
     temperature: float = hyper(0.5, above=0, search=(0.1, 0.5, 1.0), source="FDSE, A7.4: 0.5; Li et al., section 4.6")

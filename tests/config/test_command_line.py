@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import Config
-from fdgjax.config.command_line import default_workdir, parse, usage
+from fdgjax.config.command_line import default_workdir, parse
 from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
@@ -171,12 +171,6 @@ def test_every_method_and_every_data_set_has_a_config(method: str, dataset: str)
     config, _ = parsed(f"--config={ROOT}/configs/{method}.py:{dataset}")
     assert (config.method.name, config.data.name) == (method, dataset)
     assert isinstance(config.method, METHODS[method].hyper)
-
-
-def test_help_lists_every_key_with_its_value() -> None:
-    text = usage(["fdgjax", CONFIG])
-    assert "--config.method.ema=0.95" in text
-    assert "--config.data.target=r45" in text
 
 
 def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
