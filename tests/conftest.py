@@ -24,6 +24,8 @@ SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Threads that wait for each other by spinning take the other worker's core.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     # XLA reads its flags when the first program is compiled; the processes that tests start inherit them.
