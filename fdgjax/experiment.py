@@ -122,9 +122,7 @@ def build(config: Config) -> Experiment:
         cost=needed,
         facts={
             **setting(config, sharings[0]),
-            **({"target_majority": data.majority(sharings[0].target)} if sharings[0].target else {}),
-            "clients": setup.clients,
-            "domains": list(data.domain_names),
+            **data_facts(data, sharings[0].target, setup.clients),
             **model_facts(chosen),
             "parameters": needed.parameters,
             **frozen_facts(made.trunk),
@@ -283,6 +281,12 @@ def model_facts(model: ModelConfig) -> dict[str, Any]:
     own = dataclasses.asdict(ModelConfig(model.name))
     chosen = dataclasses.asdict(model)
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
+
+
+def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
+    """The share of the target's largest class, where there is a target; the number of clients, and the domains."""
+    majority = {"target_majority": data.majority(target)} if target else {}
+    return {**majority, "clients": clients, "domains": list(data.domain_names)}
 
 
 def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:

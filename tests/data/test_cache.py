@@ -3,8 +3,6 @@
 import logging
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +19,8 @@ from fdgjax.data.loading import load
 from fdgjax.errors import UserError
 from fdgjax.files import Damaged
 from fdgjax.sealed import CHECKSUMS, checksum, seal, verified
+
+from .at_once import answers_at_once
 
 FILES = ("images.npy", "labels.npy", "domains.npy", "names.json", CHECKSUMS)
 
@@ -179,19 +179,7 @@ def test_processes_that_find_the_damage_at_once_agree(made: Made) -> None:
         "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"
     )
     flip(made.arrays / "images.npy", -1)
-    pipe = subprocess.PIPE
-    workers = [
-        subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        for _ in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("x")
-        worker.stdin.flush()
-    answers = [worker.communicate(timeout=60) for worker in workers]
+    answers = answers_at_once(script, 3)
     total = int(made.whole[0].sum(dtype=np.int64))
     assert answers == [(f"{total} (12, 4, 4, 3)\n", "")] * 3
     verified(made.arrays)

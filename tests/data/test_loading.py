@@ -17,6 +17,7 @@ from fdgjax.data.loading import DATASETS, load
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 
+from .at_once import answers_at_once
 from .trees import CLASSES, DOMAINS
 
 
@@ -144,20 +145,7 @@ def test_two_processes_at_once_agree(tree: Path, cache: Path) -> None:
         f"d = load('folder', data_dir={str(tree)!r}, image_size=64, cache_dir={str(cache)!r});"
         "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"
     )
-    pipe = subprocess.PIPE
-    workers = [
-        subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        for _ in range(2)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("x")
-        worker.stdin.flush()
-    answers = [worker.communicate(timeout=60) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], answers
+    answers = answers_at_once(script, 2)
     assert answers[0] == answers[1]
     assert "(12, 64, 64, 3)" in answers[0][0]
     assert unfinished(cache) == []

@@ -41,7 +41,7 @@ NEVER: Mapping[type, tuple[str, ...]] = {
 FREE = ("data.dir", "data.cache_dir", "data.domain", "data.class")
 """Keys that may hold any text."""
 BROKEN = (
-    "--config=configs/nosuch.py", "--config=/dev/null", "--config=README.md", "--config=", "--wokdir=/tmp/x", "-h=3",
+    "--config=configs/nosuch.py", "--config=/dev/null", "--config=README.md", "--config=", "--wokdir=x", "-h=3",
     "--config.rounds", "--config.=3", "--config.model=3", "--config.data.name.x=3", "rounds=3", "\udcff\udcfe",
 )  # fmt: skip
 
