@@ -72,6 +72,12 @@ def checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """All records as JSON lines, replacing the file in one step."""
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))

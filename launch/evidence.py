@@ -19,7 +19,7 @@ from fdgjax.config.schema import PLACES
 from fdgjax.door import door
 from fdgjax.errors import UserError
 from fdgjax.files import CHECKSUM, read_sealed, write_sealed, write_text
-from fdgjax.records import Workdir
+from fdgjax.records import Workdir, write_summary
 
 DIGITS = 5
 BULKY = ("calibration",)
@@ -62,7 +62,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
     records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
     write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     if run.summary.is_file():
-        write_sealed(out.summary, compact(content_of(run.summary)))
+        write_summary(out, compact(content_of(run.summary)))
 
 
 def content_of(path: Path) -> dict[str, Any]:

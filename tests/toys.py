@@ -75,7 +75,7 @@ def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
     for client, length in enumerate(lengths):
         places[client, :length] = first + np.arange(length)
         first += length
-    return Rows(jnp.asarray(places), jnp.asarray(lengths, jnp.int32))
+    return jax.device_put(Rows(places, np.asarray(lengths, np.int32)))
 
 
 @functools.lru_cache
@@ -96,10 +96,10 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
     # An image is brighter where its class says so, so that there is something to learn.
     images = rng.integers(0, 180, (samples, *IMAGE)) + 25 * labels[:, None, None, None]
     return Federation(
-        images=jnp.asarray(images, jnp.uint8),
-        labels=jnp.asarray(labels, jnp.int32),
-        domains=jnp.asarray(domains, jnp.int32),
-        ids=jnp.asarray([11 + 3 * client for client in range(len(lengths))], jnp.int32),
+        images=jax.device_put(images.astype(np.uint8)),
+        labels=jax.device_put(labels.astype(np.int32)),
+        domains=jax.device_put(domains.astype(np.int32)),
+        ids=jax.device_put(np.asarray([11 + 3 * client for client in range(len(lengths))], np.int32)),
         train=train,
         validation=held_out,
         test=rows_of([0] * len(lengths), 0, 1),
@@ -119,9 +119,8 @@ def domains_of(sizes: Sequence[int], seed: int = 0) -> Domains:
 
 def reorder(federation: Federation, order: Sequence[int]) -> Federation:
     """The clients in another order (or only some of them), each with its id."""
-    take = np.asarray(order)
-    rows = {name: Rows(*(leaf[take] for leaf in getattr(federation, name))) for name in ("train", "validation", "test")}
-    return federation._replace(ids=federation.ids[take], **rows)
+    rows = {name: row(getattr(federation, name), order) for name in ("train", "validation", "test")}
+    return federation._replace(ids=row(federation.ids, order), **rows)
 
 
 def small_hyper(name: str, **chosen: Any) -> Any:
@@ -153,7 +152,9 @@ def poisonable(objective: Objective) -> Objective:
 
 def poison(federation: Federation, client: int) -> Federation:
     """The federation with one image of one client that is `POISON` all over."""
-    return federation._replace(images=federation.images.at[federation.train.places[client, 0]].set(POISON))
+    images = np.array(federation.images)
+    images[np.asarray(federation.train.places)[client, 0]] = POISON
+    return federation._replace(images=jax.device_put(images))
 
 
 class Case(NamedTuple):
@@ -261,12 +262,18 @@ def check_recordable(info: RoundInfo, clients: int) -> None:
 
 def copy(tree: PyTree) -> PyTree:
     """Fresh buffers: a compiled round uses up those of its state."""
-    return jax.tree.map(jnp.copy, tree)
+    return by_numpy(np.array, tree)
 
 
-def row(tree: PyTree, client: int) -> PyTree:
-    """One client's row of stacked state."""
-    return jax.tree.map(lambda leaf: leaf[client], tree)
+def row(tree: PyTree, client: int | Sequence[int]) -> PyTree:
+    """One client's row of stacked state, or the rows of some."""
+    take = np.asarray(client)
+    return by_numpy(lambda leaf: leaf[take], tree)
+
+
+def by_numpy(function: Callable[..., Any], *trees: PyTree) -> PyTree:
+    """`function` of arrays, leaf by leaf, without the program that JAX would compile for every shape."""
+    return jax.tree.map(lambda *leaves: jax.device_put(function(*map(np.asarray, leaves))), *trees)
 
 
 def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -> None:

@@ -12,6 +12,8 @@ from fdgjax.records.workdir import (
     open_workdir,
     own_workdir,
     read_config_file,
+    read_summary,
+    write_summary,
 )
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "open_workdir",
     "own_workdir",
     "read_config_file",
+    "read_summary",
     "summarise",
     "summarise_seeds",
+    "write_summary",
 ]

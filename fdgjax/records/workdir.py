@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
 from fdgjax.errors import UserError
-from fdgjax.files import Damaged, lock, make_folder, read_sealed, write_sealed
+from fdgjax.files import Damaged, file_checksum, lock, make_folder, read_sealed, sync, write_sealed
+
+METRICS_CHECKSUM = "metrics_sha256"
+"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; one of several seeds together has none."""
 
 
 class Workdir(NamedTuple):
@@ -137,14 +140,43 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
-    """The summary of a finished run; empty, and for a damaged one a line to `warn`, for others."""
+    """The summary of a finished run, its own and its seeds' records whole; empty, and for damaged ones a line to
+    `warn`, for others."""
     try:
-        return read_sealed(workdir.summary)
+        summary = read_summary(workdir)
+        for seed in summary.get("seeds", ()):
+            read_summary(seed_workdir(workdir, seed))
     except FileNotFoundError:
         return {}
     except Damaged as error:
         warn(f"{error}: the run is not taken as finished")
         return {}
+    return summary
+
+
+def write_summary(workdir: Workdir, summary: Mapping[str, Any]) -> None:
+    """Writes `summary.json`, with the checksum of the run's `metrics.jsonl`, which is put on the disk first."""
+    sync(workdir.metrics)
+    write_sealed(workdir.summary, {**summary, METRICS_CHECKSUM: file_checksum(workdir.metrics)})
+
+
+def read_summary(workdir: Workdir) -> dict[str, Any]:
+    """What `write_summary` wrote, without the checksum.
+
+    Raises:
+      FileNotFoundError: the run is not finished.
+      Damaged: the summary, or `metrics.jsonl`, is not what was written.
+    """
+    summary = read_sealed(workdir.summary)
+    kept = summary.pop(METRICS_CHECKSUM, None)
+    if kept and not workdir.metrics.is_file():
+        raise Damaged(f"{workdir.metrics} is missing beside its summary; the command that trained the run restores it")
+    if kept and kept != file_checksum(workdir.metrics):
+        raise Damaged(
+            f"{workdir.metrics} is damaged: it does not have the checksum that its summary holds; the command that "
+            "trained the run restores it"
+        )
+    return summary
 
 
 def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:

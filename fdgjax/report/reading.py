@@ -10,7 +10,7 @@ from fdgjax.evaluation import Metrics, is_evaluated
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.files import read_sealed
-from fdgjax.records import Workdir
+from fdgjax.records import Workdir, read_summary
 from fdgjax.registry import lookup
 from fdgjax.report.states import Look
 
@@ -140,7 +140,7 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
     workdir = Workdir(path)
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
-    summary = read_sealed(workdir.summary) if workdir.summary.is_file() else {}
+    summary = read_summary(workdir) if workdir.summary.is_file() else {}
     evaluated = [record for record in records if is_evaluated(record)]
     reported = summary or (lookup("selection", selection, SELECTIONS).choose(evaluated) if evaluated else {})
     figures = {name: reported[name] for name in Metrics._fields if name in reported}

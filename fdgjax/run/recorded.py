@@ -11,7 +11,7 @@ from typing import Any
 from fdgjax.config import Config, seeds_of
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiment import Experiment, build
-from fdgjax.files import sync, write_sealed
+from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,
     Workdir,
@@ -25,6 +25,7 @@ from fdgjax.records import (
     own_workdir,
     summarise,
     summarise_seeds,
+    write_summary,
 )
 from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
@@ -138,10 +139,9 @@ def write_summaries(
     config, images = experiment.config, images_per_round(experiment)
     seeds, summaries, facts = seeds_of(config), [], experiment.facts | continued_from(workdir)
     for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
-        sync(folder.metrics)
         timings = {"images_per_second": own / round_seconds, **program}
         summaries.append(summarise(of_seed, config.selection, facts | {"seed": seed}, timings))
-        write_sealed(folder.summary, summaries[-1])
+        write_summary(folder, summaries[-1])
     if len(seeds) == 1:
         return summaries[0]
     summary = summarise_seeds(summaries, {"images_per_second": sum(images) / round_seconds, **program})

@@ -13,7 +13,7 @@ from fdgjax.data.federation import Federation
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
 from fdgjax.randomness import Purpose, stream
-from tests.toys import row
+from tests.toys import by_numpy, row
 
 
 def shuffled(key: jax.Array, rows: np.ndarray) -> np.ndarray:
@@ -42,20 +42,21 @@ def make_batch(federation: Federation, rows: np.ndarray, mask: np.ndarray) -> Ba
     """The samples at `rows` with their own labels."""
     pixels = np.asarray(federation.images)[rows].astype(np.float32) / np.float32(127.5) - np.float32(1)
     labels = np.asarray(federation.labels)[rows]
-    return Batch(jnp.asarray(pixels), jnp.asarray(labels), jnp.asarray(mask, jnp.float32))
+    return jax.device_put(Batch(pixels, labels, mask.astype(np.float32)))
 
 
 class PlainRound:
-    """A round of one method; keeps the jitted gradient, which is all that is compiled."""
+    """A round of one method; keeps its jitted functions."""
 
     def __init__(self, method: Method, batching: Batching) -> None:
         self.method, self.batching = method, batching
 
-        def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, moment: Moment) -> PyTree:
+        def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: np.ndarray, moment: Moment) -> PyTree:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
             return method.update(server, clients, aggregate, moment)
 
-        self.send, self.start, self.serve = jax.jit(method.send), jax.jit(method.start), jax.jit(serve)
+        self.send, self.start, self.finish = jax.jit(method.send), jax.jit(method.start), jax.jit(method.finish)
+        self.serve, self.fresh = jax.jit(serve), jax.jit(method.optimizer.init)
         self.step = one_step(method)
         self.stage_step = one_step(method.stage) if method.stage else self.step
 
@@ -109,8 +110,8 @@ class PlainRound:
                 variables, optimizer, loss = step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())
                 steps += 1
-        mean_loss = jnp.float32(np.mean(losses) if losses else 0.0)
-        return Trained(variables, optimizer, mean_loss, jnp.int32(steps))
+        mean_loss = np.float32(np.mean(losses) if losses else 0.0)
+        return Trained(variables, optimizer, *jax.device_put((mean_loss, np.int32(steps))))
 
     def train_server(self, state: State, server: PyTree, federation: Federation, last: bool) -> PyTree:
         """The server's state after its own training, if it is at that end of the round."""
@@ -154,27 +155,24 @@ class PlainRound:
             sent = self.send(server, mine)
             received = self.start(sent, mine)
             context = Context(sent, mine, received, state.round)
-            if method.keep_optimizer:
-                optimizer = row(state.optimizers, client)
-            else:
-                optimizer = method.optimizer.init(received["params"])
+            optimizer = row(state.optimizers, client) if method.keep_optimizer else self.fresh(received["params"])
             key = stream(state.seed, Purpose.TRAINING, state.round, int(ids[client]))
             rows = places[client][: lengths[client]]
             context, guess = self.prepare(federation, context, rows)
             trained = self.train(federation, context, optimizer, rows, key, guess)
-            message, new = method.finish(context, trained)
+            message, new = self.finish(context, trained)
             messages.append(message)
             kept.append(new)
             optimizers.append(trained.optimizer if method.keep_optimizer else row(state.optimizers, client))
             losses.append(float(trained.loss))
-        stack = lambda rows: jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)  # noqa: E731
-        weights = method.weights(jnp.asarray(lengths[who], jnp.int32))
-        weights = jnp.where(jnp.asarray([client in invisible for client in who]), 0, weights)
+        stack = lambda rows: by_numpy(lambda *leaves: np.stack(leaves), *rows)  # noqa: E731
+        weights = np.array(method.weights(jax.device_put(lengths[who])))
+        weights[[client in invisible for client in who]] = 0
         moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
         server, clients = self.serve(server, stack(kept), stack(messages), weights, moment)
         server = self.train_server(state, server, federation, last=True)
-        put = lambda everyone, some: jax.tree.map(  # noqa: E731
-            lambda a, b: jnp.asarray([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some
+        put = lambda everyone, some: by_numpy(  # noqa: E731
+            lambda a, b: np.stack([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some
         )
         after = State(
             state.seed, state.round + 1, server, put(state.clients, clients), put(state.optimizers, stack(optimizers))

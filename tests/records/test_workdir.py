@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.errors import UserError
 from fdgjax.files import Damaged, read_sealed, write_sealed
-from fdgjax.records import Workdir, finished, open_workdir, own_workdir
+from fdgjax.records import Workdir, finished, open_workdir, own_workdir, read_summary, write_summary
+from fdgjax.records.workdir import seed_workdir
 
 HOLD = "import sys; from pathlib import Path; from fdgjax.files import lock\nwith lock(Path(sys.argv[1])) as mine: "
 
@@ -95,3 +97,25 @@ def test_a_summary_that_is_not_whole_is_no_end(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"id_accuracy": 0.9}')
     assert finished(Workdir(tmp_path), said.append) == {}
     assert "not taken as finished" in said[0]
+
+
+@pytest.mark.parametrize("seeds", [(), (3, 4)])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text('{"round": 2}\n')])
+def test_a_run_without_its_metrics_is_not_finished(
+    seeds: tuple[int, ...], damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    run, said = Workdir(tmp_path), list[str]()
+    folders = [seed_workdir(run, seed) for seed in seeds] or [run]
+    for folder in folders:
+        folder.path.mkdir(exist_ok=True)
+        folder.metrics.write_text('{"round": 1}\n')
+        write_summary(folder, {"id_accuracy": 0.5})
+    if seeds:
+        write_sealed(run.summary, {"id_accuracy": 0.5, "seeds": list(seeds)})
+    assert finished(run, said.append)["id_accuracy"] == 0.5
+    assert not said
+    damage(folders[-1].metrics)
+    assert finished(run, said.append) == {}
+    assert str(folders[-1].metrics) in said[0]
+    with pytest.raises(Damaged, match="the command that trained the run restores it"):
+        read_summary(folders[-1])

@@ -18,7 +18,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.experiment import build
 from fdgjax.files import read_sealed
-from fdgjax.records import open_workdir
+from fdgjax.records import Workdir, open_workdir, read_summary
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
@@ -71,7 +71,7 @@ def times_written(path: Path) -> dict[Path, int]:
 def test_a_run_leaves_its_records(finished: Finished) -> None:
     path, config, _, summary = finished
     assert set(summary) >= SUMMARY_KEYS
-    assert summary == read_sealed(path / "summary.json")
+    assert summary == read_summary(Workdir(path))
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert ["id_accuracy" in line for line in lines] == [False, True, False, True]

@@ -31,11 +31,11 @@ class Trial(NamedTuple):
 
 
 TRIALS: Mapping[str, Trial] = {
-    "kills": Trial(trials.kill, "SIGKILLs", 0.3),
-    "cuts": Trial(trials.cut_power, "power cuts", 0.15),
-    "damage": Trial(trials.damage_run, "damaged workdirs", 0.4),
-    "caches": Trial(trials.damage_cache, "damaged caches", 0.08),
-    "lines": Trial(inputs.command_lines, "bad command lines", 0.02),
+    "kills": Trial(trials.kill, "SIGKILLs", 0.34),
+    "cuts": Trial(trials.cut_power, "power cuts", 0.26),
+    "damage": Trial(trials.damage_run, "damaged workdirs", 0.17),
+    "caches": Trial(trials.damage_cache, "damaged caches", 0.15),
+    "lines": Trial(inputs.command_lines, "bad command lines", 0.03),
     "folders": Trial(inputs.image_folder, "bad folders", 0.05),
 }
 

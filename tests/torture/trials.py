@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fdgjax.files import Damaged
 from tests.torture.processes import HANGS, KILLED, LIMIT, Ended, end, start, trains
 from tests.torture.runs import METHODS, ROUNDS, Tortured, result_of
 
@@ -60,8 +61,11 @@ def undisturbed(bench: Bench, method: str) -> dict:
 
 def compare(bench: Bench, tortured: Tortured, ended: Ended) -> str:
     """What differs from the undisturbed result; '' for nothing. A run that was finished before reads no checkpoint."""
-    finished = "finished before" in ended.text
-    wanted, got = undisturbed(bench, tortured.method), result_of(tortured.workdir, not finished)
+    finished, wanted = "finished before" in ended.text, undisturbed(bench, tortured.method)
+    try:
+        got = result_of(tortured.workdir, not finished)
+    except (OSError, ValueError, RuntimeError, Damaged) as error:
+        return f"no result: {error}"
     return ", ".join(f"another {key}" for key in got if wanted[key] != got[key])
 
 
