@@ -90,8 +90,8 @@ def pulled_back(
         return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(shared, x, cotangent)))
 
     def norms() -> jax.Array:
-        scaled, exponents = rows_of_order_one(cotangents)
-        return jnp.ldexp(jnp.sqrt(each(squared_norm)((primal, constant), inputs, scaled)), exponents)
+        scaled, powers = rows_of_order_one(cotangents)
+        return powers * jnp.sqrt(each(squared_norm)((primal, constant), inputs, scaled))
 
     return Updates(
         clients=client_count(cotangents),
@@ -160,19 +160,34 @@ def of_order_one(tree: PyTree) -> PyTree:
 
 
 def rows_of_order_one(updates: PyTree) -> tuple[PyTree, jax.Array]:
-    """`of_order_one` of each client's update, `[clients, ...]`, and the exponents of the powers of two it is to be
-    multiplied by again, `[clients]`."""
+    """`of_order_one` of each client's update, `[clients, ...]`, and the powers of two it is to be multiplied by again,
+    `[clients]`."""
     largest = [jnp.max(jnp.abs(rows(leaf)), axis=1, initial=0) for leaf in jax.tree.leaves(updates)]
-    _, exponents = jnp.frexp(jnp.max(jnp.stack(largest), axis=0))
-    return jax.tree.map(lambda u: jnp.ldexp(u, -per_row(exponents, u.ndim)).astype(u.dtype), updates), exponents
+    powers, inverses = power_of_two(jnp.max(jnp.stack(largest), axis=0))
+
+    def scaled(u: jax.Array) -> jax.Array:
+        return (u.astype(jnp.float32) * per_row(inverses, u.ndim)).astype(u.dtype)
+
+    return jax.tree.map(scaled, updates), powers
+
+
+EXPONENT = 2**23
+"""The unit of the exponent's field in the bits of a float32."""
+
+
+def power_of_two(magnitude: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest power of two up to a magnitude, and its inverse, both exact in float32: from 2^-126 to 2^126."""
+    # All bits but the exponent's are masked, and the exponents of inverses add up to twice the bias.
+    bits = jax.lax.bitcast_convert_type(magnitude, jnp.int32) & (255 * EXPONENT)
+    bits = jnp.clip(bits, EXPONENT, 253 * EXPONENT)
+    as_float = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.float32)
+    return as_float(bits), as_float(254 * EXPONENT - bits)
 
 
 def row_norms(updates: PyTree) -> jax.Array:
     """`|u_i|` over all leaves, `[clients]`, in float32."""
-    scaled, exponents = rows_of_order_one(updates)
-    return jnp.ldexp(
-        jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), scaled))), exponents
-    )
+    scaled, powers = rows_of_order_one(updates)
+    return powers * jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), scaled)))
 
 
 def global_norm(tree: PyTree) -> jax.Array:

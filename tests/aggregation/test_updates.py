@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back
-from fdgjax.aggregation.updates import cosines
+from fdgjax.aggregation.updates import cosines, power_of_two
 from tests.toys import close, flat
 
 CLIENTS = 4
@@ -127,3 +127,18 @@ def test_a_pulled_back_update_may_be_of_any_size(scale: float) -> None:
     assert np.ptp(wanted) > 0.1
     np.testing.assert_allclose(shares, wanted, rtol=1e-4)
     assert np.isfinite(flat(plain)).all()
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.floats(-(2.0**126), 2.0**126, width=32, allow_subnormal=False).map(abs))
+def test_a_power_of_two_is_the_largest_below_and_has_an_exact_inverse(magnitude: float) -> None:
+    power, inverse = (float(x) for x in power_of_two(jnp.float32(magnitude)))
+    assert power * inverse == 1
+    assert np.frexp(power)[0] == 0.5
+    assert 1 <= magnitude * inverse < 2 or (magnitude == 0 and power == 2.0**-126)
+
+
+@pytest.mark.parametrize("magnitude", [3e38, np.inf, np.nan])
+def test_beyond_the_last_power_with_an_inverse_it_is_that(magnitude: float) -> None:
+    power, inverse = power_of_two(jnp.float32(magnitude))
+    assert (power, inverse) == (2.0**126, 2.0**-126)

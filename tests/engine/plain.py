@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fdgjax.contract import Batch, Context, Guess, Method, Moment, PyTree, Samples, Stage, Trained, Variables
+from fdgjax.contract import Batch, Context, Guess, Method, Moment, Prepared, PyTree, Samples, Stage, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
@@ -55,6 +55,14 @@ class PlainRound:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
             return method.update(server, clients, aggregate, moment)
 
+        def prepare(context: Context, batch: Batch) -> Prepared:
+            def each(function: Any, guess: Guess | None = None) -> PyTree:
+                return function(batch if guess is None else batch._replace(labels=guess.labels, trust=guess.trust))
+
+            assert method.prepare is not None
+            return method.prepare(context, Samples(batch.mask, each))
+
+        self.prepared = jax.jit(prepare)
         self.send, self.start, self.finish = jax.jit(method.send), jax.jit(method.start), jax.jit(method.finish)
         self.serve, self.fresh = jax.jit(serve), jax.jit(method.optimizer.init)
         self.step = one_step(method)
@@ -135,11 +143,7 @@ class PlainRound:
         if self.method.prepare is None:
             return context, None
 
-        def each(function: Any, guess: Guess | None = None) -> PyTree:
-            batch = make_batch(federation, rows, np.ones(len(rows)))
-            return function(batch if guess is None else batch._replace(labels=guess.labels, trust=guess.trust))
-
-        prepared = self.method.prepare(context, Samples(jnp.ones(len(rows), jnp.float32), each))
+        prepared = self.prepared(context, make_batch(federation, rows, np.ones(len(rows))))
         return context._replace(notes=prepared.notes), prepared.guess
 
     def __call__(

@@ -80,10 +80,11 @@ def gentle(name: str, alignment: str | None = None) -> tuple[Method, Any]:
 
     @jax.jit
     def step(server: Any, clients: Any, trained: Any) -> tuple[Any, Any]:
-        sent = method.send(server, row(clients, 0))
-        received = method.start(sent, row(clients, 0))
+        client = jax.tree.map(lambda leaf: leaf[0], clients)
+        sent = method.send(server, client)
+        received = method.start(sent, client)
         after = Trained(trained, {}, jnp.float32(0), jnp.int32(1))
-        message, kept = method.finish(Context(sent, row(clients, 0), received, jnp.int32(0)), after)
+        message, kept = method.finish(Context(sent, client, received, jnp.int32(0)), after)
         stacked = jax.tree.map(lambda leaf: leaf[None], (message, kept))
         gradient, _ = method.aggregate(server, stacked[1], stacked[0], jnp.ones(1))
         return gradient, method.update(server, clients, gradient, Moment(jnp.asarray(0), jax.random.key(0)))[0]

@@ -3,33 +3,27 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order, layers
 from fdgjax.variables import flatten
-from tests.models.test_registry import KINDS, LAST, SMALLEST, network
+from tests.models.test_registry import KINDS, LAST, images, shapes, small
 
 
 def order_of(name: str, unit: str) -> list[str]:
-    side = SMALLEST.get(name, 16)
-    return depth_order(as_model(network(name, unit), (side, side, 3)).init)
+    return depth_order(small(name, unit).init)
 
 
 def order_of_use(name: str, unit: str) -> list[str]:
     """Modules with variables by the first operation of the whole program that reads one of them."""
-    side = SMALLEST.get(name, 16)
-    model = as_model(network(name, unit), (side, side, 3))
-    variables = jax.eval_shape(model.init, jax.random.key(0))
-    x = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
-    leaves, treedef = jax.tree.flatten(variables)
+    leaves, treedef = jax.tree.flatten(shapes(name, unit))
 
     def apply(leaves: list[Any], x: jax.Array) -> Any:
-        return model.apply(jax.tree.unflatten(treedef, leaves), x, True, jax.random.key(0))
+        return small(name, unit).apply(jax.tree.unflatten(treedef, leaves), x, True, jax.random.key(0))
 
-    program = jax.make_jaxpr(apply)(leaves, x).jaxpr
+    program = jax.make_jaxpr(apply)(leaves, images(name)).jaxpr
     paths = flatten(jax.tree.unflatten(treedef, program.invars[: len(leaves)]))
     module_of = {id(variable): path.rpartition("/")[0].partition("/")[2] for path, variable in paths.items()}
     read = (module_of.get(id(variable)) for equation in program.eqns for variable in equation.invars)
@@ -65,21 +59,19 @@ def test_an_init_that_calls_nothing_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "unit"), [("alexnet", "dse_official"), ("resnet18", ""), ("digits_cnn", "augmented")])
 def test_every_variable_is_of_one_layer_in_order(name: str, unit: str) -> None:
-    side = SMALLEST.get(name, 16)
-    model = as_model(network(name, unit), (side, side, 3))
+    model = small(name, unit)
     found = layers(model.init)
     modules = [module for layer in found for module in layer]
     assert len(set(modules)) == len(modules)
     assert set(modules) == set(depth_order(model.init))
-    paths = flatten(jax.eval_shape(model.init, jax.random.key(0)))
+    paths = flatten(shapes(name, unit))
     for layer in found:
         assert sum(f"params/{module}/kernel" in paths for module in layer) == 1
     assert found[-1] == (LAST[name],)
 
 
 def test_modules_without_a_kernel_join_the_layer_before_or_the_first_inside() -> None:
-    model = as_model(network("alexnet", "dse_official"), (63, 63, 3))
-    assert layers(model.init)[:3] == [
+    assert layers(small("alexnet", "dse_official").init)[:3] == [
         ("conv_1", "conv_1/dfe", "conv_1/bn_dse"),
         ("conv_1/dse", "conv_1/bn_dfe"),
         ("conv_2", "conv_2/dfe", "conv_2/bn_dse"),

@@ -1,6 +1,7 @@
 """Every network of the registry: the calling convention, published sizes, and BatchNorm's statistics through the
 contract."""
 
+import functools
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.contract import Model
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
 from fdgjax.models.client_model import as_model
 from fdgjax.nn import Dense
@@ -44,16 +46,31 @@ def network(name: str, unit: str, width: float = 1 / 32) -> nn.Module:
     return MODELS[name](4, width, UNITS[unit] if unit else None)
 
 
+@functools.cache
+def small(name: str, unit: str, width: float = 1 / 32) -> Model:
+    """A network for the smallest images it takes."""
+    side = SMALLEST.get(name, 16)
+    return as_model(network(name, unit, width), (side, side, 3))
+
+
+@functools.cache
+def shapes(name: str, unit: str, width: float = 1 / 32) -> Any:
+    """Of the variables of `small`, which is traced once for it."""
+    return jax.eval_shape(small(name, unit, width).init, jax.random.key(0))
+
+
+def images(name: str) -> jax.ShapeDtypeStruct:
+    side = SMALLEST.get(name, 16)
+    return jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+
+
 @pytest.mark.parametrize(("name", "unit"), KINDS)
 def test_every_model_obeys_the_calling_convention(name: str, unit: str) -> None:
-    side = SMALLEST.get(name, 16)
-    model = as_model(network(name, unit), (side, side, 3))
-    variables = jax.eval_shape(model.init, jax.random.key(0))
+    model, variables = small(name, unit), shapes(name, unit)
     assert set(variables) <= {"params", "batch_stats"}
-    x = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
     for train in (False, True):
         apply = partial(model.apply, train=train)
-        output, changed = jax.eval_shape(apply, variables, x, key=jax.random.key(0))
+        output, changed = jax.eval_shape(apply, variables, images(name), key=jax.random.key(0))
         logits = output.logits
         assert (logits.shape, logits.dtype) == ((2, 4), jnp.float32)
         kept = {key: value for key, value in variables.items() if train and key != "params"}
@@ -68,18 +85,12 @@ def test_published_number_of_parameters(name: str, unit: str, classes: int) -> N
 
 @pytest.mark.parametrize(("name", "unit"), [("inception", "plain"), ("alexnet", "norm"), ("resnet18", "norm")])
 def test_a_model_s_own_kind_of_unit(name: str, unit: str) -> None:
-    side = SMALLEST.get(name, 16)
-    own, named = (
-        jax.eval_shape(as_model(network(name, kind), (side, side, 3)).init, jax.random.key(0)) for kind in ("", unit)
-    )
-    chex.assert_trees_all_equal_shapes_and_dtypes(own, named)
+    chex.assert_trees_all_equal_shapes_and_dtypes(shapes(name, ""), shapes(name, unit))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_features_are_what_the_last_layer_makes_logits_from(name: str) -> None:
-    side = SMALLEST.get(name, 16)
-    module, x = network(name, ""), jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
-    variables = jax.eval_shape(module.init, jax.random.key(0), x)
+    module, variables = network(name, ""), shapes(name, "")
     inputs: list[tuple[str, int]] = []
 
     def note(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
@@ -94,18 +105,14 @@ def test_features_are_what_the_last_layer_makes_logits_from(name: str) -> None:
         assert inputs[-1] == (LAST[name], id(sown))
         return sown, logits
 
-    found, logits = jax.eval_shape(features, variables, x)
+    found, logits = jax.eval_shape(features, variables, images(name))
     assert found.shape == (2, variables["params"][LAST[name]]["kernel"].shape[0])
     assert logits.shape == (2, 4)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_width_is_a_factor_on_channels(name: str) -> None:
-    side = SMALLEST.get(name, 16)
-    few, many = (
-        jax.eval_shape(as_model(network(name, "", width), (side, side, 3)).init, jax.random.key(0))["params"]
-        for width in (1 / 8, 1 / 4)
-    )
+    few, many = (shapes(name, "", width)["params"] for width in (1 / 8, 1 / 4))
     chex.assert_trees_all_equal_structs(few, many)
     for narrow, wide in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
         # Twice the channels on one side or on both; images' channels and classes stay, and inception adds its pools'.
