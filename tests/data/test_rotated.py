@@ -89,16 +89,21 @@ def test_real_mnist_gives_six_thousand_different_images(shared_data: Path, tmp_p
     assert upright <= {image.tobytes() for image in stored}
 
 
-def test_domains_of_the_same_images_are_one_part_turned(shared_data: Path, tmp_path: Path) -> None:
-    for name, folder, per_domain in (("rotated_digits", "", 300), ("rotated_mnist", str(shared_data), 1000)):
-        own = load(name, data_dir=folder, cache_dir=str(tmp_path))
-        same = load(name, data_dir=folder, cache_dir=str(tmp_path), same_images=True)
-        assert np.bincount(same.domains).tolist() == [per_domain] * 6
-        images, labels = (values.reshape(6, per_domain, *values.shape[1:]) for values in (same.images, same.labels))
-        assert (labels == labels[0]).all()
-        np.testing.assert_array_equal(images[0], own.images[own.domains == 0])
-        for shown, angle in zip(images, ANGLES, strict=True):
-            np.testing.assert_array_equal(shown[0, ..., 0], rotate(images[0, 0, ..., 0], angle))
+@pytest.mark.parametrize(
+    ("name", "per_domain"), [("rotated_digits", 300), pytest.param("rotated_mnist", 1000, marks=pytest.mark.slow)]
+)
+def test_domains_of_the_same_images_are_one_part_turned(
+    name: str, per_domain: int, shared_data: Path, tmp_path: Path
+) -> None:
+    folder = str(shared_data) if name == "rotated_mnist" else ""
+    own = load(name, data_dir=folder, cache_dir=str(tmp_path))
+    same = load(name, data_dir=folder, cache_dir=str(tmp_path), same_images=True)
+    assert np.bincount(same.domains).tolist() == [per_domain] * 6
+    images, labels = (values.reshape(6, per_domain, *values.shape[1:]) for values in (same.images, same.labels))
+    assert (labels == labels[0]).all()
+    np.testing.assert_array_equal(images[0], own.images[own.domains == 0])
+    for shown, angle in zip(images, ANGLES, strict=True):
+        np.testing.assert_array_equal(shown[0, ..., 0], rotate(images[0, 0, ..., 0], angle))
 
 
 def test_only_rotated_data_sets_can_show_the_same_images(tmp_path: Path) -> None:
