@@ -18,9 +18,10 @@ import jax
 from benchmarks.options import guarded
 from fdgjax.config.command_line import parse
 from fdgjax.experiment import build
-from fdgjax.main import remember_compilations, split_cpu
+from fdgjax.main import remember_compilations
 from fdgjax.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.run.ahead import compile_ahead
+from fdgjax.run.devices import split_cpu
 from fdgjax.run.training import train
 
 MEBIBYTE = 2**20

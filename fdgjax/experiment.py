@@ -15,7 +15,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, stack_seeds, without_labels
 from fdgjax.data.loading import load
 from fdgjax.data.protocols import PROTOCOLS, Protocol, Sharing
-from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, everywhere
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, everywhere, fitting_devices
 from fdgjax.engine.local import Batching
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
@@ -27,6 +27,7 @@ from fdgjax.models.client_model import ClientModel, make_client_model, make_netw
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.frozen import Trunk, features_of, say_in_steps, say_random
 from fdgjax.models.pretrained import Weights, note_scaling, read_weights
+from fdgjax.process_memory import available_bytes
 from fdgjax.variables import bytes_of, label_table
 
 
@@ -73,8 +74,6 @@ def build(config: Config) -> Experiment:
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
     chosen = model_config(config.model, entry)
-    execution = Execution(config.client_axis, config.chunk, config.devices, config.seed_axis)
-    place = everywhere(execution)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
     where = config.data
     data = load(
@@ -90,8 +89,14 @@ def build(config: Config) -> Experiment:
     made = client_model(chosen, data, where.scaling, weights)
     kept = keeps_features(config, entry, made.trunk)
     batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
-    setup = Setup(made.rest if kept else made.whole, len(parts[0].train), config.rounds, execution)
+    setup = Setup(made.rest if kept else made.whole, len(parts[0].train), config.rounds, execution_of(config))
     method = make_method(config, entry, protocol, setup, batching)
+    if not config.devices:
+        # The method says whether its clients are those of the data.
+        config = with_devices(config, 1 if method.pooled else setup.clients, data.images.nbytes)
+        setup = setup._replace(execution=execution_of(config))
+        method = make_method(config, entry, protocol, setup, batching)
+    execution = setup.execution
     federations = federate_seeds(
         as_features(data, made.trunk, chosen, where) if made.trunk and kept else data,
         parts,
@@ -102,6 +107,7 @@ def build(config: Config) -> Experiment:
     trained_on = [pool(one) for one in federations] if method.pooled else federations
     if protocol.labelled_server:
         trained_on = [without_labels(one) for one in trained_on]
+    place = everywhere(execution)
     federation, train = (jax.device_put(stack_seeds(each), place) for each in (federations, trained_on))
     plan = make_plan(config, batching, execution, len(train.ids))
     travelling, needed = traffic(method, trained_on[0]), cost(made.network, data.images.shape[1:])
@@ -133,6 +139,17 @@ def build(config: Config) -> Experiment:
         round=compile_round(method, plan),
         evaluation=make_evaluation(config, entry, method, setup.model, data, parts, execution),
     )
+
+
+def with_devices(config: Config, clients: int, data_bytes: int) -> Config:
+    """The config with the number of devices that suits the clients of a round."""
+    together = min(config.clients_per_round or clients, clients)
+    return dataclasses.replace(config, devices=fitting_devices(together, data_bytes, available_bytes()))
+
+
+def execution_of(config: Config) -> Execution:
+    """How clients and seeds are run; on one device as long as no number is chosen."""
+    return Execution(config.client_axis, config.chunk, config.devices or 1, config.seed_axis)
 
 
 def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:

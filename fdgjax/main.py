@@ -20,6 +20,7 @@ from fdgjax.config.help import usage
 from fdgjax.data.cache import cache_root
 from fdgjax.door import door
 from fdgjax.run.console import Console
+from fdgjax.run.devices import as_begun, split_cpu
 from fdgjax.run.recorded import Interrupted, run
 
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
             return 0
         config, workdir = parse(argv)
         remember_compilations(config)
-        split_cpu(config)
+        split_cpu(as_begun(config, workdir))
         console.result(run(config, workdir, console, stop))
         console.say(f"records in {workdir}")
     except Interrupted as news:
@@ -68,12 +69,6 @@ def save_on_signals(stop: threading.Event) -> list[int]:
 def remember_compilations(config: Config) -> None:
     """Keeps compiled programs on disk, so that the same experiment need not be compiled again."""
     jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
-
-
-def split_cpu(config: Config) -> None:
-    """Splits a CPU into `config.devices` devices; only possible before JAX initialises its backends."""
-    if config.devices > 1:
-        jax.config.update("jax_num_cpu_devices", config.devices)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def perceptron() -> Iterator[None]:
 def small(cache: Path, method: str = "fedavg", model: str = "perceptron", **changes: Any) -> Config:
     config: ConfigDict = make_config(method, "rotated_digits")
     config.model.name = model
-    config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, **changes})
+    config.update({"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "devices": 1, **changes})
     config.data.cache_dir = str(cache)
     return read_config(config)
 

@@ -42,7 +42,7 @@ LEAST: Mapping[str, int] = {
     "eval_batch_size": 1,
     "checkpoint_every": 1,
     "chunk": 1,
-    "devices": 1,
+    "devices": 0,
     "clients_per_round": 0,
     "seed": 0,
     "seeds": 1,

@@ -66,7 +66,8 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
         key, equals, text = word.partition("=")
         check_no_section(key, known)
         default = lookup("config key", key, known)
-        value = True if not equals and isinstance(default, bool) else read_value(key, text, default)
+        bare = not equals and isinstance(default, bool)
+        value = True if bare else WORDS.get((key, text)) if (key, text) in WORDS else read_value(key, text, default)
         config.update_from_flattened_dict({key: value})
 
 
@@ -77,6 +78,10 @@ def read_value(key: str, text: str, default: Any) -> Any:
         return read(text)
     except ValueError:
         raise UserError(f"config.{key} got '{text}'; expected {expected}, such as {default!r}") from None
+
+
+WORDS: Mapping[tuple[str, str], Any] = {("devices", "auto"): Config().devices}
+"""Words that stand for a value of a key."""
 
 
 def read_bool(value: str) -> bool:

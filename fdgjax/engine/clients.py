@@ -103,6 +103,25 @@ def client_mesh(devices: int) -> Mesh:
     return jax.make_mesh((devices,), (MESH_AXIS,), axis_types=(AxisType.Auto,), devices=found[:devices])
 
 
+MOST_DEVICES = 8
+"""More are not chosen by themselves: each has the whole state and all data."""
+
+
+def fitting_devices(clients: int, data_bytes: int, free_bytes: int | None) -> int:
+    """The fewest devices on which so many clients take as few turns as on all that JAX sees.
+
+    Args:
+      clients: those of a round.
+      data_bytes: what every device keeps; a CPU's together keep at most a quarter of what is free.
+      free_bytes: None where that is not known.
+    """
+    found = min(len(jax.devices()), MOST_DEVICES, clients)
+    if jax.default_backend() == "cpu" and free_bytes is not None:
+        found = max(1, min(found, free_bytes // (4 * max(data_bytes, 1))))
+    turns = -(-clients // found)
+    return -(-clients // turns)
+
+
 def compiler_options(devices: int) -> dict[str, int] | None:
     """The XLA options of a program over several devices; None for the defaults.
 

@@ -31,6 +31,7 @@ from fdgjax.run.ahead import compile_ahead, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
+from fdgjax.run.devices import as_begun, more_than_cores
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.training import images_per_round, train
 
@@ -55,8 +56,10 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       Interrupted: `stop` was set; the state is saved.
     """
     check_place(path)
-    experiment = build(config)
+    experiment = build(as_begun(config, path))
     config = experiment.config
+    if more := more_than_cores(config):
+        console.say(more)
     earlier = earlier_rounds(path, config)
     if earlier:
         refuse_schedules(path, experiment, earlier)

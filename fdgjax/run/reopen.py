@@ -12,6 +12,7 @@ from fdgjax.experiment import Experiment, build
 from fdgjax.files import Damaged
 from fdgjax.records import History, Workdir, newest_checkpoint, read_config_file
 from fdgjax.run.ahead import state_shapes
+from fdgjax.run.devices import as_there_are
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
     Raises:
       UserError: no run there, none of this version, or one without a checkpoint.
     """
-    experiment = build(dataclasses.replace(config_of(path, data_dir), **changes))
+    experiment = build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes)))
     folder = Workdir(path).checkpoints
     if not folder.is_dir():
         raise UserError(

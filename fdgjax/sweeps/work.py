@@ -13,8 +13,9 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import read_config
 from fdgjax.errors import UserError
-from fdgjax.main import remember_compilations, split_cpu
+from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
+from fdgjax.run.devices import split_cpu
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of

@@ -38,7 +38,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.method.ema=high"), r"config.method.ema got 'high'; expected a number"),
         ((CONFIG, "--config.drop_last=maybe"), r"config.drop_last got 'maybe'; expected True or False"),
         ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
-        ((CONFIG, "--config.devices=0"), r"config.devices got 0; expected at least 1"),
+        ((CONFIG, "--config.devices=-1"), r"config.devices got -1; expected at least 0"),
         ((CONFIG, "--config.data.validation=1.5"), r"data.validation got 1.5; expected a fraction"),
         ((CONFIG, "--config.data.protocol=every"), r"unknown data.protocol 'every'; .*did you mean 'every_domain'"),
         (
