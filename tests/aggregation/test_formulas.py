@@ -14,6 +14,10 @@ from fdgjax.errors import UserError
 from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
+MEAN = jax.jit(mean)
+COSINE = jax.jit(cosine_softmax, static_argnames=("sign", "temperature", "scope"))
+ALIGNED = jax.jit(global_alignment, static_argnames="scope")
+MASKED = jax.jit(gradient_mask, static_argnames=("tau", "mask", "votes"))
 
 
 def as_matrix(updates: PyTree) -> np.ndarray:
@@ -34,7 +38,7 @@ def align(vectors: np.ndarray, weights: np.ndarray, sign: int = 1, temperature: 
 @given(seed=SEEDS, scale=SCALES, weights=WEIGHTS)
 def test_mean_is_the_weighted_average(seed: int, scale: float, weights: list[int]) -> None:
     updates = draw(seed, scale)
-    update, coefficients = mean(updates, as_weights(weights))
+    update, coefficients = MEAN(updates, as_weights(weights))
     np.testing.assert_allclose(coefficients, np.asarray(weights) / np.sum(weights), rtol=1e-6)
     for got, leaf in zip(jax.tree.leaves(update), jax.tree.leaves(updates), strict=True):
         if leaf.size:
@@ -50,7 +54,7 @@ def test_cosine_softmax_is_its_formula(
     sign: int, temperature: float, seed: int, scale: float, weights: list[int]
 ) -> None:
     updates = draw(seed, scale)
-    update, coefficients = cosine_softmax(updates, as_weights(weights), sign=sign, temperature=temperature)
+    update, coefficients = COSINE(updates, as_weights(weights), sign=sign, temperature=temperature)
     wanted = align(as_matrix(updates), np.asarray(weights, np.float64), sign, temperature)
     np.testing.assert_allclose(coefficients, wanted, rtol=5e-5, atol=1e-7)
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(update)])
@@ -58,7 +62,9 @@ def test_cosine_softmax_is_its_formula(
 
 
 @pytest.mark.parametrize("scope", ["tree", "leaf"])
-@pytest.mark.parametrize("rule", [cosine_softmax, global_alignment])
+@pytest.mark.parametrize(
+    "rule", [pytest.param(COSINE, id="cosine_softmax"), pytest.param(ALIGNED, id="global_alignment")]
+)
 @pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e19, 1e30])
 def test_the_scale_of_all_updates_does_not_matter_to_cosines(scale: float, rule: Rule, scope: str) -> None:
     updates = draw(3)
@@ -76,7 +82,7 @@ def test_one_update_of_another_scale_has_its_cosine(scale: float) -> None:
         lambda leaf: leaf * np.where(np.arange(N) == 2, scale, 1).reshape(N, *[1] * (leaf.ndim - 1)), draw(4)
     )
     updates = jax.tree.map(np.float32, updates)
-    _, shares = cosine_softmax(updates)
+    _, shares = COSINE(updates)
     np.testing.assert_allclose(shares, align(as_matrix(updates), np.ones(N)), rtol=1e-4)
 
 
@@ -84,29 +90,29 @@ def test_one_update_of_another_scale_has_its_cosine(scale: float) -> None:
 @given(seed=SEEDS, weights=WEIGHTS)
 def test_leaf_scope_is_the_rule_on_each_leaf(seed: int, weights: list[int]) -> None:
     updates, w = draw(seed), as_weights(weights)
-    update, coefficients = cosine_softmax(updates, w, scope="leaf")
+    update, coefficients = COSINE(updates, w, scope="leaf")
     assert jax.tree.structure(coefficients) == jax.tree.structure(updates)
-    alone = [cosine_softmax(leaf, w) for leaf in jax.tree.leaves(updates)]
+    alone = [COSINE(leaf, w) for leaf in jax.tree.leaves(updates)]
     assert_close(jax.tree.leaves(update), [u for u, _ in alone])
     assert_close(jax.tree.leaves(coefficients), [c for _, c in alone])
 
 
 def test_agreement_is_favoured_by_plus_and_disfavoured_by_minus() -> None:
     updates = jnp.asarray([[1.0, 0], [1.0, 0.1], [1.0, -0.1], [-1.0, 0.3]])
-    favoured, disfavoured = (cosine_softmax(updates, sign=sign)[1] for sign in (1, -1))
+    favoured, disfavoured = (COSINE(updates, sign=sign)[1] for sign in (1, -1))
     assert favoured[3] < 0.25 < favoured[0]
     assert disfavoured[3] > 0.25 > disfavoured[0]
 
 
 def test_a_zero_update_counts_as_orthogonal() -> None:
-    _, c = cosine_softmax(jnp.asarray([[2.0, 0.0], [0.0, 0.0]]))
+    _, c = COSINE(jnp.asarray([[2.0, 0.0], [0.0, 0.0]]))
     np.testing.assert_allclose(c, np.exp([1, 0]) / np.exp([1, 0]).sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-10, 1e-30])
 def test_a_tiny_temperature_picks_the_best(temperature: float) -> None:
     updates = jnp.asarray([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
-    update, c = cosine_softmax(updates, temperature=temperature)
+    update, c = COSINE(updates, temperature=temperature)
     np.testing.assert_allclose(c, [0, 1, 0], atol=1e-12)
     np.testing.assert_allclose(update, updates[1])
 
@@ -116,7 +122,7 @@ def test_a_tiny_temperature_picks_the_best(temperature: float) -> None:
 def test_each_leaf_has_its_own_weights(seed: int, weights: list[int]) -> None:
     updates, w, flipped = draw(seed), as_weights(weights), as_weights(weights[::-1])
     tree = {"a": w, "b": flipped, "c": w, "empty": w}
-    for rule in (mean, partial(cosine_softmax, scope="leaf")):
+    for rule in (MEAN, partial(COSINE, scope="leaf")):
         update, _ = rule(updates, tree)
         for name, share in tree.items():
             assert_close(update[name], rule(updates[name], share)[0])
@@ -169,7 +175,7 @@ def test_gradient_mask_is_the_mean_times_the_agreement_below_the_threshold(mask:
     agreement = np.abs(voices @ np.sign(matrix))
     kept = np.where(agreement >= 0.6, 1, agreement if mask == "soft" else 0)
     assert 0 < np.sum(kept < 1) < kept.size
-    update, coefficients = gradient_mask(updates, jnp.asarray(weights), tau=0.6, mask=mask, votes=votes)
+    update, coefficients = MASKED(updates, np.float32(weights), tau=0.6, mask=mask, votes=votes)
     np.testing.assert_allclose(coefficients, weights / weights.sum(), rtol=1e-6)
     flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(update)])
     np.testing.assert_allclose(flat, kept * (weights / weights.sum() @ matrix), rtol=1e-5, atol=1e-6)

@@ -22,6 +22,7 @@ from tests.toys import (
     LENGTHS,
     POISON,
     build,
+    by_numpy,
     close,
     copy,
     flat,
@@ -106,7 +107,7 @@ def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> Non
     compiled = compile_round(method, plan_of(axes))
     state, _ = compiled(beginning(method, federation, axes[0]), federation)
     state, info = compiled(state, federation)
-    ends = each_seed((state, info), len(SEEDS))
+    ends = each_seed(jax.device_get((state, info)), len(SEEDS))
     assert np.asarray(state.seed).tolist() == list(SEEDS)
     for end, wanted in zip(ends, alone(name), strict=True):
         close(comparable(name, end), comparable(name, wanted), **tolerance(name))
@@ -128,7 +129,7 @@ def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, st
         method, sizes = shared_method(name), {"batch_size": 4, "adapt_batch_size": 4}
         return compile_evaluation(method, tiny_model(method=name), domains=DOMAINS, execution=execution, **sizes)
 
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in alone(name)))
+    stacked = by_numpy(lambda *leaves: np.stack(leaves), *(state for state, _ in alone(name)))
     federations = splits_for(name)
     together = evaluation(axes)(stacked, stack_seeds(federations))
     one = evaluation(("auto", "map"))

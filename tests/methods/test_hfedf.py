@@ -61,9 +61,10 @@ def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
     method = build("hfedf", toy_federation(), ema=1.0, **chosen)
     server, clients = method.init(jax.random.key(0), toy_federation())
     rng, x, m, v = np.random.default_rng(0), flat(server.weights), 0.0, 0.0
+    update = jax.jit(method.update)
     for t in range(1, 4):
         gradient = random_like(server.weights, rng)
-        server, _ = method.update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
+        server, _ = update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
         g = flat(gradient) + 0.1 * x
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
         x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
@@ -143,7 +144,7 @@ def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
         generated = method.predict(server._replace(weights=weights), row(alone, 0))
         return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
 
-    close(gradient, jax.grad(inner)(server.weights), rtol=1e-3, atol=1e-5)
+    close(gradient, jax.jit(jax.grad(inner))(server.weights), rtol=1e-3, atol=1e-5)
     others = np.delete(np.asarray(gradient.nu), int(alone.place[0]), axis=0)
     assert (others == 0).all(), "another client's embedding got a gradient"
 

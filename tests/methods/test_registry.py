@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fdgjax import methods
-from fdgjax.contract import Setup
+from fdgjax.contract import PyTree, Setup
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
@@ -30,6 +30,7 @@ from tests.toys import (
     make_plan,
     poison,
     round_info,
+    row,
     shared_case,
     shared_method,
     small_hyper,
@@ -144,12 +145,21 @@ def test_client_state_has_the_client_axis_first(name: str) -> None:
 def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     case = shared_case(name, plan=make_plan(drop_nonfinite=True))
     state = case.start()
-    mine = jax.tree.map(lambda leaf: leaf[0], state.clients)
-    predicting, unseen = case.method.predict(state.server, mine), case.method.unseen(state.server, state.clients)
+    method, mine = case.method, row(state.clients, 0)
+
+    @jax.jit
+    def models(server: PyTree, clients: PyTree, mine: PyTree) -> PyTree:
+        return (
+            method.predict(server, mine),
+            method.unseen(server, clients),
+            method.start(method.send(server, mine), mine),
+        )
+
+    predicting, unseen, begun = models(state.server, state.clients, mine)
     model = jax.eval_shape(tiny_model(method=name).init, jax.random.key(0))
     chex.assert_trees_all_equal_shapes_and_dtypes(predicting, model)
     # A method may train more than what predicts.
-    started = jax.tree.leaves(case.method.start(case.method.send(state.server, mine), mine))
+    started = jax.tree.leaves(begun)
     assert all(any(np.array_equal(leaf, other) for other in started) for leaf in jax.tree.leaves(predicting))
     assert jax.tree.map(lambda x: x.shape[1:], unseen) == jax.tree.map(lambda x: x.shape, model)
 

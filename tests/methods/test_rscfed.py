@@ -36,7 +36,7 @@ def test_one_sub_set_of_everybody_is_the_weighted_mean() -> None:
     rng = np.random.default_rng(0)
     updates = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=(4, *leaf.shape)), jnp.float32), message)
     weights = method.weights(federation.train.length)
-    step, info = method.aggregate(server, clients, updates, weights)
+    step, info = jax.jit(method.aggregate)(server, clients, updates, weights)
     share = np.asarray(weights) / np.asarray(weights).sum()
     np.testing.assert_allclose(info["weights"], share, rtol=1e-6)
     close(step.update, jax.tree.map(lambda leaf: np.tensordot(share, leaf, 1), updates.update))
@@ -113,8 +113,8 @@ def test_no_gradient_reaches_the_teacher() -> None:
 
     target = jax.tree.map(lambda t, s: 0.5 * t + 0.5 * s, changed["teacher"]["params"], away)
     inner = variables | changed
-    got = jax.grad(lambda p: objective(inner | {"params": p}, batch, jax.random.key(0), context)[0])(away)
-    close(got, jax.grad(loss)(away, target))
+    got = jax.jit(jax.grad(lambda p: objective(inner | {"params": p}, batch, jax.random.key(0), context)[0]))(away)
+    close(got, jax.jit(jax.grad(loss))(away, target))
 
 
 def test_teachers_do_not_travel() -> None:

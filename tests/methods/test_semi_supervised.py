@@ -21,6 +21,7 @@ from tests.toys import (
     Case,
     build,
     close,
+    copy,
     flat,
     make_case,
     make_plan,
@@ -91,7 +92,7 @@ def test_a_small_partial_batch_has_no_covariance_term(size: int, real: int, coun
     with_it, without = (
         build("uap", toy_federation(), alpha=0.0, beta=beta, least_samples=5).objective for beta in (0.7, 0.0)
     )
-    (loss, _), (bare, _) = (one(variables, batch, jax.random.key(1), context) for one in (with_it, without))
+    (loss, _), (bare, _) = (jax.jit(one)(variables, batch, jax.random.key(1), context) for one in (with_it, without))
     features = np.asarray(model.apply(variables, images, True, jax.random.key(1))[0].features, np.float64)[:real]
     off = np.cov(features, rowvar=False) - np.eye(features.shape[1])
     np.testing.assert_allclose(loss - bare, counts * 0.7 * np.sum(off**2) / features.shape[1], rtol=1e-4, atol=1e-6)
@@ -151,13 +152,12 @@ def test_fedavg_on_pseudo_labels_is_fedavg_on_a_federation_so_labelled() -> None
     state = case.start()
     guess, server = state.clients.more, state.server
     assert not np.asarray(guess.trust == 0).any()
-    labels = case.federation.labels
-    for client, length in enumerate(case.federation.train.length):
-        rows = case.federation.train.places[client, : int(length)]
-        labels = labels.at[rows].set(guess.labels[client, : int(length)])
+    labels, (places, lengths) = np.array(case.federation.labels), map(np.asarray, case.federation.train)
+    for client, length in enumerate(lengths):
+        labels[places[client, :length]] = np.asarray(guess.labels)[client, :length]
     plain = shared_case("fedavg", plan=WHOLE)
     expected, _ = plain.round(
-        plain.start()._replace(server=jax.tree.map(jnp.copy, server)), case.federation._replace(labels=labels)
+        plain.start()._replace(server=copy(server)), case.federation._replace(labels=jnp.asarray(labels))
     )
     after, info = case.round(state, case.federation)
     close(after.server, expected.server)

@@ -43,8 +43,13 @@ def close(got: Any, expected: Any) -> None:
 
 def with_gradients(apply: Any, variables: Any, x: jax.Array) -> Any:
     """Results, and their gradients with cotangents on the output and on the kept statistics alike."""
-    results, pullback = jax.vjp(apply, variables, x)
-    return results, pullback(jax.tree.map(lambda leaf: jnp.sin(3 * leaf), results))
+
+    @jax.jit
+    def both(variables: Any, x: jax.Array) -> Any:
+        results, pullback = jax.vjp(apply, variables, x)
+        return results, pullback(jax.tree.map(lambda leaf: jnp.sin(3 * leaf), results))
+
+    return both(variables, x)
 
 
 @pytest.mark.parametrize("train", [False, True])
@@ -74,13 +79,17 @@ def test_client_axes(axes: Any) -> None:
 
 def test_forward_mode_and_second_derivatives() -> None:
     (x, direction), variables = arrays(SHAPE, SHAPE), variables_of(SHAPE[-1])
-    close(*(jax.jvp(partial(apply, variables), (x,), (direction,)) for apply in (ours, flaxs)))
+
+    def forward(apply: Any) -> Any:
+        return jax.jit(lambda x, d: jax.jvp(partial(apply, variables), (x,), (d,)))(x, direction)
+
+    close(forward(ours), forward(flaxs))
 
     def slope(apply: Any, x: jax.Array) -> jax.Array:
         def total(x: jax.Array) -> jax.Array:
             return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(apply(variables, x)))
 
-        return jax.grad(lambda x: jnp.sum(jax.grad(total)(x) * direction))(x)
+        return jax.jit(jax.grad(lambda x: jnp.sum(jax.grad(total)(x) * direction)))(x)
 
     close(*(slope(apply, x) for apply in (ours, flaxs)))
 
@@ -89,9 +98,9 @@ def test_bfloat16() -> None:
     (x,), variables = arrays(SHAPE), variables_of(SHAPE[-1])
     half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (variables["params"], x))
     variables = {"params": half[0], "batch_stats": variables["batch_stats"]}
-    y, changed = ours(variables, half[1])
+    y, changed = jax.jit(ours)(variables, half[1])
     with jax.numpy_dtype_promotion("standard"):  # Flax mixes the dtypes
-        expected, kept = flaxs(variables, half[1])
+        expected, kept = jax.jit(flaxs)(variables, half[1])
     assert y.dtype == expected.dtype == jnp.bfloat16
     chex.assert_trees_all_close(y.astype(jnp.float32), expected.astype(jnp.float32), rtol=0.02, atol=0.02)
     close(changed, kept)

@@ -14,6 +14,7 @@ from fdgjax.objectives import info_nce, negative_cosine, nt_xent
 LAW = settings(derandomize=True, deadline=None, max_examples=20)
 LOSS = jax.jit(nt_xent)
 WITH_QUEUE = jax.jit(info_nce)
+COSINE = jax.jit(negative_cosine)
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -28,16 +29,16 @@ def test_simclr_is_the_official_codes(conformance: Path) -> None:
     data = np.load(conformance / "fedgala_losses.npz")
     z, temperature = jnp.asarray(data["simclr_features"]), float(data["simclr_temperature"])
     loss = lambda z: nt_xent(*jnp.split(z, 2), temperature=temperature)  # noqa: E731
-    value, gradient = jax.value_and_grad(loss)(z)
+    value, gradient = jax.jit(jax.value_and_grad(loss))(z)
     np.testing.assert_allclose(value, data["simclr_loss"], rtol=1e-5)
     np.testing.assert_allclose(gradient, data["simclr_grad"], rtol=1e-4, atol=1e-6)
 
 
 def test_byol_and_simsiam_are_the_official_codes(conformance: Path) -> None:
-    data = {name: jnp.asarray(array) for name, array in np.load(conformance / "fedgala_losses.npz").items()}
-    byol = 2 + 2 * negative_cosine(data["byol_online"], data["byol_target"])
+    data = np.load(conformance / "fedgala_losses.npz")
+    byol = 2 + 2 * COSINE(data["byol_online"], data["byol_target"])
     np.testing.assert_allclose(byol, data["byol_loss_per_example"], rtol=1e-5)
-    simsiam = jnp.mean(negative_cosine(data["simsiam_p1"], data["simsiam_z2"]))
+    simsiam = np.mean(COSINE(data["simsiam_p1"], data["simsiam_z2"]))
     np.testing.assert_allclose(simsiam, data["simsiam_neg_cosine_mean"], atol=1e-6)
 
 
@@ -67,22 +68,26 @@ def test_info_nce_is_its_definition(seed: int) -> None:
 
 def test_targets_have_no_gradient() -> None:
     p, z, queue = draw(0, 3, 4), draw(1, 3, 4), draw(2, 5, 4)
-    assert not np.any(jax.grad(lambda z: jnp.sum(negative_cosine(p, z)))(z))
-    assert not np.any(jax.grad(lambda z: info_nce(p, z, queue))(z))
-    assert not np.any(jax.grad(lambda n: info_nce(p, z, n))(queue))
-    assert np.any(jax.grad(lambda p: info_nce(p, z, queue))(p))
+    assert not np.any(jax.jit(jax.grad(lambda z: jnp.sum(negative_cosine(p, z))))(z))
+    assert not np.any(jax.jit(jax.grad(lambda z: info_nce(p, z, queue)))(z))
+    assert not np.any(jax.jit(jax.grad(lambda n: info_nce(p, z, n)))(queue))
+    assert np.any(jax.jit(jax.grad(lambda p: info_nce(p, z, queue)))(p))
+
+
+DEGENERATE = [
+    jax.jit(jax.value_and_grad(loss))
+    for loss in (
+        lambda z, mask: nt_xent(z, z, mask),
+        lambda z, mask: info_nce(z, z, z, mask),
+        lambda z, mask: jnp.sum(mask * negative_cosine(z, z)),
+    )
+]
 
 
 @pytest.mark.parametrize("mask", [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_nothing_is_nan_for_vectors_without_direction_or_company(mask: list[float], value: float) -> None:
-    z = jnp.full((3, 4), value)
-    losses = (
-        lambda z: nt_xent(z, z, jnp.asarray(mask)),
-        lambda z: info_nce(z, z, z, jnp.asarray(mask)),
-        lambda z: jnp.sum(negative_cosine(z, z)),
-    )
-    for loss in losses:
-        value_, gradient = jax.value_and_grad(loss)(z)
+    for loss in DEGENERATE:
+        value_, gradient = loss(np.full((3, 4), value, np.float32), np.float32(mask))
         assert np.isfinite(value_)
         assert np.isfinite(gradient).all()

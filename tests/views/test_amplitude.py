@@ -7,13 +7,15 @@ import pytest
 
 from fdgjax.contract import Batch, Context
 from fdgjax.objectives import also_transformed, cross_entropy
-from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
+from fdgjax.views import amplitude
 from tests.toy_models import CLASSES, IMAGE, tiny_model
 from tests.toys import close
 
 # Images of small contrast, so that no mixture leaves the range of brightness.
 RNG = np.random.default_rng(0)
 IMAGES, OTHERS = (jnp.asarray(RNG.uniform(-0.2, 0.2, (3, 8, 7, 2)), jnp.float32) for _ in range(2))
+low_amplitudes = jax.jit(amplitude.low_amplitudes, static_argnums=1)
+mix_amplitudes = jax.jit(amplitude.mix_amplitudes, static_argnums=3)
 SHARES = pytest.mark.parametrize(("share", "side"), [(0.0, 1), (0.01, 1), (0.2, 3), (0.45, 7)])
 
 
@@ -70,12 +72,15 @@ def halved(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
 
 @pytest.mark.parametrize(("strength", "meta_step"), [(0.0, 0.5), (0.7, 0.0), (0.7, 0.5)])
 def test_the_second_loss_is_taken_after_a_step_on_the_first(strength: float, meta_step: float) -> None:
-    variables, images = MODEL.init(jax.random.key(0)), jax.random.uniform(jax.random.key(1), (4, *IMAGE), minval=-1)
+    variables, images = (
+        jax.jit(MODEL.init)(jax.random.key(0)),
+        jax.random.uniform(jax.random.key(1), (4, *IMAGE), minval=-1),
+    )
     batch = Batch(images, jnp.arange(4, dtype=jnp.int32) % CLASSES, jnp.asarray([1.0, 1.0, 1.0, 0.0]))
     context, key = Context((), (), variables, jnp.int32(0)), jax.random.key(2)
-    plain = jax.value_and_grad(lambda v, x: cross_entropy(MODEL)(v, batch._replace(images=x), key, context)[0])
+    plain = jax.jit(jax.value_and_grad(lambda v, x: cross_entropy(MODEL)(v, batch._replace(images=x), key, context)[0]))
     objective = also_transformed(MODEL, halved, strength, meta_step)
-    got = jax.value_and_grad(lambda v: objective(v, batch, key, context)[0])(variables)
+    got = jax.jit(jax.value_and_grad(lambda v: objective(v, batch, key, context)[0]))(variables)
     first = plain(variables, images)
     second = plain(jax.tree.map(lambda w, g: w - meta_step * g, variables, first[1]), images / 2)
     close(got, jax.tree.map(lambda a, b: a + strength * b, first, second))
