@@ -24,6 +24,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Mapping[str, Command] = {
+    "data": Command("fdgjax.fetching.command", "lists data sets and fetches them: NAME --dir DATA"),
     "train": Command("fdgjax.main", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
     "probe": Command("fdgjax.probe", "linear probes of runs that learned without labels"),
     "shift": Command("fdgjax.domain_shift", "how far apart a run's domains are for its model"),

@@ -22,7 +22,7 @@ FLOORS = (
     {"experiment", "records"},
     {"run"},
     {"main"},
-    {"apart", "catalogue", "domain_shift", "predicting", "probe", "report", "sweeps"},
+    {"apart", "catalogue", "domain_shift", "fetching", "predicting", "probe", "report", "sweeps"},
     {"predict"},
     {"export"},
     {"commands"},

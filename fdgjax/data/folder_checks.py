@@ -47,12 +47,12 @@ def deeper_image(box: Listing) -> Path | None:
     return next((image for folder in box.folders for image in list_folder(folder).images), None)
 
 
-def class_count(root: Path, classes: Sequence[str], wanted: int, get_it_from: str) -> None:
+def class_count(root: Path, classes: Sequence[str], wanted: int, get_it: str) -> None:
     """Raises a `UserError` where the classes are not `wanted` many; 0 is any number."""
     if wanted not in (0, len(classes)):
         raise UserError(
             f"{len(classes)} different class folders in the domains of {root}: expected {wanted}; "
-            f"the release is incomplete or something else lies there. {get_it_from}".strip()
+            f"the release is incomplete or something else lies there{get_it}"
         )
 
 

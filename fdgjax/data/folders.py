@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from fdgjax.data import folder_checks as checks
 from fdgjax.data.identical import noting_identical
+from fdgjax.data.layouts import Layout
 from fdgjax.data.listing import Listing, is_folder, list_folder, list_whole, say_skipped
 from fdgjax.data.source import Example, Source, fingerprint, read_bytes
 from fdgjax.errors import UserError, printable
@@ -21,65 +21,15 @@ class ImageFile(NamedTuple):
     domain: int
 
 
-class Layout(NamedTuple):
-    """The folders of a data set; see `folder_data`."""
-
-    folder: str
-    domains: tuple[str, ...]
-    classes: tuple[str, ...]
-    class_count: int
-    spellings: Mapping[str, str]
-    only: bool
-    get_it_from: str
-
-    @property
-    def words(self) -> str:
-        """The layout in words, for error messages."""
-        return f"{self.folder + '/' if self.folder else ''}<domain>/<class>/*.jpg"
-
-    def named(self, listing: Listing) -> dict[str, Path]:
-        """The folders of a listing by their names, in the spelling used here.
-
-        Raises:
-          UserError: two folders are spellings of one name.
-        """
-        found: dict[str, Path] = {}
-        for own, path in sorted((self.spellings.get(path.name, path.name), path) for path in listing.folders):
-            if own in found:
-                raise UserError(
-                    f"folders {found[own].name} and {path.name} in {path.parent} are both '{own}': keep one of them"
-                )
-            found[own] = path
-        return found
-
-
-def folder_data(
-    *,
-    folder: str = "",
-    domains: tuple[str, ...] = (),
-    classes: tuple[str, ...] = (),
-    class_count: int = 0,
-    spellings: Mapping[str, str] = MappingProxyType({}),
-    only: bool = False,
-    get_it_from: str = "",
-) -> Callable[[str], Source]:
-    """A data set of image folders; with the names of one data set this is its registry entry.
-
-    Args:
-      folder: the name of the data set's own folder; `data_dir` may be that folder or the one that holds it.
-      domains: the domain folders in the data set's usual order; empty: all folders, sorted.
-      classes: the class folders in the order of the labels; empty: all folders, sorted.
-      class_count: the required number of classes where `classes` is empty; 0: any number.
-      spellings: names that releases give to any of these folders, and the name used here.
-      only: whether a domain may hold other classes too, which are skipped.
-      get_it_from: a sentence for users who do not have the data.
+def folder_data(layout: Layout) -> Callable[[str], Source]:
+    """A data set of image folders; with the layout of one data set this is its registry entry.
 
     Returns:
       A function from `data_dir` to the `Source` found there. It raises `UserError` where the folder, a domain
       or a class is missing, a domain holds no image at all, or all images are of one class; a class without images
       in some domain is fine. What is no image of a class in a domain (see `listing`) is skipped, and said so.
     """
-    return partial(_find, Layout(folder, domains, classes, class_count, spellings, only, get_it_from))
+    return partial(_find, layout)
 
 
 def _find(layout: Layout, data_dir: str) -> Source:
@@ -90,14 +40,13 @@ def _find(layout: Layout, data_dir: str) -> Source:
     checks.has_domains(root, domains, top)
     for domain in domains:
         if domain not in found:
-            said = f"no folder '{domain}' in {root}: expected {', '.join(domains)}. {layout.get_it_from}"
-            raise UserError(said.strip())
+            raise UserError(f"no folder '{domain}' in {root}: expected {', '.join(domains)}{layout.get_it(data_dir)}")
     shelves = {domain: list_whole(found[domain]) for domain in domains}
     held = {domain: layout.named(shelf) for domain, shelf in shelves.items()}
     classes = layout.classes or tuple(sorted({name for names in held.values() for name in names}))
     boxes = {domain: _boxes(names, classes) for domain, names in held.items()}
     checks.has_images(root, top, shelves, boxes)
-    checks.class_count(root, classes, layout.class_count, layout.get_it_from)
+    checks.class_count(root, classes, layout.class_count, layout.get_it(data_dir))
     for domain in domains:
         checks.same_classes(found[domain], held[domain], classes, layout.only)
         checks.domain_has_images(found[domain], shelves[domain], boxes[domain])
@@ -160,14 +109,14 @@ def _skipped(
 def _root(data_dir: str, layout: Layout) -> Path:
     if not data_dir:
         raise UserError(
-            f"data_dir is empty: set it (config.data.dir) to the folder that holds {layout.words}. "
-            f"{layout.get_it_from}".strip()
+            f"data_dir is empty: set it (config.data.dir) to the folder that holds {layout.words}"
+            f"{layout.get_it(data_dir)}"
         )
     base = Path(data_dir).expanduser().absolute()
     if not is_folder(base):
         raise UserError(
-            f"no folder {base}: data_dir (config.data.dir) must be the one that holds {layout.words}. "
-            f"{layout.get_it_from}".strip()
+            f"no folder {base}: data_dir (config.data.dir) must be the one that holds {layout.words}"
+            f"{layout.get_it(data_dir)}"
         )
     tried = [base]
     if layout.folder:
@@ -178,5 +127,5 @@ def _root(data_dir: str, layout: Layout) -> Path:
     looked = " or ".join(str(root) for root in tried)
     raise UserError(
         f"no folder {', '.join(layout.domains)} in {looked}: "
-        f"data_dir (config.data.dir) must hold {layout.words}. {layout.get_it_from}".strip()
+        f"data_dir (config.data.dir) must hold {layout.words}{layout.get_it(data_dir)}"
     )

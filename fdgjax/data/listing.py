@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.errors import UserError, example_of, printable
+from fdgjax.sealed import CHECKSUMS
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
@@ -31,7 +32,7 @@ class Listing(NamedTuple):
 
 
 def list_folder(path: Path) -> Listing:
-    """What lies in `path`.
+    """What lies in `path`, but for the checksums that `fdgjax data` leaves beside the images.
 
     Raises:
       UserError: a folder that cannot be read.
@@ -39,7 +40,7 @@ def list_folder(path: Path) -> Listing:
     found = Listing([], [], [], [], [])
     try:
         with os.scandir(path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
+            for entry in sorted((entry for entry in entries if entry.name != CHECKSUMS), key=lambda entry: entry.name):
                 getattr(found, _kind(path, entry)).append(path / entry.name)
     except OSError as error:
         raise unreadable(path, error) from error

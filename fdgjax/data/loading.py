@@ -10,6 +10,7 @@ from pathlib import Path
 from fdgjax.data.cache import cache_root, kept, published, read_arrays, remove_abandoned, write_arrays, write_names
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
+from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError, printable
@@ -23,82 +24,10 @@ ATTEMPTS = 3
 """How often data are prepared. Once is enough, unless the disk is bad; or unless another process, which found the cache
 damaged as well, looks at the new one to see whether it may be removed."""
 
-DOMAINBED = "DomainBed's domainbed/scripts/download.py fetches it"
-DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
-DOMAINNET_SPELLINGS = {"DomainNet": "domainnet", "domain_net": "domainnet"}
-DOMAINNET_FROM = "Its six archives are at ai.bu.edu/M3SDA (the cleaned version)"
-
 DATASETS: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": rotated_digits,
     "rotated_mnist": rotated_mnist,
-    "pacs": folder_data(
-        folder="PACS",
-        domains=("art_painting", "cartoon", "photo", "sketch"),
-        classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
-        get_it_from="PACS is on GitHub (MachineLearning2020/Homework3-PACS) and linked from DomainBed",
-    ),
-    "office_caltech10": folder_data(
-        folder="office_caltech_10",
-        domains=("amazon", "caltech", "dslr", "webcam"),
-        classes=(
-            *("back_pack", "bike", "calculator", "headphones", "keyboard"),
-            *("laptop_computer", "monitor", "mouse", "mug", "projector"),
-        ),
-        spellings={
-            "Office_Caltech_DA_Dataset": "office_caltech_10",
-            "Office_Caltech_DA_Dataset-main": "office_caltech_10",
-            "Caltech": "caltech",
-            "backpack": "back_pack",
-        },
-        only=True,  # Office-31's folders hold 21 more classes
-        get_it_from="It is on GitHub (ChristophRaab/Office_Caltech_DA_Dataset) and linked from FedBN's repository",
-    ),
-    "domainnet": folder_data(
-        folder="domainnet",
-        domains=DOMAINNET,
-        class_count=345,
-        spellings=DOMAINNET_SPELLINGS,
-        get_it_from=DOMAINNET_FROM,
-    ),
-    "domainnet10": folder_data(
-        folder="domainnet",
-        domains=DOMAINNET,
-        classes=(
-            *("bird", "feather", "headphones", "ice_cream", "teapot"),
-            *("tiger", "whale", "windmill", "wine_glass", "zebra"),
-        ),
-        spellings=DOMAINNET_SPELLINGS,
-        only=True,
-        get_it_from=DOMAINNET_FROM,
-    ),
-    "vlcs": folder_data(
-        folder="VLCS",
-        domains=("Caltech101", "LabelMe", "SUN09", "VOC2007"),
-        classes=("bird", "car", "chair", "dog", "person"),
-        get_it_from=DOMAINBED,
-    ),
-    "office_home": folder_data(
-        folder="office_home",
-        domains=("Art", "Clipart", "Product", "Real World"),
-        class_count=65,
-        spellings={
-            "OfficeHomeDataset_10072016": "office_home",
-            "OfficeHome": "office_home",
-            "Real_World": "Real World",
-            "RealWorld": "Real World",
-        },
-        get_it_from=f"It is at hemanthdv.org/officeHomeDataset.html. {DOMAINBED}",
-    ),
-    "terra_incognita": folder_data(
-        folder="terra_incognita",
-        domains=("location_100", "location_38", "location_43", "location_46"),
-        classes=(
-            *("bird", "bobcat", "cat", "coyote", "dog"),
-            *("empty", "opossum", "rabbit", "raccoon", "squirrel"),
-        ),
-        get_it_from=DOMAINBED,  # which picks these locations and classes out of the camera traps' archive
-    ),
-    "folder": folder_data(),
+    **{name: folder_data(layout) for name, layout in LAYOUTS.items()},
 }
 """Every data set by name; an entry turns `data_dir` into the `Source` found there."""
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fdgjax.data.layouts import fetching
 from fdgjax.data.source import Example, Source, fingerprint, png
 from fdgjax.errors import UserError
 
@@ -126,7 +127,10 @@ def rotated_mnist(data_dir: str, same_images: bool = False) -> Source:
 
 
 def _find_mnist(data_dir: str) -> IdxPair:
-    get_it = "get MNIST's IDX files and set data_dir (config.data.dir) to their folder, or to one that has it as mnist/"
+    get_it = (
+        "set data_dir (config.data.dir) to the folder of MNIST's IDX files, or to one that has it as mnist/; "
+        + fetching("mnist", data_dir)
+    )
     if not data_dir:
         raise UserError(f"data_dir is empty: rotated_mnist needs MNIST's files; {get_it}")
     base = Path(data_dir).expanduser().absolute()

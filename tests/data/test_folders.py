@@ -9,6 +9,7 @@ from PIL import Image
 from fdgjax.data.array_records import decode_image
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
+from fdgjax.data.layouts import Layout
 from fdgjax.data.loading import load
 from fdgjax.data.source import png
 from fdgjax.errors import UserError
@@ -65,7 +66,7 @@ def test_pacs_is_found_from_its_own_folder_too(few_of_pacs: Path, tmp_path: Path
 
 
 def test_named_data_set_orders_domains_and_classes_as_named(tree: Path) -> None:
-    find = folder_data(folder="images", domains=DOMAINS[::-1], classes=CLASSES[::-1])
+    find = folder_data(Layout(folder="images", domains=DOMAINS[::-1], classes=CLASSES[::-1]))
     for data_dir in (tree, tree.parent):
         source = find(str(data_dir))
         assert (source.domain_names, source.class_names) == (DOMAINS[::-1], CLASSES[::-1])
@@ -84,36 +85,36 @@ def test_hidden_and_foreign_files_are_passed_over(tree: Path) -> None:
     (tree / DOMAINS[0] / CLASSES[0] / "notes.txt").write_text("")
     (tree / DOMAINS[0] / CLASSES[0] / "._0.png").write_text("")
     (tree / DOMAINS[0] / ".ipynb_checkpoints").mkdir()
-    source = folder_data()(str(tree))
+    source = folder_data(Layout())(str(tree))
     assert (source.samples, source.domain_names, source.class_names) == (12, DOMAINS, CLASSES)
 
 
 def test_empty_class_is_allowed(tree: Path) -> None:
     for path in (tree / DOMAINS[0] / CLASSES[1]).iterdir():
         path.unlink()
-    assert folder_data()(str(tree)).samples == 10
+    assert folder_data(Layout())(str(tree)).samples == 10
 
 
 def test_missing_class_empty_domain_and_surplus_class_are_named(tree: Path) -> None:
-    named = folder_data(domains=DOMAINS, classes=CLASSES[:2])
+    named = folder_data(Layout(domains=DOMAINS, classes=CLASSES[:2]))
     with pytest.raises(UserError, match=r"surplus class folder owl in .*night sky"):
         named(str(tree))
     shutil.rmtree(tree / DOMAINS[1] / CLASSES[1])
     with pytest.raises(UserError, match=r"no class folder dog in .*sketch-2"):
-        folder_data()(str(tree))
+        folder_data(Layout())(str(tree))
     for name in CLASSES:
         shutil.rmtree(tree / DOMAINS[1] / name, ignore_errors=True)
         (tree / DOMAINS[1] / name).mkdir()
     with pytest.raises(UserError, match=r"no images in .*sketch-2"):
-        folder_data()(str(tree))
+        folder_data(Layout())(str(tree))
 
 
 def test_missing_folders_say_what_was_looked_for(tmp_path: Path, tree: Path) -> None:
-    with pytest.raises(UserError, match=r"data_dir is empty.*PACS/<domain>/<class>.*GitHub"):
+    with pytest.raises(UserError, match=r"data_dir is empty.*PACS/<domain>/<class>.*; `fdgjax data pacs --dir DIR`"):
         load("pacs", image_size=32)
     with pytest.raises(UserError, match=r"no folder .*nowhere"):
         load("pacs", data_dir=str(tmp_path / "nowhere"), image_size=32)
-    with pytest.raises(UserError, match=r"art_painting.* in .*PACS or .*GitHub"):
+    with pytest.raises(UserError, match=r"art_painting.* in .*PACS or .*; `fdgjax data pacs --dir "):
         load("pacs", data_dir=str(tree), image_size=32)
     (tmp_path / "PACS" / "photo").mkdir(parents=True)
     with pytest.raises(UserError, match=r"no folder 'art_painting' in .*PACS: expected"):

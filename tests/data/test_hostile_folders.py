@@ -16,6 +16,7 @@ from PIL import Image, ImageFile
 from fdgjax.data import listing
 from fdgjax.data.array_records import decode_image
 from fdgjax.data.folders import folder_data
+from fdgjax.data.layouts import Layout
 from fdgjax.data.loading import load
 from fdgjax.errors import UserError, printable
 
@@ -107,7 +108,7 @@ def test_an_error_names_the_culprit(how: str, tree: Path, cache: Path) -> None:
 def test_a_level_too_deep_is_told_by_the_folder_to_name(tree: Path, cache: Path) -> None:
     said = said_of(tree.parent, cache)
     assert f"set data_dir (config.data.dir) to {tree}" in said
-    assert folder_data()(said.split("to ")[-1].strip()).samples == 12
+    assert folder_data(Layout())(said.split("to ")[-1].strip()).samples == 12
 
 
 def test_folders_and_files_that_cannot_be_read(tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +167,7 @@ def test_what_is_skipped_is_counted_in_one_line(tree: Path, caplog: pytest.LogCa
     (tree / FIRST / ".DS_Store").write_text("")
     (tree / FIRST / "a\nb.txt").write_text("")
     (tree / "README").write_text("")
-    assert folder_data()(str(tree)).samples == 12
+    assert folder_data(Layout())(str(tree)).samples == 12
     (line,) = lines_of(caplog)
     assert line == (
         f"skipped in {tree}: files that are not images: 2 (README and 1 more); "
@@ -176,7 +177,7 @@ def test_what_is_skipped_is_counted_in_one_line(tree: Path, caplog: pytest.LogCa
     caplog.clear()
     (tree / FIRST / "more").mkdir()
     shutil.copy(tree / FIRST / "0.png", tree / DOMAINS[1] / "lost.png")
-    assert folder_data()(str(tree)).samples == 12
+    assert folder_data(Layout())(str(tree)).samples == 12
     (line,) = lines_of(caplog)
     assert "images outside class folders: 1 (sketch-2/lost.png); folders inside class folders: 1 (" in line
     assert caplog.records[-1].levelno == logging.WARNING
@@ -184,14 +185,14 @@ def test_what_is_skipped_is_counted_in_one_line(tree: Path, caplog: pytest.LogCa
 
 def test_folders_of_other_classes_are_counted(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fdgjax")
-    find = folder_data(domains=DOMAINS[:1], classes=CLASSES[:2], only=True)
+    find = folder_data(Layout(domains=DOMAINS[:1], classes=CLASSES[:2], only=True))
     assert find(str(tree)).samples == 4
     assert lines_of(caplog) == [f"skipped in {tree}: folders of other names: 2 (sketch-2 and 1 more)"]
 
 
 def test_classes_empty_everywhere_are_named(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     empty_classes(tree, CLASSES[1])
-    source = folder_data()(str(tree))
+    source = folder_data(Layout())(str(tree))
     assert (source.samples, source.class_names) == (8, CLASSES)
     (line,) = lines_of(caplog)
     assert line.startswith(f"no images of {CLASSES[1]} in any domain of {tree}")
@@ -261,7 +262,7 @@ def test_a_picture_too_large_is_refused_before_it_is_decoded(side: int, monkeypa
 def test_a_pipe_is_not_opened(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fdgjax")
     os.mkfifo(tree / FIRST / "pipe.png")
-    assert folder_data()(str(tree)).samples == 12
+    assert folder_data(Layout())(str(tree)).samples == 12
     assert lines_of(caplog) == [f"skipped in {tree}: files that are not images: 1 ({FIRST}/pipe.png)"]
 
 

@@ -13,6 +13,7 @@ import pytest
 from fdgjax.data.cache import ABANDONED_SECONDS, UNFINISHED, cache_root
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
+from fdgjax.data.layouts import Layout
 from fdgjax.data.loading import DATASETS, load
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
@@ -128,7 +129,7 @@ def test_undecodable_image_is_named_and_leaves_nothing_behind(tree: Path, cache:
 
 def test_file_that_vanishes_meanwhile_is_named(tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found_then_removed(data_dir: str) -> Source:
-        source = folder_data()(data_dir)
+        source = folder_data(Layout())(data_dir)
         (tree / DOMAINS[0] / CLASSES[0] / "0.png").unlink()
         return source
 

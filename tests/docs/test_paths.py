@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config.command_line import parse
+from fdgjax.fetching.command import parser
+from fdgjax.fetching.sources import RELEASES
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.reproduce import EXPERIMENTS
 from tests.docs.pages import PAGES, README, ROOT, commands, text_of
@@ -68,6 +70,14 @@ def test_commands_are_experiments(page: Path) -> None:
         written = command.replace("METHOD", "uap" if of_server else "fedavg").replace("[:PRESET]", "")
         words = [re.sub(r"seed=S$", "seed=1", word) for word in written.split() if word not in LEFT_OPEN]
         parse(["fdgjax.main", *words])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_data_sets_that_are_fetched_exist(page: Path) -> None:
+    for command in commands(page, "fdgjax data"):
+        given = parser().parse_args(command.split())
+        assert given.name in (None, *RELEASES), command
+        assert bool(given.dir) == bool(given.name), command
 
 
 def test_experiments_that_are_named_exist() -> None:

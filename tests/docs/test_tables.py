@@ -6,6 +6,8 @@ from fdgjax.config.presets import PRESETS
 from fdgjax.data.loading import DATASETS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation import HEADLINES
+from fdgjax.fetching.release import amount
+from fdgjax.fetching.sources import RELEASES
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import cost
@@ -44,6 +46,14 @@ def test_readme_links_every_method_in_the_group_of_the_full_table() -> None:
 
 def test_the_table_of_data_sets_is_the_registry() -> None:
     assert [name for name, _ in rows(text_of(DOCS / "data.md"))] == list(DATASETS)
+
+
+def test_the_table_of_what_can_be_fetched_is_the_registry() -> None:
+    table = re.findall(
+        r"^\| (\w+) \| (.* [KMGB]+) \| (.* [KMGB]+) \| (.*?) \| ", text_of(DOCS / "data.md"), re.MULTILINE
+    )
+    listed = [(name, amount(it.size), amount(it.unpacked), it.pinned) for name, it in RELEASES.items()]
+    assert table == listed
 
 
 def test_the_table_of_models_is_the_registry() -> None:
