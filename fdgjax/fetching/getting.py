@@ -116,8 +116,7 @@ def get(release: Release, place: Place, mirror: str, keep: bool, means: Means) -
         release.assemble(files, unpacked, release.bounds)
         done = found(release, unpacked)
         check_tree(release, unpacked)
-        os.sync()  # or each of the many small files would wait for the disk by itself
-        seal(unpacked)
+        seal(unpacked, many=True)
         os.rename(unpacked, place.folder)
         sync(place.base)
     finally:
