@@ -111,7 +111,9 @@ def test_a_stopped_download_goes_on(data: Data, server: Served, tmp_path: Path) 
     assert (failed.status, failed.error.count("\n")) == (2, 1)
     assert failed.error.startswith("fdgjax: cannot fetch office.zip (http://127.0.0.1")
     left = tmp_path / "data" / "downloads" / "office"
-    (left / "unpacking" / "amazon").mkdir(parents=True)  # what a killed process leaves
+    half = left / "unpacking" / "amazon" / "mug" / "frame_0008.jpg"  # what a killed process leaves
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
     server.faults.clear()
     server.asked.clear()
     assert data().status == 0

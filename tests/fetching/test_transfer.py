@@ -9,6 +9,7 @@ import pytest
 from fdgjax.errors import UserError
 from fdgjax.fetching.release import File
 from fdgjax.fetching.transfer import TRIES, Means, download, note_of, part_of
+from fdgjax.files import write_json
 
 from .server import Fault, Served, changes, drops, in_chunks, other_bytes, says, whole, without_ranges
 
@@ -86,17 +87,22 @@ def test_a_part_of_an_unknown_file_is_continued_only_if_the_server_still_has_it(
     part_of(tmp_path / "a.zip").write_bytes(b"from elsewhere")
     fetch(server, ABOUT, tmp_path)
     (tmp_path / "a.zip").unlink()
-    # After the drop the file on the server is another one, with another ETag.
-    fetch(server, ABOUT, tmp_path, drops(HALF), lambda handler, content: whole(handler, content, '"two"'))
+    # After the drop the file on the server is another one, with another ETag: a mixture would be neither.
+    before: Fault = lambda handler, content: drops(HALF)(handler, bytes(len(CONTENT)))  # noqa: E731
+    fetch(server, ABOUT, tmp_path, before, lambda handler, content: whole(handler, content, '"two"'))
     assert [asked for _, asked in server.asked] == ["", "", f"bytes={HALF}-"]
 
 
 @pytest.mark.parametrize("size", [len(CONTENT), len(CONTENT) + 5])
 @pytest.mark.parametrize("file", [KNOWN, KNOWN._replace(exact=False), ABOUT], ids=["exact", "known", "about"])
+@pytest.mark.parametrize("noted", [False, True], ids=["", "noted"])
 def test_a_part_that_is_all_of_the_file_or_more_ends_well(
-    file: File, size: int, server: Served, tmp_path: Path
+    noted: bool, file: File, size: int, server: Served, tmp_path: Path
 ) -> None:
-    part_of(tmp_path / "a.zip").write_bytes((CONTENT + b"12345")[:size])
+    part = part_of(tmp_path / "a.zip")
+    part.write_bytes((CONTENT + b"12345")[:size])
+    if noted:
+        write_json(note_of(part), {"url": f"{server.url}/a.zip", "validator": '"one"'})
     fetch(server, file, tmp_path)
 
 

@@ -16,7 +16,7 @@ from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
 from fdgjax.fetching.assembling import camera_traps, images_of
 from fdgjax.fetching.release import Bounds
-from fdgjax.fetching.unpacking import members
+from fdgjax.fetching.unpacking import Member, members, write
 
 from .archives import image, office, parquet, tarred, zipped
 
@@ -207,6 +207,13 @@ def test_annotations_that_are_none_are_one_line(content: bytes, said: str, tmp_p
     (tmp_path / "notes.tar.gz").write_bytes(tarred({"train.json": content}))
     with pytest.raises(UserError, match=said):
         camera_traps(TERRA, "notes.tar.gz", "all.tar.gz")({"notes.tar.gz": tmp_path / "notes.tar.gz"}, tmp_path, BOUNDS)
+
+
+def test_no_more_is_written_of_a_member_than_it_says(tmp_path: Path) -> None:
+    endless = Member("endless.jpg", 3, lambda: iter([b"xx"] * 9))
+    with pytest.raises(UserError, match=r"more of endless\.jpg than it says"):
+        write(tmp_path / "a.zip", endless, tmp_path / "endless.jpg")
+    assert (tmp_path / "endless.jpg").stat().st_size == 2
 
 
 def test_a_directory_entry_is_no_file(tmp_path: Path) -> None:
