@@ -28,7 +28,7 @@ from fdgjax.door import door
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import classes_of_rows
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hypernetwork import HyperServer, with_mean_embedding

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, newest_checkpoint

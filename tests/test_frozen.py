@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from fdgjax.config import Config, from_plain, to_plain
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.experiment import Experiment, build
+from fdgjax.building import Experiment, build
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, Backbone, Part
 from fdgjax.models.client_model import as_model, make_client_model, make_network

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import Config, DataConfig, ModelConfig
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.methods import METHODS
 from fdgjax.run.training import train
 from tests.docs.pages import README

@@ -19,7 +19,7 @@ FLOORS = (
     {"engine"},
     {"evaluation", "methods"},
     {"config"},
-    {"experiment", "records"},
+    {"building", "records"},
     {"run"},
     {"main"},
     {"apart", "catalogue", "domain_shift", "fetching", "predicting", "probe", "report", "sweeps"},

@@ -6,7 +6,7 @@ from typing import Any
 import fdgjax
 from fdgjax.errors import printable
 from fdgjax.evaluation.metrics import HEADLINES
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.predicting.classifier import UNSEEN, Classifier
 
 CARD = """# {method} on {dataset}: a classifier of {classes} classes

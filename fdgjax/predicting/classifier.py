@@ -14,7 +14,7 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.methods import METHODS
 from fdgjax.predicting.temperature import fit_temperature
 from fdgjax.run.reopen import reopen

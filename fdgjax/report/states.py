@@ -12,7 +12,7 @@ from fdgjax.contract import Variables
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.features import features_of_rows
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.run.reopen import reopen
 from fdgjax.variables import flatten, module_of
 

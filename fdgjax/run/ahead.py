@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from fdgjax.engine import State, everywhere
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.run.memory import Memory, predict
 
 

@@ -2,7 +2,7 @@
 
 from fdgjax.config import seeds_of
 from fdgjax.data.splits import label_histogram
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 from fdgjax.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fdgjax.config import Config, seeds_of
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiment import Experiment, build
+from fdgjax.building import Experiment, build
 from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fdgjax.config import Config, from_plain
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.experiment import Experiment, build
+from fdgjax.building import Experiment, build
 from fdgjax.files import Damaged
 from fdgjax.records import History, Workdir, newest_checkpoint, read_config_file
 from fdgjax.run.ahead import state_shapes

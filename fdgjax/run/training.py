@@ -16,7 +16,7 @@ from fdgjax.evaluation import figures
 from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiment import Experiment
+from fdgjax.building import Experiment
 
 
 def images_per_round(experiment: Experiment) -> list[float]:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from fdgjax.config import ModelConfig
 from fdgjax.contract import Model
 from fdgjax.errors import UserError
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from

@@ -14,7 +14,7 @@ from rich.console import Console as RichConsole
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import is_evaluated
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.methods import METHODS
 from fdgjax.run.console import Console

@@ -12,7 +12,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config.command_line import parse
 from fdgjax.engine.clients import MOST_DEVICES, fitting_devices
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, more_than_cores

@@ -16,7 +16,7 @@ from rich.console import Console as RichConsole
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.records import Workdir, open_workdir, read_summary
 from fdgjax.run.ahead import state_shapes

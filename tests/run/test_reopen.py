@@ -10,7 +10,7 @@ import pytest
 
 from fdgjax import domain_shift, probe
 from fdgjax.errors import UserError
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed, write_sealed
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console

@@ -12,7 +12,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.engine import RoundInfo, State
 from fdgjax.errors import UserError
-from fdgjax.experiment import build
+from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run

@@ -163,7 +163,7 @@ def image_folder(bench: Bench) -> Outcome:
     def work() -> int:
         from fdgjax.config import make_config, read_config
         from fdgjax.door import door
-        from fdgjax.experiment import build
+        from fdgjax.building import build
 
         def main(argv: object) -> int:
             config = make_config("fedavg", "folder")

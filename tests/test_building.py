@@ -6,7 +6,7 @@ import flax.linen as nn
 import pytest
 
 from fdgjax.config import ModelConfig
-from fdgjax.experiment import model_config, model_facts
+from fdgjax.building import model_config, model_facts
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network
