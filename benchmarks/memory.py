@@ -16,8 +16,8 @@ from pathlib import Path
 import jax
 
 from benchmarks.options import guarded
-from fdgjax.config.command_line import parse
 from fdgjax.building import build
+from fdgjax.config.command_line import parse
 from fdgjax.main import remember_compilations
 from fdgjax.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.run.ahead import compile_ahead

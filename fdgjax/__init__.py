@@ -1,10 +1,54 @@
-"""Federated domain generalization in JAX: a method is a value made of pure functions, the rest is written once."""
+"""Federated domain generalization in JAX: a method is a value made of pure functions, the rest is written once.
+
+From Python: `fdgjax.experiment("hfedf:rotated_digits", rounds=20).train()` (docs/python.md). Nothing is loaded before
+one of the names below is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fdgjax import aggregation
+    from fdgjax.api import (
+        Entry,
+        Result,
+        Trainer,
+        UserError,
+        experiment,
+        open_run,
+        register_data,
+        register_method,
+        register_model,
+    )
+
+    __version__: str
+
+__all__ = [
+    "Entry",
+    "Result",
+    "Trainer",
+    "UserError",
+    "__version__",
+    "aggregation",
+    "experiment",
+    "open_run",
+    "register_data",
+    "register_method",
+    "register_model",
+]
 
 
-def __getattr__(name: str) -> str:
-    """`__version__`, read from the installed package's metadata when it is asked for."""
-    if name != "__version__":
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, loaded when it is asked for; `__version__` from the installed package's metadata."""
+    if name not in __all__:
         raise AttributeError(f"module 'fdgjax' has no attribute '{name}'")
-    from importlib import metadata
+    if name == "__version__":
+        from importlib import metadata
 
-    return metadata.version("fdgjax")
+        return metadata.version("fdgjax")
+    from importlib import import_module
+
+    return import_module("fdgjax.aggregation") if name == "aggregation" else getattr(import_module("fdgjax.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

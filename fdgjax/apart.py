@@ -22,13 +22,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fdgjax.building import Experiment
 from fdgjax.contract import Variables
 from fdgjax.data.federation import Partition
 from fdgjax.door import door
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import classes_of_rows
-from fdgjax.building import Experiment
 from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hypernetwork import HyperServer, with_mean_embedding

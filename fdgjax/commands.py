@@ -2,17 +2,21 @@
 
     fdgjax NAME ARGUMENTS...
     fdgjax NAME --help
+    fdgjax --with FILE NAME ARGUMENTS...
 
-A subcommand's libraries are loaded when it is called.
+With --with, a Python file (or a module) that registers methods, models or data sets of one's own is run first. A
+subcommand's libraries are loaded when it is called.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import fdgjax
 from fdgjax.door import Main, door
+from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 
@@ -38,12 +42,15 @@ COMMANDS: Mapping[str, Command] = {
     "models": Command("fdgjax.catalogue.models", "lists the networks; --cost counts parameters and operations"),
 }
 """The subcommands by name, in the order of the help."""
+WITH = "FDGJAX_WITH"
+"""The environment variable with the files of `--with`."""
 
 
 @door
 def main(argv: Sequence[str]) -> int:
     """Calls a subcommand; returns its exit status, 2 for one that does not exist."""
-    name, *rest = argv[1:] or ["--help"]
+    words = run_files(argv[1:])
+    name, *rest = words or ["--help"]
     if name in ("--help", "-h"):
         print(usage())
         return 0
@@ -55,10 +62,31 @@ def main(argv: Sequence[str]) -> int:
     return entered([f"fdgjax {name}", *rest])
 
 
+def run_files(words: Sequence[str]) -> list[str]:
+    """Runs the files of `--with FILE` before the subcommand, and returns the words after them.
+
+    The processes that a sweep starts run them, too: they find the files in the environment (`WITH`).
+    """
+    given, rest = os.environ.get(WITH, "").split(os.pathsep), list(words)
+    while rest and rest[0].partition("=")[0] == "--with":
+        word, equals, file = rest.pop(0).partition("=")
+        if not equals and not rest:
+            raise UserError(f"{word} got nothing; expected a Python file, or the name of a module, that registers")
+        given.append(file if equals else rest.pop(0))
+    if files := list(dict.fromkeys(filter(None, given))):
+        from fdgjax.config.registering import run_file  # here, as it loads JAX
+
+        os.environ[WITH] = os.pathsep.join(files)
+        for file in files:
+            run_file(file)
+    return rest
+
+
 def usage() -> str:
     """One line for each subcommand."""
     lines = [f"  {name:10s} {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(["fdgjax NAME ARGUMENTS...   (fdgjax NAME --help; fdgjax --version)", "", *lines])
+    head = "fdgjax [--with FILE] NAME ARGUMENTS...  (fdgjax NAME --help; fdgjax --version)"
+    return "\n".join([head, "FILE: Python that registers methods, models or data of one's own", *lines])
 
 
 def run() -> int:

@@ -21,13 +21,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fdgjax.building import Experiment
 from fdgjax.contract import Context, PyTree
 from fdgjax.door import door
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
-from fdgjax.building import Experiment
 from fdgjax.files import write_sealed
 from fdgjax.run.reopen import reopen
 

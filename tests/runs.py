@@ -15,9 +15,9 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
+from fdgjax.building import build
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
-from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, newest_checkpoint

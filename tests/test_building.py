@@ -5,8 +5,8 @@ import dataclasses
 import flax.linen as nn
 import pytest
 
-from fdgjax.config import ModelConfig
 from fdgjax.building import model_config, model_facts
+from fdgjax.config import ModelConfig
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from fdgjax.building import Experiment, build
 from fdgjax.config import Config, from_plain, to_plain
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.building import Experiment, build
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, Backbone, Part
 from fdgjax.models.client_model import as_model, make_client_model, make_network

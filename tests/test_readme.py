@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.building import build
+from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.methods import METHODS
 from fdgjax.run.training import train
 from tests.docs.pages import README

@@ -23,7 +23,7 @@ FLOORS = (
     {"run"},
     {"main"},
     {"apart", "catalogue", "domain_shift", "fetching", "predicting", "probe", "report", "sweeps"},
-    {"predict"},
+    {"api", "predict"},
     {"export"},
     {"commands"},
     {"__main__"},

@@ -105,6 +105,7 @@ def read_flags(argv: Sequence[str]) -> tuple[ConfigDict, str]:
     given = config_word(argv)
     name, _, preset = given.partition(":")
     if Path(name).is_file():
+        search_beside(Path(name))
         values = read_absl(argv)
         return as_config(values.config), values.workdir
     if name.endswith(".py"):
@@ -112,6 +113,12 @@ def read_flags(argv: Sequence[str]) -> tuple[ConfigDict, str]:
         raise unknown("config file", name, siblings) if siblings else unknown_file(name)
     values = read_absl([word for word in argv if not is_config(word)])
     return make_config(name, *([preset] if preset else [])), values.workdir
+
+
+def search_beside(file: Path) -> None:
+    """Lets a program's file import what lies beside it, as Python lets a script."""
+    if (folder := str(file.absolute().parent)) not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def unknown_file(name: str) -> UserError:

@@ -10,11 +10,12 @@ from pathlib import Path
 from fdgjax.data.cache import cache_root, kept, published, read_arrays, remove_abandoned, write_arrays, write_names
 from fdgjax.data.domains import Domains
 from fdgjax.data.folders import folder_data
+from fdgjax.data.given import as_they_are
 from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError, printable
-from fdgjax.registry import lookup
+from fdgjax.registry import Registry, lookup
 from fdgjax.sealed import verified
 
 VERSION = "1.1.0"
@@ -24,12 +25,15 @@ ATTEMPTS = 3
 """How often data are prepared. Once is enough, unless the disk is bad; or unless another process, which found the cache
 damaged as well, looks at the new one to see whether it may be removed."""
 
-DATASETS: Mapping[str, Callable[[str], Source]] = {
+FROM_FILES: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": rotated_digits,
     "rotated_mnist": rotated_mnist,
     **{name: folder_data(layout) for name, layout in LAYOUTS.items()},
 }
-"""Every data set by name; an entry turns `data_dir` into the `Source` found there."""
+"""Those of files by name; an entry turns `data_dir` into the `Source` found there."""
+
+DATASETS: Registry[Callable[[str], Source | Domains]] = Registry("data set", {**FROM_FILES})
+"""Every data set by name; those of one's own are arrays already (`fdgjax.data.given`)."""
 
 SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": partial(rotated_digits, same_images=True),
@@ -66,6 +70,8 @@ def load(
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
     source = find(data_dir)
+    if isinstance(source, Domains):
+        return as_they_are(source, name, image_size)
     size = image_size or source.native_size
     if not size:
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fdgjax.data.loading import DATASETS
+from fdgjax.data.loading import FROM_FILES
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 from fdgjax.fetching.release import File, Release, amount
@@ -69,7 +69,7 @@ def present(release: Release, place: Place) -> str:
 
 def found(release: Release, folder: Path) -> str:
     """What the loader finds in a folder, in words; its `UserError` where that is not the data set."""
-    return counted(release, DATASETS[release.data_set](str(folder)))
+    return counted(release, FROM_FILES[release.data_set](str(folder)))
 
 
 def counted(release: Release, source: Source) -> str:

@@ -5,6 +5,7 @@ import pkgutil
 from collections.abc import Mapping
 
 from fdgjax.methods.parts.entry import Entry
+from fdgjax.registry import Registry
 
 __all__ = ["METHODS", "Entry"]
 
@@ -18,4 +19,4 @@ def found() -> Mapping[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-METHODS: Mapping[str, Entry] = found()
+METHODS: Registry[Entry] = Registry("method", found())

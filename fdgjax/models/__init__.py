@@ -6,7 +6,7 @@ logits `[batch, classes]`. The features
 `intermediates/features`; otherwise they cost nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from fdgjax.models.resnet import ResNet
 from fdgjax.models.stages import WHOLE, Part
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vit import ViT
+from fdgjax.registry import Registry
 
 
 class Backbone(NamedTuple):
@@ -48,7 +49,7 @@ class Backbone(NamedTuple):
 resnet10 = partial(ResNet, stem="strided", depths=(1, 1, 1, 1))
 resnet50 = partial(ResNet, stem="imagenet", branch="bottleneck", depths=(3, 4, 6, 3))
 
-MODELS: Mapping[str, Backbone] = {
+NETWORKS: dict[str, Backbone] = {
     "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm", inception.STAGES),
     "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm", digits.STAGES),
     "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm", mnist.STAGES),
@@ -64,6 +65,8 @@ MODELS: Mapping[str, Backbone] = {
     ),
     "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images", vit.STAGES),
 }
+
+MODELS: Registry[Backbone] = Registry("model", NETWORKS)
 
 __all__ = [
     "HEADS",

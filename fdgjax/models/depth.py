@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 from flax import traverse_util
 
+from fdgjax.errors import UserError, example_of
 from fdgjax.variables import flatten, module_of
 
 
@@ -21,7 +22,7 @@ def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
       init: `(key) -> variables` of a model made of Flax modules, such as `fdgjax.contract.Model.init`.
 
     Raises:
-      ValueError: `init` makes a variable without a recorded call of its module, for instance because it is jitted and
+      UserError: `init` makes a variable without a recorded call of its module, for instance because it is jitted and
         was traced before.
     """
     called: list[tuple[str, ...]] = []
@@ -38,8 +39,10 @@ def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
     holders = {path[1:-1] for path in traverse_util.flatten_dict(jax.eval_shape(noted, jax.random.key(0)))}
     order = [path for path in dict.fromkeys(called) if path in holders]
     if missing := holders - set(order):
-        raise ValueError(
-            f"depth_order saw no call of {sorted('/'.join(path) for path in missing)}; expected Flax modules"
+        unseen = example_of(sorted("/".join(path) for path in missing))
+        raise UserError(
+            f"the order of the model's layers is not known: no call of {unseen} was seen; expected linen modules, each "
+            "with its own variables; for an nnx model choose a method that does not treat layers by depth"
         )
     return ["/".join(path) for path in order]
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import fdgjax
+from fdgjax.building import Experiment
 from fdgjax.errors import printable
 from fdgjax.evaluation.metrics import HEADLINES
-from fdgjax.building import Experiment
 from fdgjax.predicting.classifier import UNSEEN, Classifier
 
 CARD = """# {method} on {dataset}: a classifier of {classes} classes

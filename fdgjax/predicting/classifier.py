@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdgjax.building import Experiment
 from fdgjax.config import seeds_of
 from fdgjax.contract import Variables
 from fdgjax.data.pixels import as_floats
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.building import Experiment
 from fdgjax.methods import METHODS
 from fdgjax.predicting.temperature import fit_temperature
 from fdgjax.run.reopen import reopen
@@ -121,6 +121,17 @@ def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
             for i in range(len(jax.tree.leaves(classifier.models)[0]))
         ]
         return jnp.stack([output.logits.astype(jnp.float32) for output in each])
+
+    return apply
+
+
+def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
+    """The pure function of images -> features `[batch, m]` of the first model."""
+    whole, key = classifier.experiment.whole, jax.random.key(0)
+
+    def apply(images: jax.Array) -> jax.Array:
+        first = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), classifier.models)
+        return whole.apply(first, as_floats(images), False, key)[0].features
 
     return apply
 

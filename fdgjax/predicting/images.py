@@ -13,11 +13,16 @@ def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarr
     """Images uint8 `[files, H, W, channels]`, decoded and resized by the function that fills the data cache.
 
     Raises:
-      UserError: a file that cannot be read or decoded.
+      UserError: a file that cannot be read or decoded, or a run whose images are no squares.
     """
     from fdgjax.data.array_records import decode_image  # here, as it loads TFDS and Grain
 
-    size, _, channels = image_shape
+    size, width, channels = image_shape
+    if size != width:
+        raise UserError(
+            f"the run was trained on arrays of {size}x{width}, and files become squares; expected arrays of that size: "
+            "fdgjax.open_run(RUN).predict(images)"
+        )
     found = np.empty((len(files), *image_shape), np.uint8)
     for place, file in enumerate(files):
         encoded = read_bytes(file)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
+from fdgjax.config.registering import provenance
 from fdgjax.errors import UserError
 from fdgjax.files import Damaged, file_checksum, lock, make_folder, read_sealed, sync, write_sealed
 
@@ -91,7 +92,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
     check_workdir(path, config)
     if not workdir.config.exists():
         make_folder(path)
-        write_sealed(workdir.config, {"config": to_plain(config), "versions": versions()})
+        write_sealed(workdir.config, {"config": to_plain(config), "versions": versions(), **provenance(config)})
     return workdir
 
 
@@ -128,7 +129,7 @@ def check_place(path: Path) -> None:
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
-    """The content of a run's `config.json`: its config and versions.
+    """The content of a run's `config.json`: its config and versions, and what a program registered for it.
 
     Raises:
       Damaged: it is not what the run wrote.

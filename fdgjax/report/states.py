@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdgjax.building import Experiment
 from fdgjax.config import seeds_of
 from fdgjax.contract import Variables
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.features import features_of_rows
-from fdgjax.building import Experiment
 from fdgjax.run.reopen import reopen
 from fdgjax.variables import flatten, module_of
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
-from fdgjax.engine import State, everywhere
 from fdgjax.building import Experiment
+from fdgjax.engine import State, everywhere
 from fdgjax.run.memory import Memory, predict
 
 

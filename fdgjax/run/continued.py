@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fdgjax.building import Experiment, build
 from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Metrics, Record
-from fdgjax.building import Experiment, build
 from fdgjax.files import sync, write_sealed
 from fdgjax.records import Workdir, read_config_file
 from fdgjax.records.workdir import seed_workdir

@@ -1,8 +1,8 @@
 """What a run prints before any training: the labels each client holds, and how variables are shared."""
 
+from fdgjax.building import Experiment
 from fdgjax.config import seeds_of
 from fdgjax.data.splits import label_histogram
-from fdgjax.building import Experiment
 from fdgjax.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
 

@@ -5,12 +5,13 @@ import dataclasses
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fdgjax.config import Config, seeds_of
-from fdgjax.evaluation.metrics import Record
 from fdgjax.building import Experiment, build
+from fdgjax.config import Config
+from fdgjax.evaluation.metrics import Record
 from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,
@@ -23,8 +24,6 @@ from fdgjax.records import (
     open_log,
     open_seeds,
     own_workdir,
-    summarise,
-    summarise_seeds,
     write_summary,
 )
 from fdgjax.run.ahead import compile_ahead, state_shapes
@@ -33,30 +32,48 @@ from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, pro
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, more_than_cores
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
-from fdgjax.run.training import images_per_round, train
+from fdgjax.run.results import Timings, summaries
+from fdgjax.run.training import train
 
 
 class Interrupted(Exception):
     """The run stopped on request, its state saved; the same command continues it."""
 
 
+OnRound = Callable[[list[Record]], None]
+"""What is told of each round that is trained: each seed's record."""
+
+
 def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+    """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
+    check_place(path)
+    return run_experiment(build(as_begun(config, path)), path, console, stop)
+
+
+def nobody(records: list[Record]) -> None:
+    """Tells nobody."""
+    del records
+
+
+def run_experiment(
+    experiment: Experiment, path: Path, console: Console, stop: threading.Event, on_round: OnRound = nobody
+) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
     A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.continued`.
 
     Args:
-      config: the experiment.
+      experiment: what to train.
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
+      on_round: told of each round before it is saved; it may set `stop`.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
       Interrupted: `stop` was set; the state is saved.
     """
     check_place(path)
-    experiment = build(as_begun(config, path))
     config = experiment.config
     if more := more_than_cores(config):
         console.say(more)
@@ -75,11 +92,11 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, workdir, console, stop)
+        return train_with_records(experiment, workdir, console, stop, on_round)
 
 
 def train_with_records(
-    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event
+    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event, on_round: OnRound
 ) -> dict[str, Any]:
     """Training from the newest checkpoint to the summary; see `run`."""
     begin = time.perf_counter()
@@ -111,44 +128,20 @@ def train_with_records(
                 log.write(record)
                 of_seed.append(record)
             show({"round": done + 1, **mean_figures(progress.records)})
+            on_round(progress.records)
             done += 1
             elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))
             leave_if(stop, done, config.rounds)
-    peak = peak_bytes()
-    console.say(f"memory: {peak_in_words(peak)}")
-    program = {
-        "wall_seconds": before + time.perf_counter() - begin,
-        "predicted_memory_bytes": memory.total,
-        "peak_memory_bytes": peak,
-    }
-    round_seconds = statistics.median(durations or [before / config.rounds])
-    return write_summaries(experiment, workdir, folders, records, round_seconds, program)
-
-
-def write_summaries(
-    experiment: Experiment,
-    workdir: Workdir,
-    folders: list[Workdir],
-    records: list[list[Record]],
-    round_seconds: float,
-    program: dict[str, float],
-) -> dict[str, Any]:
-    """Writes each seed's summary, then that of all seeds, and returns the last; a single seed has only its own.
-
-    A seed's timings are those of the program it shared with the others.
-    """
-    config, images = experiment.config, images_per_round(experiment)
-    seeds, summaries, facts = seeds_of(config), [], experiment.facts | continued_from(workdir)
-    for folder, seed, of_seed, own in zip(folders, seeds, records, images, strict=True):
-        timings = {"images_per_second": own / round_seconds, **program}
-        summaries.append(summarise(of_seed, config.selection, facts | {"seed": seed}, timings))
-        write_summary(folder, summaries[-1])
-    if len(seeds) == 1:
-        return summaries[0]
-    summary = summarise_seeds(summaries, {"images_per_second": sum(images) / round_seconds, **program})
-    write_sealed(workdir.summary, summary)
+    console.say(f"memory: {peak_in_words(peak_bytes())}")
+    seconds = before + time.perf_counter() - begin
+    timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
+    each, summary = summaries(experiment, records, timings, continued_from(workdir))
+    for folder, own in zip(folders, each, strict=True):
+        write_summary(folder, own)
+    if len(each) > 1:
+        write_sealed(workdir.summary, summary)
     return summary
 
 

@@ -5,11 +5,11 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fdgjax.building import Experiment, build
 from fdgjax.config import Config, from_plain
+from fdgjax.config.registering import check_registered
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.building import Experiment, build
-from fdgjax.files import Damaged
 from fdgjax.records import History, Workdir, newest_checkpoint, read_config_file
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.devices import as_there_are
@@ -33,15 +33,16 @@ def config_of(path: Path, data_dir: str = "") -> Config:
       data_dir: folder of the data, if it has moved since the run.
 
     Raises:
-      UserError: no run there, or one of a version with other keys.
+      UserError: no run there, one of a version with other keys, or of a method, model or data set that nobody has
+        registered.
     """
     file = Workdir(path).config
     if not file.is_file():
         raise UserError(f"{path} holds no config.json; expected the folder of a run, as --workdir named it")
+    content = read_config_file(Workdir(path))
+    check_registered(str(path), content)
     try:
-        config = from_plain(read_config_file(Workdir(path))["config"])
-    except Damaged:
-        raise
+        config = from_plain(content["config"])
     except (TypeError, UserError) as error:
         raise UserError(
             f"{file} cannot be read ({error}); expected the config of a run of this version; repeat the run"
@@ -60,14 +61,22 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
     Raises:
       UserError: no run there, none of this version, or one without a checkpoint.
     """
-    experiment = build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes)))
+    return restored(build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes))), path)
+
+
+def restored(experiment: Experiment, path: Path) -> Reopened:
+    """The experiment of a run's folder with its newest state.
+
+    Raises:
+      UserError: a folder without a checkpoint.
+    """
     folder = Workdir(path).checkpoints
     if not folder.is_dir():
         raise UserError(
             f"{path} holds no checkpoints; expected the folder of a run that has begun, for several seeds the one "
             "that holds them all"
         )
-    restored = newest_checkpoint(folder, state_shapes(experiment), LOGGER.warning)
-    if restored is None:
+    newest = newest_checkpoint(folder, state_shapes(experiment), LOGGER.warning)
+    if newest is None:
         raise UserError(f"{folder} holds no checkpoint yet; expected a run that has saved one")
-    return Reopened(experiment, *restored)
+    return Reopened(experiment, *newest)

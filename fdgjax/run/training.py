@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdgjax.building import Experiment
 from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
@@ -16,7 +17,6 @@ from fdgjax.evaluation import figures
 from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.evaluation.metrics import Record
-from fdgjax.building import Experiment
 
 
 def images_per_round(experiment: Experiment) -> list[float]:

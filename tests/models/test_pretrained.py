@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from fdgjax.building import build
 from fdgjax.config import ModelConfig
 from fdgjax.contract import Model
 from fdgjax.errors import UserError
-from fdgjax.building import build
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from

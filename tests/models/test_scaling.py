@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.building import build
 from fdgjax.config import Config, from_plain, make_config, read_config, to_plain
 from fdgjax.config.presets import PRESETS
 from fdgjax.data.pixels import as_floats
 from fdgjax.errors import UserError
-from fdgjax.building import build
 from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained import Weights, note_scaling
 from fdgjax.models.scaling import SCALINGS, scaled

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console as RichConsole
 
+from fdgjax.building import build
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import is_evaluated
-from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.methods import METHODS
 from fdgjax.run.console import Console

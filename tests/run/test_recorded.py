@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
+from fdgjax.building import build
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
-from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.records import Workdir, open_workdir, read_summary
 from fdgjax.run.ahead import state_shapes

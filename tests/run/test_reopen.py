@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fdgjax import domain_shift, probe
-from fdgjax.errors import UserError
 from fdgjax.building import build
+from fdgjax.errors import UserError
 from fdgjax.files import read_sealed, write_sealed
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console

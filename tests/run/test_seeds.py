@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
+from fdgjax.building import build
 from fdgjax.engine import RoundInfo, State
 from fdgjax.errors import UserError
-from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run

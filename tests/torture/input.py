@@ -161,9 +161,9 @@ def image_folder(bench: Bench) -> Outcome:
             continue
 
     def work() -> int:
+        from fdgjax.building import build
         from fdgjax.config import make_config, read_config
         from fdgjax.door import door
-        from fdgjax.building import build
 
         def main(argv: object) -> int:
             config = make_config("fedavg", "folder")

@@ -1,0 +1,221 @@
+"""An experiment from Python: made by a name or from arrays, trained with or without a folder, opened again."""
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console as RichConsole
+
+from fdgjax.api.results import Result
+from fdgjax.api.settings import config_of, config_on, set_model, set_values
+from fdgjax.building import Experiment, build
+from fdgjax.config import Config, read_config
+from fdgjax.config.registering import always, register_method, register_model
+from fdgjax.data.domains import Domains
+from fdgjax.data.given import Arrays, domains_of, name_of
+from fdgjax.data.loading import DATASETS
+from fdgjax.data.source import Source
+from fdgjax.errors import UserError
+from fdgjax.evaluation.metrics import Record
+from fdgjax.methods import Entry
+from fdgjax.models.given import Network
+from fdgjax.records import Workdir, finished, mean_figures
+from fdgjax.registry import lent
+from fdgjax.run.ahead import compile_ahead
+from fdgjax.run.console import Console
+from fdgjax.run.memory import Memory
+from fdgjax.run.recorded import Interrupted, run_experiment
+from fdgjax.run.reopen import reopen, restored
+from fdgjax.run.results import Timings, summaries
+from fdgjax.run.training import train
+
+Callback = Callable[[Record], Any]
+"""Called with each round's record; a true result stops the training. Of several seeds the record has the round, the
+figures' means, and each seed's own record under `seeds`."""
+
+
+def experiment(
+    method: str | Entry | ConfigDict,
+    *,
+    data: Arrays | None = None,
+    target: str | None = None,
+    classes: Sequence[str] | None = None,
+    model: str | Network | None = None,
+    **keys: Any,
+) -> "Trainer":
+    """An experiment, built and checked, ready to train.
+
+    Args:
+      method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the entry of a method of
+        one's own.
+      data: arrays `{domain: (images, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
+        labels whole numbers `[n]` from 0.
+      target: the unseen domain; None for the preset's, of arrays the first.
+      classes: the names of the classes of `data`, in the order of the labels; None for the numbers.
+      model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx one through
+        `flax.nnx.bridge.to_linen`, or a function of the number of outputs that makes one. None for the preset's.
+      keys: any key of the config, with `__` for a dot: `rounds=20`, `method__tau=0.5`; or
+        `**{"method.tau": 0.5}`.
+
+    Raises:
+      UserError: a name, key, value, array or network that does not fit; one line says how to mend it.
+    """
+    given: dict[str, Domains] = {}
+    if data is not None:
+        found = domains_of(data, classes)
+        given = {name_of(found): found}
+    elif classes is not None:
+        raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
+    with lending(given):
+        if given:
+            ((name, found),) = given.items()
+            config = config_on(method, name, found.images.shape[1:])
+        else:
+            config = config_of(method)
+        if model is not None:
+            set_model(config, model if isinstance(model, str) else register_model("", model))
+        set_values(config, keys | ({} if target is None else {"data.target": target}))
+        return Trainer(build(read_config(config)), given)
+
+
+def open_run(
+    path: str | os.PathLike[str],
+    *,
+    method: Entry | None = None,
+    data: Arrays | None = None,
+    classes: Sequence[str] | None = None,
+    model: Network | None = None,
+    data_dir: str = "",
+) -> Result:
+    """What a run's folder holds: the newest state with its models, the records, and the summary where it is finished.
+
+    Args:
+      path: the folder.
+      method, data, classes, model: those of one's own that the run was trained with, as for `experiment`; registered
+        ones need not be given.
+      data_dir: folder of the data, if it has moved since the run.
+
+    Raises:
+      UserError: no run, or one that needs what is neither given nor registered; the line names it.
+    """
+    given: dict[str, Domains] = {}
+    if data is not None:
+        found = domains_of(data, classes)
+        given = {name_of(found): found}
+    if method is not None:
+        register_method(method)
+    if model is not None:
+        register_model("", model)
+    folder = Path(path)
+    with lending(given):
+        opened = reopen(folder, data_dir)
+    summary = finished(Workdir(folder), print)
+    return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
+
+
+def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
+    """The registry of data sets with given arrays, which it does not keep."""
+    added: dict[str, Callable[[str], Source | Domains]] = {
+        name: partial(always, found) for name, found in given.items()
+    }
+    return lent(DATASETS, added)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """An experiment that can be trained.
+
+    experiment: built; see `fdgjax.building.Experiment`. given: arrays by the name they have in its config.
+    """
+
+    experiment: Experiment
+    given: Mapping[str, Domains] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def config(self) -> Config:
+        """All keys with their values."""
+        return self.experiment.config
+
+    def __repr__(self) -> str:
+        config = self.config
+        return f"<fdgjax experiment: {config.method.name} on {config.data.name}, {config.rounds} rounds>"
+
+    def train(
+        self,
+        workdir: str | os.PathLike[str] | None = None,
+        on_round: Callback | None = None,
+        *,
+        verbose: bool = False,
+    ) -> Result:
+        """Trains, and returns what has come of it.
+
+        Args:
+          workdir: a folder, for the same run as `fdgjax train --workdir`, to the last bit: it is recorded, resumed
+            where it stopped, and not repeated where it is finished. None trains in memory and writes nothing.
+          on_round: called with the record of each round that is trained. Training stops after the round for which it
+            returns a true value, with what there is saved; an exception that it raises ends the training at once.
+          verbose: whether to print what the command line prints.
+
+        Raises:
+          UserError: like `fdgjax train`.
+        """
+        stop, shown = threading.Event(), Console(RichConsole(quiet=not verbose))
+
+        def tell(records: list[Record]) -> None:
+            if on_round is not None and on_round(as_one(records)):
+                stop.set()
+
+        if workdir is None:
+            return in_memory(self.experiment, shown, stop, tell)
+        path = Path(workdir)
+        with lending(self.given):
+            try:
+                summary = run_experiment(self.experiment, path, shown, stop, tell)
+            except Interrupted:
+                summary = {}
+            opened = restored(self.experiment, path)
+        return Result(self.experiment, opened.state, opened.history.records, summary, path)
+
+
+def as_one(records: Sequence[Record]) -> Record:
+    """The records of a round's seeds as one; a single seed's own."""
+    if len(records) == 1:
+        return records[0]
+    return {"round": records[0]["round"], **mean_figures(records), "seeds": list(records)}
+
+
+def in_memory(built: Experiment, shown: Console, stop: threading.Event, tell: Callable[[list[Record]], None]) -> Result:
+    """Training from the first round without a file."""
+    begin, config = time.perf_counter(), built.config
+    records: list[list[Record]] = [[] for _ in range(config.seeds)]
+    durations: list[float] = []
+    state = built.init()
+    with shown.progress(config.rounds, 0) as show:
+        ahead, memory = compile_ahead(built, state)
+        for progress in train(ahead, state):
+            state = progress.state
+            durations.append(progress.seconds)
+            for of_seed, record in zip(records, progress.records, strict=True):
+                of_seed.append(record)
+            show({**as_one(progress.records)})
+            tell(progress.records)
+            if stop.is_set():
+                break
+    done = len(durations) == config.rounds
+    return Result(built, state, records, summary_of(built, records, durations, begin, memory) if done else {}, None)
+
+
+def summary_of(
+    built: Experiment, records: list[list[Record]], durations: Sequence[float], begin: float, memory: Memory
+) -> dict[str, Any]:
+    """The summary of all seeds after the last round."""
+    timings = Timings(time.perf_counter() - begin, statistics.median(durations), memory.total)
+    return summaries(built, records, timings, {})[1]

@@ -1,0 +1,158 @@
+"""What a training has come to: its figures, its records and its models."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fdgjax.building import Experiment
+from fdgjax.config import Config, seeds_of
+from fdgjax.contract import Variables
+from fdgjax.engine import State, each_seed
+from fdgjax.errors import UserError
+from fdgjax.evaluation.metrics import HEADLINES, Record, is_evaluated
+from fdgjax.methods import METHODS
+from fdgjax.predicting.classifier import UNSEEN, Classifier, features_of, in_batches, models_of, probabilities_of
+from fdgjax.registry import lookup
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A trained experiment.
+
+    experiment: what was trained. state: after the last round, with a seed axis where there are several.
+    seed_records: of each seed, the records of its rounds.
+    summary: the figures, as in `summary.json`; empty for a training that was stopped before its last round.
+    workdir: the run's folder; None for one in memory.
+    """
+
+    experiment: Experiment
+    state: State
+    seed_records: Sequence[Sequence[Record]]
+    summary: Mapping[str, Any]
+    workdir: Path | None
+
+    def __repr__(self) -> str:
+        config, last = self.config, self.evaluated
+        shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in HEADLINES.items() if key in last)
+        return f"<fdgjax result: {config.method.name} on {config.data.name}, round {len(self.records)}: {shown}>"
+
+    @property
+    def config(self) -> Config:
+        """All keys with their values."""
+        return self.experiment.config
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round was trained."""
+        return len(self.records) == self.config.rounds
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """A record for each round, of the first seed; `seed_records` has all."""
+        return self.seed_records[0]
+
+    @property
+    def evaluated(self) -> Record:
+        """The record of the last round that was evaluated, of the first seed; empty where none was."""
+        return next(filter(is_evaluated, reversed(self.records)), {})
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes, by the numbers that `predict` gives."""
+        return self.experiment.data.class_names
+
+    @property
+    def domain_names(self) -> tuple[str, ...]:
+        """The domains."""
+        return self.experiment.data.domain_names
+
+    def predict(
+        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+    ) -> np.ndarray:
+        """The class of each image, int64 `[n]`; arguments as for `predict_proba`."""
+        return self.predict_proba(images, domain=domain, client=client, seed=seed).argmax(axis=1)
+
+    def predict_proba(
+        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+    ) -> np.ndarray:
+        """The probabilities of the classes for each image, float32 `[n, classes]`.
+
+        Args:
+          images: uint8 `[n, H, W, channels]`, of the size of those trained on.
+          domain: whose client's model; None, or the unseen domain, for the model for unseen domains (of several, the
+            mean of the probabilities).
+          client: that client's model, from 0, where a domain has several.
+          seed: of an experiment with several; None for the first.
+
+        Raises:
+          UserError: images of another type or size, an unknown domain, client or seed, or a method without labels.
+        """
+        config = self.config
+        if METHODS[config.method.name].unlabelled:
+            raise UserError(f"'{config.method.name}' learns without labels and knows no classes; expected features()")
+        return in_batches(probabilities_of(self.classifier(domain, client, seed)), self.checked(images))
+
+    def features(
+        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+    ) -> np.ndarray:
+        """What the model's last layer sees of each image, `[n, m]`; arguments as for `predict_proba`, of several models
+        for an unseen domain the first."""
+        return in_batches(features_of(self.classifier(domain, client, seed)), self.checked(images))
+
+    def variables(
+        self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+    ) -> list[Variables]:
+        """The Flax variables that predict, without those of frozen stages: one for a client, and for unseen domains one
+        or, with some methods, several; arguments as for `predict_proba`."""
+        stacked = self.classifier(domain, client, seed).models
+        count = len(jax.tree.leaves(stacked)[0])
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(count)]
+
+    def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
+        """The models that predict, as `fdgjax.predicting` knows them; arguments as for `predict_proba`."""
+        seeds = seeds_of(self.config)
+        chosen = seeds[0] if seed is None else seed
+        if chosen not in seeds:
+            raise UserError(f"seed got {chosen}; expected one of {', '.join(map(str, seeds))}")
+        place = seeds.index(chosen)
+        state = each_seed(self.state, len(seeds))[place]
+        who = self.client_of(domain, client, place)
+        models = models_of(self.experiment, state, who)
+        return Classifier(self.experiment, models, who, int(state.round), chosen, self.seed_records[place])
+
+    def client_of(self, domain: str | None, client: int | None, place: int) -> int:
+        """The number of the client that is meant, or `UNSEEN`; raises like `predict_proba`."""
+        data, parts = self.experiment.data, self.experiment.parts[place]
+        count = len(parts.train)
+        if client is not None:
+            if domain is not None or not 0 <= client < count:
+                raise UserError(
+                    f"client got {client}{' beside a domain' if domain is not None else ''}; expected a number from 0 "
+                    f"to {count - 1}, alone"
+                )
+            return client
+        if domain is None or domain == self.experiment.facts["target"]:
+            return UNSEEN
+        lookup("domain", domain, dict.fromkeys(data.domain_names))
+        index = data.domain_names.index(domain)
+        holders = [number for number, rows in enumerate(parts.train) if index in data.domains[rows]]
+        if len(holders) != 1:
+            raise UserError(
+                f"domain got '{domain}', which {len(holders)} clients hold; expected client=, a number from 0 to "
+                f"{count - 1}"
+            )
+        return holders[0]
+
+    def checked(self, images: Any) -> np.ndarray:
+        """The images as an array; raises like `predict_proba`."""
+        found, shape = np.asarray(images), list(self.experiment.data.images.shape[1:])
+        if found.dtype != np.uint8 or found.ndim != 4 or list(found.shape[1:]) != shape or not len(found):
+            raise UserError(
+                f"images got {found.dtype} {list(found.shape)}; expected uint8 [n, {', '.join(map(str, shape))}], as "
+                "those trained on"
+            )
+        return found

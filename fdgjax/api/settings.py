@@ -1,0 +1,94 @@
+"""Configs from Python values: a method's name, a config file or an entry, and keys with values."""
+
+import numbers
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from fdgjax.config import make_config
+from fdgjax.config.command_line import TYPES, check_no_section, leaves, read_flags
+from fdgjax.config.registering import register_method
+from fdgjax.errors import UserError
+from fdgjax.methods import Entry
+from fdgjax.models import MODELS
+from fdgjax.registry import lookup
+
+ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
+    bool: lambda value: isinstance(value, bool | np.bool_),
+    int: lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool),
+    float: lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool),
+    str: lambda value: isinstance(value, str | os.PathLike),
+}
+"""Whether a value may be given for a key of a type."""
+
+METHOD = re.compile(r"\w+")
+"""A method's name alone, without a preset and no file."""
+SMALL = 32
+"""Arrays with sides below it start from the network for digits; hFedF's is made for 32x32."""
+
+
+def config_of(what: str | Entry | ConfigDict) -> ConfigDict:
+    """The config that the command line has for the same word.
+
+    Args:
+      what: `METHOD[:PRESET]`, `FILE.py[:PRESET]`, a method's entry, which is registered, or a config, which is copied.
+
+    Raises:
+      UserError: no such method, preset or file.
+    """
+    if isinstance(what, ConfigDict):
+        return what.copy_and_resolve_references()
+    if isinstance(what, Entry):
+        return make_config(register_method(what))
+    if not isinstance(what, str | os.PathLike):
+        raise UserError(
+            f"the experiment got {type(what).__name__}; expected a method's name, such as 'fedavg', a config file or "
+            "an fdgjax.Entry"
+        )
+    return read_flags(["fdgjax", f"--config={os.fspath(what)}"])[0]
+
+
+def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int, ...]) -> ConfigDict:
+    """`config_of` for a data set of arrays, instead of the config's own; raises like it.
+
+    Args:
+      what: where it has neither preset nor file, nothing but the method is of the config's own data set.
+      data: the name of the arrays in the registry.
+      image_shape: `(H, W, channels)`.
+    """
+    bare = what.name if isinstance(what, Entry) else what if isinstance(what, str) and METHOD.fullmatch(what) else ""
+    if isinstance(what, Entry):
+        register_method(what)
+    config = make_config(bare, data) if bare else config_of(what)
+    places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
+    config.update({"data": places})
+    if bare and min(image_shape[:2]) < SMALL:
+        config.model.name = "digits_cnn"
+    return config
+
+
+def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
+    """Sets keys such as `rounds`, `data.target` or `data__target`.
+
+    Raises:
+      UserError: an unknown key, a section, or a value of another type than the key's.
+    """
+    known = dict(leaves(config))
+    for written, value in values.items():
+        key = written.replace("__", ".")
+        check_no_section(key, known)
+        default = lookup("config key", key, known)
+        kind = type(default)
+        if not ACCEPTED[kind](value):
+            raise UserError(f"config.{key} got {value!r}; expected {TYPES[kind][0]}, such as {default!r}")
+        config.update_from_flattened_dict({key: os.fspath(value) if kind is str else kind(value)})
+
+
+def set_model(config: ConfigDict, name: str) -> None:
+    """Takes a network of the registry, whole: width, units, weights and frozen stages are those of no other."""
+    lookup("model.name", name, MODELS)
+    config.update({"model": {"name": name, "width": 1.0, "unit": "", "pretrained": "", "frozen": 0}})
