@@ -1,10 +1,11 @@
 """Aggregation rules: pure functions `rule(updates, weights=None, **hyper) -> (update, coefficients)`.
 
-`updates` is a pytree whose leaves are `[clients, ...]`; `weights` is None (uniform), one array `[clients]`, or a pytree
-prefix of such arrays (one per leaf or subtree). Weights need not sum to one. The returned update has no client axis;
-`coefficients`, of the same form as the weights, are the factors of the clients' updates. Mean and cosine
-softmax give shares that sum to one; the min-norm point of normalised updates does not, and need not be unique in its
-coefficients.
+`updates` is a pytree whose leaves are `[clients, ...]`, or a Python list of the clients' pytrees
+(`fdgjax.aggregation.lists`: a root that is a `list` is one of clients, any other is stacked); `weights` is None
+(uniform), one array `[clients]`, or a pytree prefix of such arrays (one per leaf or subtree). Weights need not sum to
+one. The returned update has no client axis; `coefficients`, of the same form as the weights, are the factors of the
+clients' updates. Mean and cosine softmax give shares that sum to one; the min-norm point of normalised updates does
+not, and need not be unique in its coefficients.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.global_alignment import global_alignment
 from fdgjax.aggregation.gradient_mask import gradient_mask
+from fdgjax.aggregation.lists import stack
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
@@ -47,4 +49,5 @@ __all__ = [
     "min_norm",
     "partition",
     "pulled_back",
+    "stack",
 ]

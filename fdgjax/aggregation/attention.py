@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.updates import gram, sum_over_leaves
 from fdgjax.aggregation.weighting import client_count
 from fdgjax.contract import PyTree
@@ -10,6 +11,7 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 
+@of_clients
 def attention(
     params: PyTree, weights: jax.Array | None = None, *, tau: float, scope: str = "leaf"
 ) -> tuple[PyTree, PyTree]:

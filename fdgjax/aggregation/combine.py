@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.weighting import client_count, normalise
 from fdgjax.contract import PyTree, Rule
 from fdgjax.errors import UserError
@@ -23,6 +24,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
       UserError: on use, where a leaf has a label without a rule.
     """
 
+    @of_clients
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         tree = labels(updates) if callable(labels) else labels
         leaves, treedef = jax.tree.flatten(updates)
@@ -39,8 +41,8 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
         for label, one in rules.items():
             places = [i for i, word in enumerate(words) if word == label]
             if places:
-                part = [leaves[i] for i in places]
-                update, used = one(part, weights if whole else [shares[i] for i in places])
+                part = tuple(leaves[i] for i in places)  # a list would be one of clients
+                update, used = one(part, weights if whole else tuple(shares[i] for i in places))
                 combined.update(zip(places, update, strict=True))
                 coefficients.update(zip(places, jax.tree.leaves(jax.tree.broadcast(used, part)), strict=True))
         in_order = range(len(leaves))
@@ -63,6 +65,7 @@ def chain(*rules: Rule) -> Rule:
     if not rules:
         raise UserError("chain got no rule; expected at least one, for example chain(mean)")
 
+    @of_clients
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         weights = normalise(weights, client_count(updates))
         for one in rules:

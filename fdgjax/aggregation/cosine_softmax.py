@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, cosines, explicit
 from fdgjax.aggregation.weighting import normalise
@@ -11,6 +12,7 @@ from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
 
+@of_clients
 def cosine_softmax(
     updates: PyTree,
     weights: PyTree | None = None,

@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, cosines, explicit
 from fdgjax.aggregation.weighting import normalise
@@ -21,6 +22,7 @@ COMPARED: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 FedGaLA's official code the clients' shares of the samples."""
 
 
+@of_clients
 def global_alignment(
     updates: PyTree,
     weights: PyTree | None = None,

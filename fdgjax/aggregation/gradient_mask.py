@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
@@ -23,6 +24,7 @@ ROUNDING = 1e-6
 """Tolerance of the threshold: agreements are sums of shares, and one equal to tau may be rounded below it."""
 
 
+@of_clients
 def gradient_mask(
     updates: PyTree, weights: PyTree | None = None, *, tau: float = 0.4, mask: str = "soft", votes: str = "weights"
 ) -> tuple[PyTree, PyTree]:

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.weighting import client_count, normalise, per_row
 from fdgjax.contract import PyTree
 
 
+@of_clients
 def masked_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
     r"""`u[j] = sum_i w_i m_i[j] u_i[j] / sum_i w_i m_i[j]` for every element j; zero where no client's mask is set.
 

@@ -1,9 +1,11 @@
 """The weighted mean (FedAvg)."""
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
 from fdgjax.contract import PyTree
 
 
+@of_clients
 def mean(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
     r"""`u = sum_i w_i u_i / sum_j w_j`.
 

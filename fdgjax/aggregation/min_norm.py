@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit, gram, of_order_one
 from fdgjax.aggregation.weighting import keep_rows, normalise
@@ -12,6 +13,7 @@ from fdgjax.contract import PyTree
 from fdgjax.registry import lookup
 
 
+@of_clients
 def min_norm(
     updates: PyTree, weights: PyTree | None = None, *, scope: str = "leaf", normalize: bool = True
 ) -> tuple[PyTree, PyTree]:

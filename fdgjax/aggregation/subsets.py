@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.updates import rows, sum_over_leaves
 from fdgjax.aggregation.weighting import client_count, normalise, per_row, weighted_sum
 from fdgjax.contract import PyTree, Rule
@@ -17,6 +18,7 @@ DISTANCES: Mapping[str, Callable[[PyTree], jax.Array]] = {
 """Norms `[clients]` of differences `[clients, ...]`: over all leaves jointly, or the sum of the tensors' norms."""
 
 
+@of_clients
 def distance_reweighted(
     updates: PyTree,
     weights: PyTree | None = None,
@@ -63,6 +65,7 @@ def distance_reweighted(
     return weighted_sum(updates, coefficients), coefficients
 
 
+@of_clients
 def mean_of_subsets(updates: PyTree, weights: jax.Array, *, members: jax.Array, rule: Rule) -> tuple[PyTree, jax.Array]:
     """The mean of a rule's results over several subsets of clients.
 

@@ -44,6 +44,7 @@ figures' means, and each seed's own record under `seeds`."""
 
 def experiment(
     method: str | Entry | ConfigDict,
+    /,
     *,
     data: Arrays | None = None,
     target: str | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 from fdgjax.building import Experiment
 from fdgjax.config import Config, seeds_of
 from fdgjax.contract import Variables
+from fdgjax.data.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import HEADLINES, Record, is_evaluated
@@ -59,6 +60,11 @@ class Result:
     def evaluated(self) -> Record:
         """The record of the last round that was evaluated, of the first seed; empty where none was."""
         return next(filter(is_evaluated, reversed(self.records)), {})
+
+    @property
+    def data(self) -> Domains:
+        """The images with their labels and domains, `fdgjax.data.domains.Domains`."""
+        return self.experiment.data
 
     @property
     def class_names(self) -> tuple[str, ...]:

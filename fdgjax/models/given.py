@@ -118,9 +118,9 @@ def backbone_of(network: Network) -> Backbone:
 
     def make(classes: int, width: float = 1.0, unit: Unit | None = None, part: Part = WHOLE) -> nn.Module:
         if unit is not None or width != 1 or part != WHOLE:
-            asked = "units to replace" if unit is not None else "another width" if width != 1 else "stages"
+            asked = "no units to replace" if unit is not None else "one width" if width != 1 else "no stages"
             raise UserError(
-                f"the model is a module of one's own, which has no {asked}; expected config.model.width=1, no "
+                f"the model is a module of one's own, which has {asked}; expected config.model.width=1, no "
                 "config.model.unit and a method that needs none (FDSE and FedFA do), or a model that `fdgjax models` "
                 "lists"
             )

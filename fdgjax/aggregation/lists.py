@@ -1,0 +1,76 @@
+"""Clients as a Python list: what other frameworks hold, and rules here take beside the stacked form.
+
+A rule's `updates` that are a `list` are a list of clients, `[tree_1, tree_2, ...]`, one pytree for each. Any other
+root, tuples and NamedTuples included, is one tree stacked over the clients, with leaves `[clients, ...]`. So a stacked
+tree whose own root is a list is given as a tuple.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import PyTree
+from fdgjax.errors import UserError
+
+AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
+
+
+def stack(trees: Sequence[PyTree]) -> PyTree:
+    """One tree with leaves `[clients, ...]` of the clients' trees.
+
+    Raises:
+      UserError: no client, or one whose tree, leaves' shapes or types are not those of the first.
+    """
+    if not len(trees):
+        raise UserError("a rule got an empty list of clients; expected one pytree for each client")
+    structure: Any = jax.tree.structure(trees[0])
+    for number, tree in enumerate(trees):
+        leaves, own = jax.tree.flatten(tree)
+        if own != structure:
+            raise UserError(
+                f"client {number} of the list has the tree {own} and client 0 {structure}; expected one structure; a "
+                "stacked tree whose root is a list is given as a tuple"
+            )
+        for (path, expected), leaf in zip(jax.tree.leaves_with_path(trees[0]), leaves, strict=True):
+            if (np.shape(leaf), jnp.result_type(leaf)) != (np.shape(expected), jnp.result_type(expected)):
+                raise UserError(
+                    f"client {number} of the list has {described(leaf)} at {jax.tree_util.keystr(path) or 'its root'} "
+                    f"and client 0 {described(expected)}; expected one shape and type; a stacked tree whose root is a "
+                    "list is given as a tuple"
+                )
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def described(leaf: Any) -> str:
+    """`float32 [3, 2]`."""
+    return f"{jnp.result_type(leaf)} {list(np.shape(leaf))}"
+
+
+def of_clients(rule: AnyRule) -> AnyRule:
+    """The rule, which also takes lists of clients for its trees; weights beside a list may be a list of numbers.
+
+    Raises:
+      UserError: on use, like `stack`, or where there are not as many weights as clients.
+    """
+
+    @functools.wraps(rule)
+    def accepting(updates: PyTree, *more: Any, **named: Any) -> Any:
+        if type(updates) is not list:
+            return rule(updates, *more, **named)
+        convert = functools.partial(beside, clients=len(updates))
+        return rule(stack(updates), *map(convert, more), **{key: convert(value) for key, value in named.items()})
+
+    return cast(AnyRule, accepting)
+
+
+def beside(argument: Any, clients: int) -> Any:
+    """Another argument of a rule whose updates are a list: a list of trees as a stacked one, numbers as an array."""
+    if not isinstance(argument, list):
+        return argument
+    if len(argument) != clients:
+        raise UserError(f"a rule got {clients} clients and a list of {len(argument)} beside them; expected as many")
+    return jnp.asarray(argument, jnp.float32) if all(map(np.isscalar, argument)) else stack(argument)

@@ -1,0 +1,1 @@
+"""fdgjax from Python."""

@@ -1,0 +1,295 @@
+"""fdgjax from Python: the same run as the command line's, on arrays, with networks and methods of one's own."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import fdgjax
+from fdgjax import commands, predict
+from fdgjax.config import to_plain
+from fdgjax.config.registering import REGISTRIES
+from fdgjax.data.given import domains_of, name_of
+from fdgjax.errors import UserError
+from fdgjax.files import read_sealed
+from fdgjax.methods import METHODS
+from fdgjax.methods.fedavg import ENTRY as FEDAVG
+from fdgjax.models import given
+from fdgjax.models.client_model import as_model
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import run
+from tests.docs.pages import README
+from tests.runs import never, perceptron, records_of, small
+
+__all__ = ["perceptron"]
+
+*_, METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+class Flat(nn.Module):
+    """Takes no `train`."""
+
+    classes: int = 3
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(self.classes)(x.reshape(len(x), -1))
+
+
+class Bridged(nnx.Module):
+    def __init__(self, classes: int, rngs: nnx.Rngs) -> None:
+        self.layers = nnx.List([nnx.Linear(12, 5, rngs=rngs), nnx.Linear(5, classes, rngs=rngs)])
+        self.norm = nnx.BatchNorm(5, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.layers[1](self.norm(self.layers[0](x.reshape(len(x), -1))))
+
+
+def arrays(seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Three domains of 20 images of 4x3 whose brightest third is their class."""
+    draw = np.random.default_rng(seed)
+    found = {}
+    for name in ("one", "two", "three"):
+        labels = draw.permutation(np.arange(20) % 3)
+        images = draw.integers(0, 60, (20, 4, 3, 1), np.uint8)
+        images[np.arange(20), :, labels] += 150
+        found[name] = (images, labels)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    """What a test registers is forgotten."""
+    yield
+    for entries in REGISTRIES.values():
+        for name in set(entries) - entries.own - {"perceptron"}:
+            del entries[name]
+
+
+def test_importing_loads_nothing() -> None:
+    code = "import sys, fdgjax; dir(fdgjax); print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert set(fdgjax.__all__) <= set(dir(fdgjax))
+    assert all(getattr(fdgjax, name) for name in fdgjax.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'experiments'"):
+        _ = fdgjax.experiments
+
+
+@pytest.mark.usefixtures("perceptron")
+def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
+    config = small(cache)
+    run(config, tmp_path / "command", Console(), never())
+    keys = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "data__cache_dir": cache}
+    trainer = fdgjax.experiment("fedavg:rotated_digits", model="perceptron", **keys)
+    assert to_plain(trainer.config) == to_plain(config)
+    seen: list[int] = []
+    stopped = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]) or len(seen) == 3)
+    assert (stopped.finished, len(stopped.records), stopped.summary) == (False, 3, {})
+    result = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]))
+    assert seen == [1, 2, 3, 4]
+    assert records_of(tmp_path / "python") == records_of(tmp_path / "command")
+    alone = trainer.train()
+    assert alone.records == result.records
+    chex.assert_trees_all_equal(alone.state, result.state)
+    assert {key for key in alone.summary if alone.summary[key] != result.summary[key]} <= {
+        *("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
+    }
+    opened = fdgjax.open_run(tmp_path / "command")
+    assert opened.summary["ood_accuracy"] == alone.summary["ood_accuracy"]
+    images = np.asarray(alone.experiment.data.images[:70])
+    np.testing.assert_array_equal(opened.predict_proba(images), alone.predict_proba(images))
+
+
+def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
+    data = arrays()
+    trainer = fdgjax.experiment(
+        "fedavg",
+        data=data,
+        target="two",
+        classes=("a", "b", "c"),
+        model=Flat(),
+        rounds=10,
+        method__client_learning_rate=0.03,
+    )
+    with pytest.raises(IndexError):
+        trainer.train(tmp_path / "run", on_round=lambda record: [0, 0][record["round"] - 1])
+    result = trainer.train(tmp_path / "run")
+    assert result.summary["ood_accuracy"] > 0.9
+    assert (result.predict(data["two"][0]) == data["two"][1]).mean() == pytest.approx(result.summary["ood_accuracy"])
+    np.testing.assert_array_equal(
+        result.predict_proba(data["one"][0], domain="three"), result.predict_proba(data["one"][0], client=1)
+    )
+    (variables,) = result.variables()
+    floats = data["one"][0] / np.float32(127.5) - 1
+    np.testing.assert_array_equal(np.argmax(Flat().apply(variables, floats), axis=1), result.predict(data["one"][0]))
+    again = fdgjax.open_run(tmp_path / "run", data=arrays(), classes=("a", "b", "c"), model=Flat(3))
+    assert again.summary == result.summary
+    with pytest.raises(UserError, match=r"needs the data set 'arrays-.*', .*: give it to fdgjax\.open_run"):
+        fdgjax.open_run(tmp_path / "run", data=arrays(1))
+    other = fdgjax.experiment("fedavg", data=arrays(1), target="two", model=Flat(), rounds=10)
+    with pytest.raises(UserError, match=r"holds another experiment: config\.data\.name"):
+        other.train(tmp_path / "run")
+    for wrong, said in (
+        ({"domain": "four"}, "unknown domain 'four'"),
+        ({"client": 2}, "from 0 to 1"),
+        ({"seed": 1}, "seed got 1; expected one of 0"),
+    ):
+        with pytest.raises(UserError, match=said):
+            result.predict(data["one"][0], **wrong)
+    with pytest.raises(UserError, match=r"expected uint8 \[n, 4, 3, 1\]"):
+        result.predict(data["one"][0] / 255)
+
+
+X, Y = arrays()["one"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"a": (X, Y)}, "data got 1 domain"),
+        ([(X, Y), (X, Y)], "data got list; expected at least two domains, a dict"),
+        ({"a": (X, Y), "b": X}, r"data\['b'\] got ndarray; expected a pair"),
+        ({"a": (X, Y), 3: (X, Y)}, "a domain called 3; expected a word"),
+        ({"a": (X, Y), "b": (X / 255, Y)}, "images of float64; expected uint8"),
+        ({"a": (X, Y), "b": (X[..., 0], Y)}, r"of grey images \[n, H, W\] make images\[..., None\]"),
+        ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
+        ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 images"),
+        ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),
+        ({"a": (X, Y), "b": (X, Y - 1)}, "labels of int64 from -1; expected whole numbers from 0"),
+        ({"a": (X, Y), "b": (X[:, :2], Y)}, r"data\['b'\] has images of \[2, 3, 1\] and data\['a'\] of \[4, 3, 1\]"),
+        ({"a": (X, Y + 7), "b": (X, Y)}, "the label 9, but 9 classes"),
+    ],
+)
+def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
+    classes = tuple("abcdefghi") if said.startswith("the label") else None
+    with pytest.raises(UserError, match=said):
+        domains_of(data, classes)
+
+
+def test_the_name_of_arrays_changes_with_all_of_them() -> None:
+    first, turned = arrays(), dict(reversed(arrays().items()))
+    other = first | {"one": (X, np.roll(Y, 1))}
+    assert name_of(domains_of(first)) == name_of(domains_of(arrays()))
+    named = (first, turned, other, arrays(1))
+    assert len({name_of(domains_of(data)) for data in named} | {name_of(domains_of(first, tuple("abc")))}) == 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"rounds": 1.5}, r"config\.rounds got 1\.5; expected a whole number"),
+        ({"round": 2}, "unknown config key 'round'; .*did you mean 'rounds'"),
+        ({"data": arrays(), "data__target": "four"}, "four"),
+        ({"method": 3}, "config.method got a value but is a section"),
+        ({"drop_last": 1}, "expected True or False"),
+        ({"classes": ("a", "b")}, "there is no data"),
+        ({"data": arrays(), "model": Flat(5)}, r"the model Flat gave shape \[1, 5\] .* expected \[1, 3\]"),
+        ({"data": arrays(), "model": "flat"}, "unknown model.name 'flat'"),
+        ({"data": arrays(), "model": Bridged}, "expected it through Flax's bridge"),
+        ({"data": arrays(), "model": lambda outputs: outputs}, "gave int; expected a linen module"),
+        ({"data": arrays(), "model": Flat(), "model__width": 0.5}, "which has one width"),
+        ({"data": arrays(), "model": Flat(), "data__image_size": 32}, "are arrays of 4x3; expected 0"),
+    ],
+)
+def test_mistakes_are_one_line(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        fdgjax.experiment("fedavg", **asked)
+
+
+def test_a_module_of_nnx_computes_what_it_computes_itself() -> None:
+    model = as_model(given.backbone_of(nnx.bridge.to_linen(Bridged, 3))(3), (4, 3, 1))
+    variables = jax.jit(model.init)(jax.random.key(1))
+    floats = jnp.asarray(X, jnp.float32) / 127.5 - 1
+    module = Bridged(3, nnx.Rngs(0))
+    for path, leaf in nnx.to_flat_state(nnx.state(module)):
+        value = variables[given.kind(leaf)]
+        for word in path:
+            value = value[str(word)]
+        leaf.set_value(value)
+    nnx.update(module, nnx.from_flat_state(nnx.to_flat_state(nnx.state(module))))
+    for train in (False, True):
+        (module.train if train else module.eval)()
+        output, changed = jax.jit(model.apply, static_argnums=2)(variables, floats, train, jax.random.key(2))
+        np.testing.assert_allclose(output.logits, module(floats), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(changed["batch_stats"]["norm"]["mean"], module.norm.mean.get_value(), rtol=1e-5)
+
+
+def test_what_is_the_packages_own_stays() -> None:
+    assert fdgjax.register_method(FEDAVG) == "fedavg"
+    for add in (
+        lambda: fdgjax.register_method(FEDAVG._replace(summary="another")),
+        lambda: fdgjax.register_model("inception", Flat()),
+        lambda: fdgjax.register_data("pacs", arrays()),
+    ):
+        with pytest.raises(UserError, match="is the package's own"):
+            add()
+    with pytest.raises(UserError, match="is a preset's"):
+        fdgjax.register_data("fdse_pacs", arrays())
+    with pytest.raises(UserError, match="expected letters"):
+        fdgjax.register_model("a:b", Flat())
+
+
+def test_a_method_outside_the_package_is_trained_and_reopened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README's method, from a config file that imports it; its run names that file, and `--with` opens it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(commands.WITH, "")
+    (tmp_path / "of_readme.py").write_text(METHOD)
+    (tmp_path / "own_config.py").write_text(
+        "from functools import partial\nimport fdgjax\nfrom fdgjax.config import make_config\n"
+        "import of_readme\nfrom tests.api.test_python import Flat, arrays\n"
+        "fdgjax.register_method(of_readme.ENTRY)\nfdgjax.register_data('own', arrays())\n"
+        "fdgjax.register_model('flat', Flat)\n"
+        "def get_config(preset='own'):\n    config = make_config('fedmedian', preset)\n"
+        "    config.model.name = 'flat'\n    return config\n"
+    )
+    file = str(tmp_path / "own_config.py")
+    result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
+    registered = read_sealed(tmp_path / "run" / "config.json")["registered"]
+    assert registered == {
+        key: {"name": name, "from": file}
+        for key, name in (("method.name", "fedmedian"), ("model.name", "flat"), ("data.name", "own"))
+    }
+    for entries in REGISTRIES.values():
+        for name in set(entries) - entries.own:
+            del entries[name]
+    with pytest.raises(UserError, match="needs the method 'fedmedian' and the model 'flat' and the data set 'own'"):
+        fdgjax.open_run(tmp_path / "run")
+    image = tmp_path / "image.png"
+    image.write_bytes(b"")
+    assert predict.main(["predict", str(tmp_path / "run"), str(image)]) == 2
+    assert f"`fdgjax --with {file} ...`" in capsys.readouterr().err
+    assert commands.main(["fdgjax", "--with", file, "methods"]) == 0
+    assert "fedmedian" in capsys.readouterr().out
+    again = fdgjax.open_run(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict_proba(X), result.predict_proba(X))
+    assert predict.main(["predict", str(tmp_path / "run"), str(image)]) == 2
+    assert "trained on arrays of 4x3" in capsys.readouterr().err
+
+
+def test_a_file_that_is_none_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(commands.WITH, "")
+    (tmp_path / "broken.py").write_text("1 / 0")
+    assert commands.main(["fdgjax", f"--with={tmp_path / 'broken.py'}", "methods"]) == 2
+    assert "cannot be run (ZeroDivisionError" in capsys.readouterr().err
+    monkeypatch.setenv(commands.WITH, "")
+    assert commands.main(["fdgjax", "--with", str(tmp_path / "none.py"), "methods"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    monkeypatch.setenv(commands.WITH, "")
+    assert commands.main(["fdgjax", "--with"]) == 2
+    assert "got nothing" in capsys.readouterr().err
+    assert "fedmedian" not in METHODS
