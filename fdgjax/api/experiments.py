@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import statistics
 import threading
@@ -118,7 +119,7 @@ def open_run(
     folder = Path(path)
     with lending(given):
         opened = reopen(folder, data_dir)
-    summary = finished(Workdir(folder), print)
+    summary = finished(Workdir(folder), logging.getLogger("fdgjax").warning)
     return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
 
 
@@ -134,16 +135,16 @@ def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[N
 class Trainer:
     """An experiment that can be trained.
 
-    experiment: built; see `fdgjax.building.Experiment`. given: arrays by the name they have in its config.
+    built: the experiment, see `fdgjax.building.Experiment`. given: arrays by the name they have in its config.
     """
 
-    experiment: Experiment
+    built: Experiment
     given: Mapping[str, Domains] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
     def config(self) -> Config:
         """All keys with their values."""
-        return self.experiment.config
+        return self.built.config
 
     def __repr__(self) -> str:
         config = self.config
@@ -175,15 +176,15 @@ class Trainer:
                 stop.set()
 
         if workdir is None:
-            return in_memory(self.experiment, shown, stop, tell)
+            return in_memory(self.built, shown, stop, tell)
         path = Path(workdir)
         with lending(self.given):
             try:
-                summary = run_experiment(self.experiment, path, shown, stop, tell)
+                summary = run_experiment(self.built, path, shown, stop, tell)
             except Interrupted:
                 summary = {}
-            opened = restored(self.experiment, path)
-        return Result(self.experiment, opened.state, opened.history.records, summary, path)
+            opened = restored(self.built, path)
+        return Result(self.built, opened.state, opened.history.records, summary, path)
 
 
 def as_one(records: Sequence[Record]) -> Record:

@@ -24,13 +24,14 @@ from fdgjax.registry import lookup
 class Result:
     """A trained experiment.
 
-    experiment: what was trained. state: after the last round, with a seed axis where there are several.
+    built: what was trained, see `fdgjax.building.Experiment`.
+    state: after the last round, with a seed axis where there are several seeds.
     seed_records: of each seed, the records of its rounds.
     summary: the figures, as in `summary.json`; empty for a training that was stopped before its last round.
     workdir: the run's folder; None for one in memory.
     """
 
-    experiment: Experiment
+    built: Experiment
     state: State
     seed_records: Sequence[Sequence[Record]]
     summary: Mapping[str, Any]
@@ -44,7 +45,7 @@ class Result:
     @property
     def config(self) -> Config:
         """All keys with their values."""
-        return self.experiment.config
+        return self.built.config
 
     @property
     def finished(self) -> bool:
@@ -64,17 +65,17 @@ class Result:
     @property
     def data(self) -> Domains:
         """The images with their labels and domains, `fdgjax.data.domains.Domains`."""
-        return self.experiment.data
+        return self.built.data
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes, by the numbers that `predict` gives."""
-        return self.experiment.data.class_names
+        return self.built.data.class_names
 
     @property
     def domain_names(self) -> tuple[str, ...]:
         """The domains."""
-        return self.experiment.data.domain_names
+        return self.built.data.domain_names
 
     def predict(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
@@ -127,12 +128,12 @@ class Result:
         place = seeds.index(chosen)
         state = each_seed(self.state, len(seeds))[place]
         who = self.client_of(domain, client, place)
-        models = models_of(self.experiment, state, who)
-        return Classifier(self.experiment, models, who, int(state.round), chosen, self.seed_records[place])
+        models = models_of(self.built, state, who)
+        return Classifier(self.built, models, who, int(state.round), chosen, self.seed_records[place])
 
     def client_of(self, domain: str | None, client: int | None, place: int) -> int:
         """The number of the client that is meant, or `UNSEEN`; raises like `predict_proba`."""
-        data, parts = self.experiment.data, self.experiment.parts[place]
+        data, parts = self.built.data, self.built.parts[place]
         count = len(parts.train)
         if client is not None:
             if domain is not None or not 0 <= client < count:
@@ -141,7 +142,7 @@ class Result:
                     f"to {count - 1}, alone"
                 )
             return client
-        if domain is None or domain == self.experiment.facts["target"]:
+        if domain is None or domain == self.built.facts["target"]:
             return UNSEEN
         lookup("domain", domain, dict.fromkeys(data.domain_names))
         index = data.domain_names.index(domain)
@@ -155,7 +156,7 @@ class Result:
 
     def checked(self, images: Any) -> np.ndarray:
         """The images as an array; raises like `predict_proba`."""
-        found, shape = np.asarray(images), list(self.experiment.data.images.shape[1:])
+        found, shape = np.asarray(images), list(self.built.data.images.shape[1:])
         if found.dtype != np.uint8 or found.ndim != 4 or list(found.shape[1:]) != shape or not len(found):
             raise UserError(
                 f"images got {found.dtype} {list(found.shape)}; expected uint8 [n, {', '.join(map(str, shape))}], as "
