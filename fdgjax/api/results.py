@@ -1,7 +1,7 @@
 """What a training has come to: its figures, its records and its models."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import HEADLINES, Record, is_evaluated
 from fdgjax.methods import METHODS
-from fdgjax.predicting.classifier import UNSEEN, Classifier, features_of, in_batches, models_of, probabilities_of
+from fdgjax.predicting.classifier import (
+    UNSEEN,
+    Classifier,
+    features_of,
+    in_compiled_batches,
+    models_of,
+    probabilities_of,
+)
 from fdgjax.registry import lookup
 
 
@@ -28,7 +35,7 @@ class Result:
     state: after the last round, with a seed axis where there are several seeds.
     seed_records: of each seed, the records of its rounds.
     summary: the figures, as in `summary.json`; empty for a training that was stopped before its last round.
-    workdir: the run's folder; None for one in memory.
+    workdir: the run's folder; None for one in memory. programs: those compiled for predictions.
     """
 
     built: Experiment
@@ -36,6 +43,7 @@ class Result:
     seed_records: Sequence[Sequence[Record]]
     summary: Mapping[str, Any]
     workdir: Path | None
+    programs: dict[Any, Callable[[jax.Array], jax.Array]] = dataclasses.field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         config, last = self.config, self.evaluated
@@ -101,14 +109,14 @@ class Result:
         config = self.config
         if METHODS[config.method.name].unlabelled:
             raise UserError(f"'{config.method.name}' learns without labels and knows no classes; expected features()")
-        return in_batches(probabilities_of(self.classifier(domain, client, seed)), self.checked(images))
+        return self.computed(probabilities_of, images, domain, client, seed)
 
     def features(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
         """What the model's last layer sees of each image, `[n, m]`; arguments as for `predict_proba`, of several models
         for an unseen domain the first."""
-        return in_batches(features_of(self.classifier(domain, client, seed)), self.checked(images))
+        return self.computed(features_of, images, domain, client, seed)
 
     def variables(
         self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
@@ -118,6 +126,20 @@ class Result:
         stacked = self.classifier(domain, client, seed).models
         count = len(jax.tree.leaves(stacked)[0])
         return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(count)]
+
+    def computed(
+        self,
+        of: Callable[[Classifier], Callable[[jax.Array], jax.Array]],
+        images: Any,
+        domain: str | None,
+        client: int | None,
+        seed: int | None,
+    ) -> np.ndarray:
+        """A classifier's function of images; compiled at the first call for a model."""
+        found, key = self.checked(images), (of, domain, client, seed)
+        if key not in self.programs:
+            self.programs[key] = jax.jit(of(self.classifier(domain, client, seed)))
+        return in_compiled_batches(self.programs[key], found)
 
     def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
         """The models that predict, as `fdgjax.predicting` knows them; arguments as for `predict_proba`."""

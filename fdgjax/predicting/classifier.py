@@ -138,11 +138,16 @@ def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
     """A function of images, some at a time, its results joined along their axis of images."""
-    compiled, found = jax.jit(function), []
+    return in_compiled_batches(jax.jit(function), images, axis)
+
+
+def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
+    """`in_batches` of a jitted function, which is compiled once for all its calls."""
+    found = []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = np.asarray(images[start : start + IMAGES_AT_ONCE])
         filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
-        found.append(np.take(np.asarray(compiled(filled)), np.arange(len(some)), axis=axis))
+        found.append(np.take(np.asarray(compiled(jnp.asarray(filled))), np.arange(len(some)), axis=axis))
     return np.concatenate(found, axis=axis)
 
 

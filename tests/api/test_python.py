@@ -17,6 +17,7 @@ from flax import nnx
 
 import fdgjax
 from fdgjax import commands, predict
+from fdgjax.api.experiments import as_one
 from fdgjax.config import to_plain
 from fdgjax.config.registering import REGISTRIES
 from fdgjax.data.given import domains_of, name_of
@@ -149,6 +150,12 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
             result.predict(data["one"][0], **wrong)
     with pytest.raises(UserError, match=r"expected uint8 \[n, 4, 3, 1\]"):
         result.predict(data["one"][0] / 255)
+
+
+def test_a_callback_of_several_seeds_has_their_means() -> None:
+    records = [{"round": 3, "train_loss": 1.0, "ood_accuracy": 0.25}, {"round": 3, "ood_accuracy": 0.75}]
+    assert as_one(records) == {"round": 3, "ood_accuracy": 0.5, "seeds": records}
+    assert as_one(records[:1]) is records[0]
 
 
 X, Y = arrays()["one"]
