@@ -28,10 +28,11 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
 from fdgjax.methods import Entry
 from fdgjax.models.given import Network
-from fdgjax.records import Workdir, finished, mean_figures
+from fdgjax.records import Workdir, check_place, finished, mean_figures
 from fdgjax.registry import lent
 from fdgjax.run.ahead import compile_ahead
 from fdgjax.run.console import Console
+from fdgjax.run.devices import as_begun, split_cpu
 from fdgjax.run.memory import Memory
 from fdgjax.run.recorded import Interrupted, run_experiment
 from fdgjax.run.reopen import reopen, restored
@@ -83,9 +84,13 @@ def experiment(
         else:
             config = config_of(method)
         if model is not None:
-            set_model(config, model if isinstance(model, str) else register_model("", model))
+            set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
         set_values(config, keys | ({} if target is None else {"data.target": target}))
-        return Trainer(build(read_config(config)), given)
+        asked = read_config(config)
+        # JAX refuses once it has started: then what devices there are must do.
+        with contextlib.suppress(RuntimeError):
+            split_cpu(asked)
+        return Trainer(asked, build(asked), given)
 
 
 def open_run(
@@ -115,7 +120,7 @@ def open_run(
     if method is not None:
         register_method(method)
     if model is not None:
-        register_model("", model)
+        register_model("", model, origin="")
     folder = Path(path)
     with lending(given):
         opened = reopen(folder, data_dir)
@@ -135,15 +140,17 @@ def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[N
 class Trainer:
     """An experiment that can be trained.
 
-    built: the experiment, see `fdgjax.building.Experiment`. given: arrays by the name they have in its config.
+    asked: the config that was asked for. built: the experiment, see `fdgjax.building.Experiment`.
+    given: arrays by the name they have in its config.
     """
 
+    asked: Config = dataclasses.field(repr=False)
     built: Experiment
     given: Mapping[str, Domains] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
     def config(self) -> Config:
-        """All keys with their values."""
+        """All keys with their values, the number of devices included where it was left open."""
         return self.built.config
 
     def __repr__(self) -> str:
@@ -178,13 +185,16 @@ class Trainer:
         if workdir is None:
             return in_memory(self.built, shown, stop, tell)
         path = Path(workdir)
+        check_place(path)
+        begun = as_begun(self.asked, path)
         with lending(self.given):
+            built = self.built if begun.devices in (0, self.config.devices) else build(begun)
             try:
-                summary = run_experiment(self.built, path, shown, stop, tell)
+                summary = run_experiment(built, path, shown, stop, tell)
             except Interrupted:
                 summary = {}
-            opened = restored(self.built, path)
-        return Result(self.built, opened.state, opened.history.records, summary, path)
+            opened = restored(built, path)
+        return Result(built, opened.state, opened.history.records, summary, path)
 
 
 def as_one(records: Sequence[Record]) -> Record:

@@ -6,6 +6,7 @@ before the run is opened. `fdgjax --with FILE` runs such a file first.
 
 import importlib
 import importlib.util
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -115,14 +116,19 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
     missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in REGISTRIES[key]}
     if not missing:
         return
-    needed = " and ".join(f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items())
+    named = {key: f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items()}
     files = sorted({one["from"] for one in missing.values() if one["from"]})
-    fix = (
-        f"repeat the command as `fdgjax {' '.join(f'--with {file}' for file in files)} ...`"
+    homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
+    again = (
+        f"repeat the command as `fdgjax {' '.join(f'--with {shlex.quote(file)}' for file in files)} ...`"
         if files
-        else "give it to fdgjax.open_run, or to `fdgjax --with FILE ...` a file that registers it"
+        else ""
     )
-    raise UserError(f"{where} needs {needed}, of the program that trained it; expected it to be registered: {fix}")
+    give = f"give {homeless} to fdgjax.open_run, or to --with a FILE that registers it" if homeless else ""
+    raise UserError(
+        f"{where} needs {' and '.join(named.values())}, of the program that trained it; expected it to be registered: "
+        + ", and ".join(filter(None, (again, give)))
+    )
 
 
 def run_file(word: str) -> None:

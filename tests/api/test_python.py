@@ -91,8 +91,8 @@ def test_importing_loads_nothing() -> None:
 def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
     run(config, tmp_path / "command", Console(), never())
-    keys = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "data__cache_dir": cache}
-    trainer = fdgjax.experiment("fedavg:rotated_digits", model="perceptron", **keys)
+    keys = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "devices": 1}
+    trainer = fdgjax.experiment("fedavg:rotated_digits", model="perceptron", data__cache_dir=cache, **keys)
     assert to_plain(trainer.config) == to_plain(config)
     seen: list[int] = []
     stopped = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]) or len(seen) == 3)
@@ -136,7 +136,7 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.argmax(Flat().apply(variables, floats), axis=1), result.predict(data["one"][0]))
     again = fdgjax.open_run(tmp_path / "run", data=arrays(), classes=("a", "b", "c"), model=Flat(3))
     assert again.summary == result.summary
-    with pytest.raises(UserError, match=r"needs the data set 'arrays-.*', .*: give it to fdgjax\.open_run"):
+    with pytest.raises(UserError, match=r"needs the data set 'arrays-.*: give the data set .* to fdgjax\.open_run"):
         fdgjax.open_run(tmp_path / "run", data=arrays(1))
     other = fdgjax.experiment("fedavg", data=arrays(1), target="two", model=Flat(), rounds=10)
     with pytest.raises(UserError, match=r"holds another experiment: config\.data\.name"):

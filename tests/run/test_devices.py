@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console as RichConsole
 
+from fdgjax.building import build
 from fdgjax.config.command_line import parse
 from fdgjax.engine.clients import MOST_DEVICES, fitting_devices
-from fdgjax.building import build
 from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, more_than_cores
