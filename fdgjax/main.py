@@ -5,6 +5,7 @@
 `python -m fdgjax.main` is the same.
 """
 
+import gc
 import logging
 import signal
 import sys
@@ -33,6 +34,7 @@ def main(argv: Sequence[str]) -> int:
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("fdgjax").setLevel(logging.INFO)
+    collect_rarely()
     console = Console()
     stop = threading.Event()
     received = save_on_signals(stop)
@@ -64,6 +66,12 @@ def save_on_signals(stop: threading.Event) -> list[int]:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     return received
+
+
+def collect_rarely() -> None:
+    """Fewer collections of garbage: tracing makes millions of objects, of which nearly all stay."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def remember_compilations(config: Config) -> None:
