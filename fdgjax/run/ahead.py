@@ -6,18 +6,27 @@ import jax
 
 from fdgjax.engine import State, everywhere
 from fdgjax.experiment import Experiment
+from fdgjax.run.kept import Shelf, compiled
 from fdgjax.run.memory import Memory, predict
 
 
-def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
-    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
+def compile_ahead(experiment: Experiment, state: State, shelf: Shelf | None = None) -> tuple[Experiment, Memory]:
+    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take.
+
+    Those on the shelf are not compiled but loaded.
+    """
     train, federation, evaluation = experiment.train, experiment.federation, experiment.evaluation
-    # Typed as Callable; until here they are jitted functions.
-    programs: list[Any] = [experiment.round, evaluation.observe]
-    arguments = ((state, train), (state, federation))
-    round_, observe = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
+    round_ = compiled("round", experiment.round, (state, train), shelf)
+    observe = compiled("evaluation", evaluation.observe, (state, federation), shelf)
     memory = predict((round_, observe), (train, federation), state, experiment.config.devices)
     return experiment._replace(round=round_, evaluation=evaluation._replace(observe=observe)), memory
+
+
+def first_state(experiment: Experiment, shelf: Shelf | None = None) -> State:
+    """The state before the first round."""
+    init = experiment.init
+    state: State = compiled("init", init.func, init.args, shelf)(*init.args)
+    return state
 
 
 def state_shapes(experiment: Experiment) -> State:

@@ -27,11 +27,12 @@ from fdgjax.records import (
     summarise_seeds,
     write_summary,
 )
-from fdgjax.run.ahead import compile_ahead, state_shapes
+from fdgjax.run.ahead import compile_ahead, first_state, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, more_than_cores
+from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.training import images_per_round, train
 
@@ -40,7 +41,9 @@ class Interrupted(Exception):
     """The run stopped on request, its state saved; the same command continues it."""
 
 
-def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+def run(
+    config: Config, path: Path, console: Console, stop: threading.Event, programs: Path | None = None
+) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
     A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.continued`.
@@ -50,6 +53,7 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
+      programs: the folder for compiled programs, see `fdgjax.run.kept`; None to keep none.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
@@ -75,11 +79,11 @@ def run(config: Config, path: Path, console: Console, stop: threading.Event) -> 
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, workdir, console, stop)
+        return train_with_records(experiment, workdir, console, stop, programs)
 
 
 def train_with_records(
-    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event
+    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event, programs: Path | None = None
 ) -> dict[str, Any]:
     """Training from the newest checkpoint to the summary; see `run`."""
     begin = time.perf_counter()
@@ -90,8 +94,9 @@ def train_with_records(
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
-        restored = checkpoints.restore(shapes)
-        state, (found, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        restored, shelf = checkpoints.restore(shapes), shelf_of(experiment, programs)
+        fresh = History([[] for _ in folders], 0.0)
+        state, (found, before) = restored or (first_state(experiment, shelf), fresh)
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
@@ -102,7 +107,7 @@ def train_with_records(
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
-        experiment, memory = compile_ahead(experiment, state)
+        experiment, memory = compile_ahead(experiment, state, shelf)
         say_memory(memory, console)
         leave_if(stop, done, config.rounds)
         for progress in train(experiment, state):
