@@ -17,13 +17,13 @@ import pickle
 import stat
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import serialize_executable
-from jax.stages import Compiled
+from jax.stages import Compiled, Lowered
 
 from fdgjax.contract import PyTree
 from fdgjax.errors import printable
@@ -36,6 +36,12 @@ ENDING = ".program"
 MOST_FILES, MOST_BYTES = 192, 2**28
 ABANDONED_SECONDS = 24 * 3600.0
 DIGEST_BYTES = 32
+
+
+def no_options(lowered: Lowered) -> dict[str, Any]:
+    """XLA's defaults."""
+    del lowered
+    return {}
 
 
 class Shelf(NamedTuple):
@@ -69,7 +75,13 @@ def is_private(folder: Path) -> bool:
     return closed
 
 
-def compiled(name: str, program: Any, arguments: tuple[Any, ...], shelf: Shelf | None) -> Compiled:
+def compiled(
+    name: str,
+    program: Any,
+    arguments: tuple[Any, ...],
+    shelf: Shelf | None,
+    options: Callable[[Lowered], dict[str, Any]] = no_options,
+) -> Compiled:
     """A jitted function, compiled for these arguments: the one on the shelf, or a new one that is put there.
 
     Args:
@@ -77,16 +89,21 @@ def compiled(name: str, program: Any, arguments: tuple[Any, ...], shelf: Shelf |
       program: the jitted function, `jax.stages.Wrapped`.
       arguments: as it is called, arrays of the host or of devices.
       shelf: where it is kept; None for nowhere.
+      options: XLA's options for the lowered program, beside its own.
     """
+
+    def make() -> Compiled:
+        lowered: Lowered = program.lower(*arguments)
+        return lowered.compile(options(lowered) or None)
+
     if shelf is None:
-        made: Compiled = program.lower(*arguments).compile()
-        return made
+        return make()
     digest = hashlib.sha256("\n".join((name, shelf.origin, described(arguments))).encode()).digest()
     file = shelf.folder / f"{name}-{digest.hex()}{ENDING}"
     if (found := load(file, digest, shelf.devices)) is not None:
         return found
     with loaded_by_jax() as loaded:
-        made = program.lower(*arguments).compile()
+        made = make()
     # XLA writes what it has itself loaded without some of its functions.
     if not loaded:
         keep(file, digest, made)

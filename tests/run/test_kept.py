@@ -109,7 +109,7 @@ def test_a_program_that_jax_itself_loaded_is_not_kept(shelf: Shelf) -> None:
         def lower(self, *_: Any) -> "Loaded":
             return self
 
-        def compile(self) -> "Loaded":
+        def compile(self, options: None) -> "Loaded":
             jax.monitoring.record_event("/jax/compilation_cache/cache_hits")
             return self
 
