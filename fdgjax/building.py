@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
@@ -112,7 +111,7 @@ def build(config: Config) -> Experiment:
     plan = make_plan(config, batching, execution, len(train.ids))
     travelling, needed = traffic(method, trained_on[0]), cost(made.network, data.images.shape[1:])
     label_table(travelling.received, method.label)
-    numbers = jnp.asarray(list(seeds), jnp.uint32)
+    numbers = np.array(seeds, np.uint32)
     return Experiment(
         config=config,
         data=data,

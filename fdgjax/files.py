@@ -26,11 +26,16 @@ class Damaged(UserError):
 
 def write_text(path: Path, text: str) -> None:
     """Whole or not at all, and on the disk when this returns."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Whole or not at all, and on the disk when this returns."""
     # Not the process id: containers on other machines that write here can have the same one.
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

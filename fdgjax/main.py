@@ -5,11 +5,14 @@
 `python -m fdgjax.main` is the same.
 """
 
+import gc
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 import jax
@@ -33,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("fdgjax").setLevel(logging.INFO)
+    collect_rarely()
     console = Console()
     stop = threading.Event()
     received = save_on_signals(stop)
@@ -41,9 +45,9 @@ def main(argv: Sequence[str]) -> int:
             console.say(usage([a for a in argv if a not in ("--help", "-h")]))
             return 0
         config, workdir = parse(argv)
-        remember_compilations(config)
+        programs = remember_compilations(config)
         split_cpu(as_begun(config, workdir))
-        console.result(run(config, workdir, console, stop))
+        console.result(run(config, workdir, console, stop, programs))
         console.say(f"records in {workdir}")
     except Interrupted as news:
         console.say(str(news))
@@ -66,9 +70,22 @@ def save_on_signals(stop: threading.Event) -> list[int]:
     return received
 
 
-def remember_compilations(config: Config) -> None:
-    """Keeps compiled programs on disk, so that the same experiment need not be compiled again."""
-    jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
+def collect_rarely() -> None:
+    """Fewer collections of garbage: tracing makes millions of objects, of which nearly all stay."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def remember_compilations(config: Config) -> Path | None:
+    """Keeps compiled programs on disk, so that the same experiment need not be compiled again.
+
+    Returns:
+      The user's own folder for a run's whole programs (`fdgjax.run.kept`); None where `JAX_ENABLE_COMPILATION_CACHE`
+      switches caches off.
+    """
+    root = cache_root(config.data.cache_dir)
+    jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
+    return root / f"programs-{os.geteuid()}" if jax.config.values["jax_enable_compilation_cache"] else None
 
 
 if __name__ == "__main__":

@@ -26,6 +26,12 @@ def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax
     return key
 
 
+def any_key() -> jax.ShapeDtypeStruct:
+    """A key for `jax.eval_shape`: its shape alone, for which no program is compiled."""
+    shape: jax.ShapeDtypeStruct = jax.eval_shape(lambda: jax.random.key(0))
+    return shape
+
+
 def draw_each(key: jax.Array, ids: jax.Array, draw: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """`draw(key_i)` for each of `ids`, stacked: one id's draw does not depend on the other ids."""
     return jax.vmap(lambda i: draw(jax.random.fold_in(key, i)))(ids)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from fdgjax.data.domains import Domains
 from fdgjax.data.streaming import Streamed
@@ -77,7 +78,12 @@ def pad_rows(rows: Sequence[np.ndarray]) -> Rows:
     """Rows of different lengths as one padded array of at least one column."""
     longest = max(1, *(len(r) for r in rows))
     places = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
-    return Rows(jnp.asarray(places, jnp.int32), jnp.asarray([len(r) for r in rows], jnp.int32))
+    return Rows(on_device(places), on_device([len(r) for r in rows]))
+
+
+def on_device(values: ArrayLike, dtype: DTypeLike | None = np.int32) -> jax.Array:
+    """A copy of the host's values on the device; `jnp.asarray` would compile a program for each shape."""
+    return jax.device_put(np.array(values, dtype))
 
 
 def federate(
@@ -97,14 +103,14 @@ def federate_seeds(
     """One federation per partition, all sharing one copy of the data. Raises like `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
-    images = Streamed(np.asarray(data.images)) if streaming else jnp.asarray(data.images)
-    labels, domains = jnp.asarray(data.labels, jnp.int32), jnp.asarray(data.domains, jnp.int32)
+    images = Streamed(np.asarray(data.images)) if streaming else on_device(data.images, None)
+    labels, domains = on_device(data.labels), on_device(data.domains)
     return [
         Federation(
             images=images,
             labels=labels,
             domains=domains,
-            ids=jnp.arange(len(parts.train), dtype=jnp.int32),
+            ids=on_device(range(len(parts.train))),
             train=pad_rows(parts.train),
             validation=pad_rows(parts.validation),
             test=pad_rows(parts.test),
@@ -129,14 +135,17 @@ def pool(federation: Federation) -> Federation:
     """The same training data at one client, for a method without federation."""
     places, lengths = (np.asarray(leaf) for leaf in federation.train)
     rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
-    return federation._replace(ids=jnp.zeros(1, jnp.int32), train=pad_rows([rows]))
+    return federation._replace(ids=on_device([0]), train=pad_rows([rows]))
 
 
 def without_labels(federation: Federation) -> Federation:
     """The same federation with all labels zero but those of the server's samples, for clients without labels: no label
     of their samples is in the program."""
-    known = federation.server.places[0, : int(federation.server.length[0])]
-    return federation._replace(labels=jnp.zeros_like(federation.labels).at[known].set(federation.labels[known]))
+    (places,), (length,) = jax.device_get(federation.server)
+    known, labels = places[:length], np.asarray(federation.labels)
+    hidden = np.zeros_like(labels)
+    hidden[known] = labels[known]
+    return federation._replace(labels=on_device(hidden))
 
 
 def stack_seeds(federations: Sequence[Federation]) -> Federation:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import samples_of
+from fdgjax.randomness import any_key
 
 
 class Traffic(NamedTuple):
@@ -36,4 +37,4 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         message, _ = method.finish(context, trained)
         return Traffic(sent, received, message)
 
-    return jax.eval_shape(one_round, jax.random.key(0), federation)
+    return jax.eval_shape(one_round, any_key(), federation)

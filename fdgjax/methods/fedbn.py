@@ -20,6 +20,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import statistics_only
+from fdgjax.randomness import any_key
 from fdgjax.variables import module_of, norm_paths
 
 
@@ -33,7 +34,7 @@ class FedBN(FedAvg):
 
 def fedbn(setup: Setup, h: FedBN) -> Method:
     """FedAvg with BatchNorm layers that stay at the clients."""
-    norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
+    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
     collect = Adaptation(
         objective=statistics_only(setup.model),
         optimizer=optax.set_to_zero(),

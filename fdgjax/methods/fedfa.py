@@ -24,6 +24,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.server import Server
 from fdgjax.methods.parts.sharing import Kept
+from fdgjax.randomness import any_key
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, unflatten
 
@@ -61,7 +62,7 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
     Raises:
       UserError: a model without feature augmentation, or an unknown `variance`.
     """
-    shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
+    shapes = jax.eval_shape(setup.model.init, any_key())
     made = [path for path in flatten(shapes) if path.startswith("batch_stats/") and path.endswith(SUFFIX)]
     if not made:
         raise UserError(

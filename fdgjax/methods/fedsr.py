@@ -29,6 +29,7 @@ from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.randomness import any_key
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
 
@@ -68,7 +69,7 @@ def fedsr(setup: Setup, h: FedSR) -> Method:
     Raises:
       UserError: a model without a random representation, or an unknown value in `h`.
     """
-    if not set(OWN) <= set(flatten(jax.eval_shape(setup.model.init, jax.random.key(0)))):
+    if not set(OWN) <= set(flatten(jax.eval_shape(setup.model.init, any_key()))):
         raise UserError(
             "fedsr got a model without a random representation; expected a Gaussian head: leave config.model.head "
             "empty, or set gaussian"

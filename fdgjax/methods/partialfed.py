@@ -30,6 +30,7 @@ from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.methods.parts.server import Server
 from fdgjax.objectives import cross_entropy
+from fdgjax.randomness import any_key
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten, merge, module_of, norm_paths, unflatten
 
@@ -59,7 +60,7 @@ class PartialFed(FedAvg):
 
 def partialfed(setup: Setup, h: PartialFed) -> Method:
     """FedAvg with partial initialisation."""
-    shapes = jax.eval_shape(setup.model.init, jax.random.key(0))
+    shapes = jax.eval_shape(setup.model.init, any_key())
     norms = norm_paths(shapes)
     places = {module: place for place, module in enumerate(sorted({module_of(path) for path in flatten(shapes)}))}
     first = jnp.array([lookup("policy", h.policy, POLICIES)(module in norms) for module in places], jnp.float32)

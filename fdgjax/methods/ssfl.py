@@ -26,7 +26,7 @@ from fdgjax.methods.parts.requirements import with_features
 from fdgjax.methods.parts.server import server_stage
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import cross_entropy
-from fdgjax.randomness import class_aware
+from fdgjax.randomness import any_key, class_aware
 from fdgjax.registry import lookup
 from fdgjax.variables import module_of, norm_paths
 
@@ -104,7 +104,7 @@ def labelled_server(
       trained_by: the hyperparameters of the optimiser at the server; h by default.
       last: whether the server trains after the aggregation.
     """
-    norms = norm_paths(jax.eval_shape(setup.model.init, jax.random.key(0)))
+    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
     of_norm = lookup("batch_norm", h.batch_norm, NORMS)
     order, optimizer = class_aware if h.class_aware else None, client_optimizer(trained_by or h, setup.rounds)
     return fedavg(

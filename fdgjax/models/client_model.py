@@ -16,6 +16,7 @@ from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
 from fdgjax.models.pretrained import Weights, convert, with_values
 from fdgjax.models.scaling import scaled
 from fdgjax.models.stages import WHOLE, Part
+from fdgjax.randomness import any_key
 
 
 class ClientModel(NamedTuple):
@@ -56,9 +57,7 @@ def make_client_model(
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
     model = as_model(whole, image_shape, scaling)
-    values: Mapping[str, np.ndarray] = (
-        convert(weights, jax.eval_shape(model.init, jax.random.key(0))) if weights else {}
-    )
+    values: Mapping[str, np.ndarray] = convert(weights, jax.eval_shape(model.init, any_key())) if weights else {}
     if not stages:
         trained = with_values(model, values)
         return ClientModel(whole, None, trained, trained)

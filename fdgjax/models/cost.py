@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.nn import Conv, Dense
+from fdgjax.randomness import any_key
 from fdgjax.variables import bytes_of
 
 
@@ -54,7 +55,7 @@ def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
         with nn.intercept_methods(count):
             return module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False)
 
-    variables = jax.eval_shape(forward, jax.random.key(0))
+    variables = jax.eval_shape(forward, any_key())
     return Cost(
         parameters=sum(leaf.size for leaf in jax.tree.leaves(variables["params"])),
         bytes=bytes_of(variables),

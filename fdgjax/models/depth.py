@@ -8,6 +8,7 @@ import jax
 from flax import traverse_util
 
 from fdgjax.errors import UserError, example_of
+from fdgjax.randomness import any_key
 from fdgjax.variables import flatten, module_of
 
 
@@ -36,7 +37,7 @@ def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:
         with nn.intercept_methods(note):
             return init(key)
 
-    holders = {path[1:-1] for path in traverse_util.flatten_dict(jax.eval_shape(noted, jax.random.key(0)))}
+    holders = {path[1:-1] for path in traverse_util.flatten_dict(jax.eval_shape(noted, any_key()))}
     order = [path for path in dict.fromkeys(called) if path in holders]
     if missing := holders - set(order):
         unseen = example_of(sorted("/".join(path) for path in missing))
@@ -56,7 +57,7 @@ def layers(init: Callable[[jax.Array], Any]) -> list[tuple[str, ...]]:
     Args:
       init: as for `depth_order`.
     """
-    shapes = jax.eval_shape(init, jax.random.key(0))
+    shapes = jax.eval_shape(init, any_key())
     kernels = {module_of(path) for path in flatten(shapes) if path.endswith("/kernel")}
     found: list[tuple[str, ...]] = []
     waiting: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ import numpy as np
 from fdgjax.contract import Model, Variables
 from fdgjax.errors import UserError
 from fdgjax.models.weight_files import read_tensors
+from fdgjax.randomness import any_key
 from fdgjax.variables import flatten, module_of, unflatten
 
 Shape = tuple[int, ...]
@@ -199,7 +200,7 @@ def starting_from(weights: Weights, model: Model) -> Model:
     Raises:
       UserError: a tensor that is missing, surplus or of another shape; the first one is named.
     """
-    return with_values(model, convert(weights, jax.eval_shape(model.init, jax.random.key(0))))
+    return with_values(model, convert(weights, jax.eval_shape(model.init, any_key())))
 
 
 def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:

@@ -21,8 +21,13 @@ def read_tensors(file: str) -> dict[str, np.ndarray]:
     Raises:
       UserError: no such file or package, or a file of another format.
     """
-    path = packaged(file) if file in PACKAGES else Path(file).expanduser()
+    path = weights_path(file)
     return FORMATS.get(path.suffix, read_safetensors)(path)
+
+
+def weights_path(file: str) -> Path:
+    """Where a file of weights lies, by the word of `model.pretrained`; raises like `packaged`."""
+    return packaged(file) if file in PACKAGES else Path(file).expanduser()
 
 
 def packaged(name: str) -> Path:

@@ -4,21 +4,24 @@ A checkpoint is whole once it is sealed: the checksums of all its files are writ
 """
 
 import contextlib
+import functools
 import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import orbax.checkpoint as ocp
 
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
 from fdgjax.files import Damaged, make_folder, sync
 from fdgjax.sealed import CHECKSUMS, seal, verified
+
+if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to restore needs at its first save
+    import orbax.checkpoint as ocp
 
 
 class History(NamedTuple):
@@ -40,22 +43,25 @@ class Checkpoints(NamedTuple):
 def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     """The checkpoints below `path`, for the one run that owns them.
 
-    Unfinished ones of a killed run are removed; a damaged one is set aside, in the folder `damaged` beside `path`,
-    with a line to `warn`, where there is an older one to go on from.
+    Unfinished ones of a killed run are removed before anything is saved or restored; a damaged one is set aside, in
+    the folder `damaged` beside `path`, with a line to `warn`, where there is an older one to go on from.
 
     Raises:
       UserError: every checkpoint is damaged.
     """
     set_aside(path, warn)
     make_folder(path)
-    manager = manage(path)
+    opened = contextlib.ExitStack()
+
+    @functools.cache
+    def manager() -> "ocp.CheckpointManager":
+        return opened.enter_context(contextlib.closing(manage(path)))
 
     def save(round_: int, state: PyTree, history: History) -> None:
-        if round_ in manager.all_steps():
-            return
         try:
-            arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
-            manager.save(round_, args=ocp.args.Composite(**arguments))
+            if round_ in manager().all_steps():
+                return
+            write(manager(), round_, state, history)
             sync(path)
             seal(path / str(round_))
         # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
@@ -67,10 +73,10 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
             ) from error
 
     def restore(like: PyTree) -> tuple[PyTree, History] | None:
-        newest = manager.latest_step()
-        return None if newest is None else load(manager, newest, like)
+        newest = next(steps(path), None)
+        return None if newest is None else load(manager(), int(newest.name), like)
 
-    return Checkpoints(save, restore, manager.close)
+    return Checkpoints(save, restore, opened.close)
 
 
 def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
@@ -93,8 +99,10 @@ def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> 
     return None
 
 
-def manage(path: Path, read_only: bool = False) -> ocp.CheckpointManager:
+def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
     """Orbax's own management of a folder of checkpoints."""
+    import orbax.checkpoint as ocp
+
     # Its threads log what they also raise, with a traceback.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(
@@ -106,8 +114,18 @@ def manage(path: Path, read_only: bool = False) -> ocp.CheckpointManager:
     return ocp.CheckpointManager(path.absolute(), options=options)
 
 
-def load(manager: ocp.CheckpointManager, step: int, like: PyTree) -> tuple[PyTree, History]:
+def write(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
+    """One checkpoint, not yet sealed."""
+    import orbax.checkpoint as ocp
+
+    arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
+    manager.save(round_, args=ocp.args.Composite(**arguments))
+
+
+def load(manager: "ocp.CheckpointManager", step: int, like: PyTree) -> tuple[PyTree, History]:
     """One checkpoint, given a state of the same structure."""
+    import orbax.checkpoint as ocp
+
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     arguments = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
     found = manager.restore(step, args=ocp.args.Composite(**arguments))

@@ -3,21 +3,45 @@
 from typing import Any
 
 import jax
+from jax.stages import Lowered
 
 from fdgjax.building import Experiment
 from fdgjax.engine import State, everywhere
+from fdgjax.run.kept import Shelf, compiled
 from fdgjax.run.memory import Memory, predict
 
 
-def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
-    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
+def compile_ahead(experiment: Experiment, state: State, shelf: Shelf | None = None) -> tuple[Experiment, Memory]:
+    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take.
+
+    Those on the shelf are not compiled but loaded.
+    """
     train, federation, evaluation = experiment.train, experiment.federation, experiment.evaluation
-    # Typed as Callable; until here they are jitted functions.
-    programs: list[Any] = [experiment.round, evaluation.observe]
-    arguments = ((state, train), (state, federation))
-    round_, observe = (f.lower(*args).compile() for f, args in zip(programs, arguments, strict=True))
+    round_ = compiled("round", experiment.round, (state, train), shelf)
+    observe = compiled("evaluation", evaluation.observe, (state, federation), shelf)
     memory = predict((round_, observe), (train, federation), state, experiment.config.devices)
     return experiment._replace(round=round_, evaluation=evaluation._replace(observe=observe)), memory
+
+
+def first_state(experiment: Experiment, shelf: Shelf | None = None) -> State:
+    """The state before the first round."""
+    init = experiment.init
+    state: State = compiled("init", init.func, init.args, shelf, quick_to_compile)(*init.args)
+    return state
+
+
+SUMS = ("stablehlo.dot", "stablehlo.convolution", "stablehlo.reduce")
+"""Operations that add up: the compiler may choose the order, and with it the rounding."""
+
+
+def quick_to_compile(lowered: Lowered) -> dict[str, Any]:
+    """XLA's options for a program that runs once: on a CPU, the lowest level of optimisation that gives the same bits.
+
+    It halves the compilation of random draws. A program that adds up, as in training an autoencoder, would round
+    otherwise, and keeps the defaults.
+    """
+    plain = jax.default_backend() == "cpu" and not any(name in lowered.as_text() for name in SUMS)
+    return {"xla_backend_optimization_level": 1} if plain else {}
 
 
 def state_shapes(experiment: Experiment) -> State:

@@ -26,11 +26,12 @@ from fdgjax.records import (
     own_workdir,
     write_summary,
 )
-from fdgjax.run.ahead import compile_ahead, state_shapes
+from fdgjax.run.ahead import compile_ahead, first_state, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, more_than_cores
+from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.results import Timings, summaries
 from fdgjax.run.training import train
@@ -44,10 +45,12 @@ OnRound = Callable[[list[Record]], None]
 """What is told of each round that is trained: each seed's record."""
 
 
-def run(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+def run(
+    config: Config, path: Path, console: Console, stop: threading.Event, programs: Path | None = None
+) -> dict[str, Any]:
     """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
     check_place(path)
-    return run_experiment(build(as_begun(config, path)), path, console, stop)
+    return run_experiment(build(as_begun(config, path)), path, console, stop, programs=programs)
 
 
 def nobody(records: list[Record]) -> None:
@@ -56,7 +59,12 @@ def nobody(records: list[Record]) -> None:
 
 
 def run_experiment(
-    experiment: Experiment, path: Path, console: Console, stop: threading.Event, on_round: OnRound = nobody
+    experiment: Experiment,
+    path: Path,
+    console: Console,
+    stop: threading.Event,
+    on_round: OnRound = nobody,
+    programs: Path | None = None,
 ) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
@@ -68,6 +76,7 @@ def run_experiment(
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
       on_round: told of each round before it is saved; it may set `stop`.
+      programs: the folder for compiled programs, see `fdgjax.run.kept`; None to keep none.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
@@ -92,11 +101,16 @@ def run_experiment(
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, workdir, console, stop, on_round)
+        return train_with_records(experiment, workdir, console, stop, on_round, programs)
 
 
 def train_with_records(
-    experiment: Experiment, workdir: Workdir, console: Console, stop: threading.Event, on_round: OnRound
+    experiment: Experiment,
+    workdir: Workdir,
+    console: Console,
+    stop: threading.Event,
+    on_round: OnRound,
+    programs: Path | None,
 ) -> dict[str, Any]:
     """Training from the newest checkpoint to the summary; see `run`."""
     begin = time.perf_counter()
@@ -107,8 +121,9 @@ def train_with_records(
         checkpoints = cleanup.enter_context(contextlib.closing(open_checkpoints(workdir.checkpoints, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
-        restored = checkpoints.restore(shapes)
-        state, (found, before) = restored or (experiment.init(), History([[] for _ in folders], 0.0))
+        restored, shelf = checkpoints.restore(shapes), shelf_of(experiment, programs)
+        fresh = History([[] for _ in folders], 0.0)
+        state, (found, before) = restored or (first_state(experiment, shelf), fresh)
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
@@ -119,7 +134,7 @@ def train_with_records(
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
-        experiment, memory = compile_ahead(experiment, state)
+        experiment, memory = compile_ahead(experiment, state, shelf)
         say_memory(memory, console)
         leave_if(stop, done, config.rounds)
         for progress in train(experiment, state):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.building import Experiment
@@ -55,7 +54,7 @@ def train(experiment: Experiment, state: State) -> Iterator[Progress]:
     config, seeds = experiment.config, seeds_of(experiment.config)
     # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
-    first = int(jnp.max(state.round)) + 1
+    first = int(np.max(jax.device_get(state.round))) + 1
     before = references(experiment.evaluation, state, experiment.federation) if first == 1 else None
     for done in range(first, config.rounds + 1):
         begin = time.perf_counter()

@@ -92,10 +92,10 @@ def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -
 def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> None:
     """One run."""
     config = read_config(cell.config)
-    remember_compilations(config)
+    programs = remember_compilations(config)
     split_cpu(config)
     with screen(sweep, cell, console) as shown:
-        run(config, sweep.out / cell.name, shown, stop)
+        run(config, sweep.out / cell.name, shown, stop, programs)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -240,6 +241,9 @@ def test_killed_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> N
             saved = [int(p.name) for p in (disturbed.workdir / "checkpoints").iterdir() if p.name.isdigit()]
             assert max(saved) == lines, "the last round done was not saved"
     disturbed.finish()
+    # The first run has kept its programs, and the others took them from there.
+    kept = (cache / f"programs-{os.geteuid()}").iterdir()
+    assert sorted(path.name.partition("-")[0] for path in kept) == ["evaluation", "init", "round"]
     config = small(cache, method, "digits_cnn", rounds=rounds, devices=2)
     assert_same_run(tmp_path / "undisturbed", tmp_path / "disturbed", config)
 

@@ -119,11 +119,11 @@ def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(ca
     assert tables(tmp_path)[0].count("| failed |") == 1
 
 
-def out_of_memory(config: Config, path: Path, console: Console, stop: threading.Event) -> dict[str, Any]:
+def out_of_memory(config: Config, path: Path, *more: Any) -> dict[str, Any]:
     """A run, except that the one called `broken` ends with an error nobody foresaw."""
     if path.name == "broken":
         raise MemoryError("too large")
-    return run(config, path, console, stop)
+    return run(config, path, *more)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from fdgjax.contract import Method, Model, Output, PyTree
 from fdgjax.data.federation import Federation
 from fdgjax.errors import UserError
 from fdgjax.models.depth import depth_order
+from fdgjax.randomness import any_key
 from fdgjax.variables import flatten
 
 
@@ -30,11 +31,10 @@ def require_features(model: Model, image_shape: tuple[int, ...], name: str) -> N
 
 def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
     """Shapes of a model's outputs for one image."""
-    key = jax.random.key(0)
-    variables = jax.eval_shape(model.init, key)
+    variables = jax.eval_shape(model.init, any_key())
     image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
     output: Output
-    output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, key), variables, image)
+    output, _ = jax.eval_shape(lambda v, x, key: model.apply(v, x, False, key), variables, image, any_key())
     return output
 
 
@@ -45,6 +45,6 @@ def last_layer(model: Model) -> str:
 
 def projection_size(model: Model) -> int:
     """The dimension of a model's projections: the outputs of its projector, or of its last layer where it has none."""
-    shapes = flatten(jax.eval_shape(model.init, jax.random.key(0)))
+    shapes = flatten(jax.eval_shape(model.init, any_key()))
     out = "params/projector/out/kernel"
     return int(shapes[out if out in shapes else last_layer(model)].shape[-1])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Model, PyTree, Variables
 from fdgjax.errors import UserError
+from fdgjax.randomness import any_key
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
 
@@ -48,7 +49,7 @@ def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]
 
 def has_own(model: Model, label: Label) -> bool:
     """Whether clients have variables that others do not have."""
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    shapes = jax.eval_shape(model.init, any_key())
     return any(label(path) != "shared" for path in flatten(shapes))
 
 
