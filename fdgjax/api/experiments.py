@@ -30,7 +30,7 @@ from fdgjax.methods import Entry
 from fdgjax.models.given import Network
 from fdgjax.records import Workdir, check_place, finished, mean_figures
 from fdgjax.registry import lent
-from fdgjax.run.ahead import compile_ahead
+from fdgjax.run.ahead import compile_ahead, first_state
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, split_cpu
 from fdgjax.run.memory import Memory
@@ -209,7 +209,7 @@ def in_memory(built: Experiment, shown: Console, stop: threading.Event, tell: Ca
     begin, config = time.perf_counter(), built.config
     records: list[list[Record]] = [[] for _ in range(config.seeds)]
     durations: list[float] = []
-    state = built.init()
+    state = first_state(built)
     with shown.progress(config.rounds, 0) as show:
         ahead, memory = compile_ahead(built, state)
         for progress in train(ahead, state):
