@@ -57,7 +57,7 @@ def shelf_of(experiment: Experiment, folder: Path | None) -> Shelf | None:
     their method or network comes from outside the package, whose text is not in the digest."""
     if folder is None or experiment.config.data.streaming:
         return None
-    origin = made_of(experiment.config)
+    origin = made_of(experiment.config, experiment.facts)
     return Shelf(folder, origin, experiment.config.devices) if origin and is_private(folder) else None
 
 

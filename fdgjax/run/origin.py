@@ -27,14 +27,20 @@ OUTSIDE = ("seed", "selection", "eval_every", "checkpoint_every")
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
-def made_of(config: Config) -> str:
-    """The digest of a config's keys, its file of weights, the package's text, the versions of what it stands on, JAX's
-    settings, and the processor with its devices; '' where method or network come from outside the package."""
+def made_of(config: Config, known: Mapping[str, Any]) -> str:
+    """The digest of all that follows; '' where method or network come from outside the package.
+
+    Args:
+      config: its keys, and the content of its file of weights. With it go the package's text, the versions of what it
+        stands on, JAX's settings, and the processor with its devices.
+      known: of the experiment before training: a number in a program may come from it that is no key and no shape.
+    """
     if not all(map(is_own, (METHODS[config.method.name].build, MODELS[config.model.name].module))):
         return ""
     pretrained = config.model.pretrained
     facts = {
         "config": {key: value for key, value in identity(to_plain(config)).items() if key not in OUTSIDE},
+        "known": known,
         "weights": file_checksum(weights_path(pretrained)) if pretrained else "",
         "package": package_digest(),
         "versions": {name: metadata.version(name) for name in LIBRARIES} | {"python": sys.version},

@@ -159,19 +159,19 @@ def config(**changes: Any) -> Any:
 
 
 def test_all_that_a_program_is_made_from_is_in_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
-    origin = made_of(config())
-    assert made_of(config()) == origin
-    assert made_of(config(seed=7, eval_every=3, checkpoint_every=2, data={"cache_dir": "elsewhere"})) == origin
+    origin = made_of(config(), {})
+    assert made_of(config(), {}) == origin
+    assert made_of(config(seed=7, eval_every=3, checkpoint_every=2, data={"cache_dir": "elsewhere"}), {}) == origin
     changes = ({"rounds": 7}, {"batch_size": 7}, {"method": {"client_learning_rate": 0.5}}, {"model": {"width": 2.0}})
-    others = [made_of(config(**change)) for change in changes]
+    others = [made_of(config(), {"classes": 3}), *(made_of(config(**change), {}) for change in changes)]
     for place, value in (("os.environ", {"XLA_FLAGS": "--xla_x=1"}), ("fdgjax.run.origin.LIBRARIES", ("jax",))):
         with monkeypatch.context() as patch:
             patch.setattr(place, value)
-            others.append(made_of(config()))
+            others.append(made_of(config(), {}))
     for name in ("processor", "package_digest"):
         with monkeypatch.context() as patch:
             patch.setattr(f"fdgjax.run.origin.{name}", lambda: "another")
-            others.append(made_of(config()))
+            others.append(made_of(config(), {}))
     assert len({origin, *others}) == 1 + len(others)
     assert all(others)
 
@@ -188,7 +188,7 @@ def test_a_change_of_the_package_is_another_origin(tmp_path: Path, monkeypatch: 
 
 def test_a_network_from_outside_the_package_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "perceptron", Backbone(Perceptron, "of the tests"))
-    assert made_of(config(model={"name": "perceptron"})) == ""
+    assert made_of(config(model={"name": "perceptron"}), {}) == ""
 
 
 def test_without_a_folder_there_is_no_shelf() -> None:
