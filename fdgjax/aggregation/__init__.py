@@ -15,12 +15,13 @@ from fdgjax.aggregation.combine import chain, partition
 from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
 from fdgjax.aggregation.global_alignment import global_alignment
 from fdgjax.aggregation.gradient_mask import gradient_mask
+from fdgjax.aggregation.gradients import pulled_back, through_heads
 from fdgjax.aggregation.lists import stack
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
 from fdgjax.aggregation.subsets import distance_reweighted, mean_of_subsets
-from fdgjax.aggregation.updates import Updates, explicit, joined, pulled_back
+from fdgjax.aggregation.updates import Updates, explicit, joined, regrouped
 from fdgjax.contract import Rule
 
 RULES: Mapping[str, Rule] = {
@@ -49,5 +50,7 @@ __all__ = [
     "min_norm",
     "partition",
     "pulled_back",
+    "regrouped",
     "stack",
+    "through_heads",
 ]

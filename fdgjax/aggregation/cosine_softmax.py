@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, cosines, explicit
+from fdgjax.aggregation.updates import Updates, cosines_to_sums, explicit
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
@@ -65,7 +65,7 @@ def align(
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         shares = normalise(weights, updates.clients)
-        cosine = cosines(updates, updates.norms(), updates.combine(shares))
+        cosine = cosines_to_sums(updates)(shares)
         coefficients = jax.tree.map(lambda w: weighted_softmax(sign * cosine / temperature, w), shares)
         return updates.combine(coefficients), coefficients
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, cosines, explicit
+from fdgjax.aggregation.updates import Updates, cosines_to_sums, explicit
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
@@ -73,11 +73,10 @@ def global_alignment(
 def _aligned(
     updates: Updates, weights: PyTree | None = None, *, iterations: int, gamma: float, factors: jax.Array | float
 ) -> tuple[PyTree, PyTree]:
-    shares, lengths = normalise(weights, updates.clients), updates.norms()
+    shares, cosines = normalise(weights, updates.clients), cosines_to_sums(updates)
 
     def again(coefficients: PyTree, _: None) -> tuple[PyTree, None]:
-        compared = updates.combine(jax.tree.map(lambda c: factors * c, coefficients))
-        agreement = 1 + cosines(updates, lengths, compared)
+        agreement = 1 + cosines(jax.tree.map(lambda c: factors * c, coefficients))
 
         def weigh(share: jax.Array, before: jax.Array) -> jax.Array:
             raised = share * jnp.where(share > 0, agreement, 0)

@@ -1,5 +1,7 @@
 """The min-norm point of the clients' updates: a direction that opposes no client's update (MGDA, FDSE)."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -7,7 +9,7 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.aggregation.updates import Updates, explicit, gram, of_order_one
+from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import PyTree
 from fdgjax.registry import lookup
@@ -46,25 +48,38 @@ def min_norm(
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         shares = normalise(weights, updates.clients)
-        stacked = updates.stacked()
-        visible = jax.tree.map(
-            lambda u, share: keep_rows(share > 0, u, jnp.zeros_like(u)), stacked, jax.tree.broadcast(shares, stacked)
-        )
-        products, each = gram(of_order_one(visible)), jax.tree.leaves(shares)
+        each = jax.tree.leaves(shares)
         share = jnp.mean(jnp.stack(each), axis=0)
+        lengths, cosines = (updates if len(each) == 1 else visible(updates, shares)).pairs()
         seen = share > 0
-        lengths = jnp.sqrt(jnp.diagonal(products))
-        inverse = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1), 0)
+        lengths = jnp.where(seen, lengths, 0)
+        cosines = jnp.where(seen[:, None] & seen[None], cosines, 0)
         if normalize:
-            directions = products * inverse[:, None] * inverse[None]
-            coefficients = inverse * simplex_weights(directions, seen & (lengths > 0)) * jnp.sum(share * lengths)
+            mean_length = jnp.sum(share * lengths)
+            factors = jnp.where(lengths > 0, mean_length / jnp.where(lengths > 0, lengths, 1), 0)
+            coefficients = factors * simplex_weights(cosines, seen & (lengths > 0))
         else:
             longest = jnp.max(lengths)
-            coefficients = simplex_weights(products / jnp.where(longest > 0, longest, 1) ** 2, seen)
+            relative = lengths / jnp.where(longest > 0, longest, 1)
+            coefficients = simplex_weights(cosines * relative[:, None] * relative[None], seen)
         used = jax.tree.map(lambda one: jnp.where(one > 0, coefficients, 0), shares)
         return updates.combine(used), used
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
+
+
+def visible(updates: Updates, shares: PyTree) -> Updates:
+    """The updates with zeros where a leaf's own share is zero."""
+    stacked = updates.stacked()
+    return explicit(
+        jax.tree.map(
+            lambda u, share: keep_rows(share > 0, u, jnp.zeros_like(u)), stacked, jax.tree.broadcast(shares, stacked)
+        )
+    )
+
+
+MANY, EXCHANGES = 64, 12
+"""The number of vertices from which on several are exchanged at once, and the most steps that do so: 200 need seven."""
 
 
 class Search(NamedTuple):
@@ -88,12 +103,17 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
     inside, add the vertex with the smallest inner product with the point, until none lowers the norm. The algorithm is
     exact and finite; the number of steps is also bounded, because of rounding.
 
+    It adds vertices one at a time. So for `MANY` vertices, a few steps are tried first that exchange all wrong ones at
+    once (`exchanged`). They usually end at the same point; where they do not, or near zero, where they are less exact,
+    the algorithm begins with one vertex as ever.
+
     Args:
       gram: G, `[n, n]`, inner products of vectors no longer than about 1.
       allowed: `[n]`.
 
     References:
-      Wolfe, "Finding the nearest point in a polytope", 1976.
+      Wolfe, "Finding the nearest point in a polytope", 1976; Portugal, Judice and Vicente, "A comparison of block
+      pivoting and interior-point algorithms for linear least squares problems with nonnegative variables", 1994.
     """
     n, tolerance = len(gram), 8 * jnp.finfo(gram.dtype).eps
 
@@ -121,7 +141,21 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
         corral = jnp.where(inside, now.corral | vertex(best), kept)
         return Search(jnp.where(corral, weights, 0), corral, now.step + 1, inside & shortest)
 
+    def exchanged(now: Search) -> Search:
+        target = affine(now.corral)
+        pull = gram @ target
+        wrong = now.corral & (target <= 0)
+        missing = allowed & ~now.corral & (pull < target @ pull - tolerance)
+        right = ~jnp.any(wrong | missing) & (target @ pull > 100 * tolerance)
+        return Search(target, (now.corral & ~wrong) | missing, now.step + 1, right)
+
+    def until_done(step: Callable[[Search], Search], most: int, begin: Search) -> Search:
+        return jax.lax.while_loop(lambda now: ~now.done & (now.step < most), step, begin)
+
     first = vertex(jnp.argmin(jnp.where(allowed, jnp.diagonal(gram), jnp.inf))) & allowed
     begin = Search(first.astype(gram.dtype), first, jnp.int32(0), ~jnp.any(allowed))
-    end = jax.lax.while_loop(lambda now: ~now.done & (now.step < 16 * n), step, begin)
+    if n >= MANY:
+        found = until_done(exchanged, EXCHANGES, begin._replace(corral=allowed))
+        begin = jax.tree.map(partial(jnp.where, found.done), found, begin)
+    end = until_done(step, 16 * n, begin)
     return end.weights / jnp.maximum(jnp.sum(end.weights), jnp.finfo(gram.dtype).tiny)

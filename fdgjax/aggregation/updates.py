@@ -1,11 +1,11 @@
 """Clients' updates as a rule sees them, whether or not they are materialised.
 
 A rule needs only sums `sum_i c_i u_i`, inner products `<u_i, d>` and norms `|u_i|`. A stack of arrays gives these
-directly (`explicit`). Gradients pulled back through a large server model, `u_i = J_i^T delta_i`, give them by automatic
-differentiation (`pulled_back`), without memory for one server gradient per client.
+directly (`explicit`). Gradients pulled back through a large server model give them without memory for one server
+gradient per client (`fdgjax.aggregation.gradients`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,14 +23,29 @@ class Updates(NamedTuple):
     combine: `(coefficients [clients] or prefix tree) -> sum_i c_i u_i`.
     inner: `(direction) -> <u_i, d>`, `[clients]`.
     norms: `() -> |u_i|`, `[clients]`.
+    pairs: `() -> (|u_i|, cos(u_i, u_j))`.
     stacked: `() -> pytree of [clients, ...]`, materialised.
+    by_pairs: whether `pairs` costs less than a combined update and its inner products.
     """
 
     clients: int
     combine: Callable[[PyTree], PyTree]
     inner: Callable[[PyTree], jax.Array]
     norms: Callable[[], jax.Array]
+    pairs: Callable[[], "Pairs"]
     stacked: Callable[[], PyTree]
+    by_pairs: bool = False
+
+
+class Pairs(NamedTuple):
+    """All that inner products between the updates say, for updates of any scale.
+
+    norms: `|u_i|`, `[clients]`.
+    cosines: `cos(u_i, u_j)`, `[clients, clients]`; zero with a zero vector.
+    """
+
+    norms: jax.Array
+    cosines: jax.Array
 
 
 def explicit(updates: PyTree) -> Updates:
@@ -40,65 +55,8 @@ def explicit(updates: PyTree) -> Updates:
         combine=partial(weighted_sum, updates),
         inner=partial(inner_products, updates),
         norms=partial(row_norms, updates),
+        pairs=partial(row_pairs, updates),
         stacked=lambda: updates,
-    )
-
-
-def one_by_one(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """A function of `(shared, *one client's rows)` as one of stacked rows, one client after another."""
-    return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows)
-
-
-def pulled_back(
-    function: Callable[[PyTree, PyTree, PyTree], PyTree],
-    primal: PyTree,
-    constant: PyTree,
-    *,
-    inputs: PyTree,
-    cotangents: PyTree,
-    each: Callable[[Callable[..., PyTree]], Callable[..., PyTree]] = one_by_one,
-) -> Updates:
-    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, constant, x_i)` by `primal`.
-
-    - `sum_i c_i u_i` is one vector-Jacobian product of all y together, with cotangents `c_i delta_i`;
-    - `<u_i, d> = <delta_i, J_i d>` is one Jacobian-vector product;
-    - only the norms pass over the clients, one gradient at a time.
-
-    Args:
-      function: what maps the primal, the constant and one client's input to that client's output. It closes over no
-        array.
-      primal: the learned parameters, e.g. the hypernetwork's.
-      constant: further values that all clients share.
-      inputs, cotangents: x and delta, `[clients, ...]`.
-      each: a function of `(shared, *one client's rows)` to one of stacked rows, as `fdgjax.engine.over_clients` is.
-    """
-
-    def outputs(primal: PyTree) -> PyTree:
-        return jax.vmap(partial(function, primal, constant))(inputs)
-
-    _, pull = jax.vjp(outputs, primal)
-
-    def gradient(shared: tuple[PyTree, PyTree], x: PyTree, cotangent: PyTree) -> PyTree:
-        primal, constant = shared
-        return jax.vjp(lambda p: function(p, constant, x), primal)[1](cotangent)[0]
-
-    def combine(coefficients: PyTree) -> PyTree:
-        scaled = jax.tree.map(lambda delta: scale_rows(delta, coefficients), cotangents)
-        return pull(scaled)[0]
-
-    def squared_norm(shared: tuple[PyTree, PyTree], x: PyTree, cotangent: PyTree) -> jax.Array:
-        return sum_over_leaves(jax.tree.map(lambda g: jnp.sum(jnp.square(g)), gradient(shared, x, cotangent)))
-
-    def norms() -> jax.Array:
-        scaled, powers = rows_of_order_one(cotangents)
-        return powers * jnp.sqrt(each(squared_norm)((primal, constant), inputs, scaled))
-
-    return Updates(
-        clients=client_count(cotangents),
-        combine=combine,
-        inner=lambda direction: inner_rows(jax.jvp(outputs, (primal,), (direction,))[1], cotangents),
-        norms=norms,
-        stacked=lambda: jax.vmap(partial(gradient, (primal, constant)))(inputs, cotangents),
     )
 
 
@@ -111,7 +69,26 @@ def joined(parts: Any) -> Updates:
         combine=lambda coefficients: kind(*(part.combine(coefficients) for part in parts)),
         inner=lambda direction: sum_over_leaves([p.inner(d) for p, d in zip(parts, direction, strict=True)]),
         norms=lambda: row_norms([part.norms() for part in parts]),
+        pairs=lambda: joined_pairs([part.pairs() for part in parts]),
         stacked=lambda: kind(*(part.stacked() for part in parts)),
+        by_pairs=any(part.by_pairs for part in parts),
+    )
+
+
+def joined_pairs(parts: Sequence[Pairs]) -> Pairs:
+    """The pairs of joined parts: each counts by its shares of the norms, `cos = sum_p (n_pi/n_i) (n_pj/n_j) cos_p`."""
+    norms = row_norms([part.norms for part in parts])
+    shares = [jnp.where(norms > 0, part.norms / jnp.where(norms > 0, norms, 1), 0) for part in parts]
+    return Pairs(norms, sum_over_leaves([p.cosines * s[:, None] * s[None] for p, s in zip(parts, shares, strict=True)]))
+
+
+def regrouped(updates: Updates, *, outward: Callable[[PyTree], PyTree], inward: Callable[[PyTree], PyTree]) -> Updates:
+    """The same updates as trees of another form: `outward` gives it to what `updates` combines, `inward` is its
+    inverse."""
+    return updates._replace(
+        combine=lambda coefficients: outward(updates.combine(coefficients)),
+        inner=lambda direction: updates.inner(inward(direction)),
+        stacked=lambda: outward(updates.stacked()),
     )
 
 
@@ -122,7 +99,8 @@ def rows(leaf: jax.Array) -> jax.Array:
 
 def gram(updates: PyTree) -> jax.Array:
     """`<u_i, u_j>` over all leaves, `[clients, clients]`."""
-    return sum_over_leaves(jax.tree.map(lambda u: rows(u) @ rows(u).T, updates))
+    exact = jax.lax.Precision.HIGHEST  # a GPU's short products would show in the cosines
+    return sum_over_leaves(jax.tree.map(lambda u: jnp.matmul(rows(u), rows(u).T, precision=exact), updates))
 
 
 def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
@@ -148,6 +126,26 @@ def cosines(updates: Updates, norms: jax.Array, direction: PyTree) -> jax.Array:
     length = global_norm(near_one)
     unit = jax.tree.map(lambda d: (d.astype(jnp.float32) / jnp.where(length > 0, length, 1)).astype(d.dtype), near_one)
     return jnp.where(norms > 0, updates.inner(unit) / jnp.where(norms > 0, norms, 1), 0)
+
+
+def cosines_to_sums(updates: Updates) -> Callable[[PyTree], jax.Array]:
+    """`coefficients -> cos(u_i, sum_j c_j u_j)`, `[clients]`; zero with a zero vector. A client of coefficient zero is
+    invisible to the others. By `pairs`, where they cost less, the coefficients are one `[clients]`."""
+    if updates.by_pairs:
+        return partial(cosines_by_pairs, updates.pairs())
+    norms = updates.norms()
+    return lambda coefficients: cosines(updates, norms, updates.combine(coefficients))
+
+
+def cosines_by_pairs(pairs: Pairs, coefficients: jax.Array) -> jax.Array:
+    """`cos(u_i, sum_j c_j u_j)`, `[clients]`, with the lengths `a_j = c_j |u_j|` and the cosines C of all pairs:
+    `sum_j C_ij a_j / sqrt(a' C a)`."""
+    lengths = jnp.where(coefficients == 0, 0, coefficients * pairs.norms)
+    lengths *= power_of_two(jnp.max(jnp.abs(lengths)))[1]
+    inner = jnp.sum(jnp.where(lengths == 0, 0, pairs.cosines * lengths[None]), axis=1)
+    square = jnp.sum(jnp.where(lengths == 0, 0, inner * lengths))
+    cosine = jnp.where(square > 0, inner / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return jnp.clip(cosine, -1, 1)
 
 
 def of_order_one(tree: PyTree) -> PyTree:
@@ -184,10 +182,49 @@ def power_of_two(magnitude: jax.Array) -> tuple[jax.Array, jax.Array]:
     return as_float(bits), as_float(254 * EXPONENT - bits)
 
 
+# Compiled also where the caller is not: JAX would compile `cond` anew in each call.
+@jax.jit
 def row_norms(updates: PyTree) -> jax.Array:
     """`|u_i|` over all leaves, `[clients]`, in float32."""
-    scaled, powers = rows_of_order_one(updates)
-    return powers * jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), scaled)))
+
+    def scaled_norms() -> jax.Array:
+        scaled, powers = rows_of_order_one(updates)
+        return powers * jnp.sqrt(squared_norms(scaled))
+
+    squares = squared_norms(updates)
+    return jax.lax.cond(are_ordinary(squares), lambda: jnp.sqrt(squares), scaled_norms)
+
+
+@jax.jit
+def row_pairs(updates: PyTree) -> Pairs:
+    """Norms and cosines of all pairs, over all leaves: `u_i' u_j` of stacked updates."""
+
+    def scaled_pairs() -> Pairs:
+        scaled, powers = rows_of_order_one(updates)
+        return as_pairs(gram(scaled), powers)
+
+    products = gram(updates)
+    ordinary = are_ordinary(jnp.diagonal(products))
+    return jax.lax.cond(ordinary, lambda: as_pairs(products, jnp.ones(len(products))), scaled_pairs)
+
+
+def as_pairs(products: jax.Array, powers: jax.Array) -> Pairs:
+    """`Pairs` from the inner products of updates that were divided by `powers`, `[clients]`."""
+    norms = jnp.sqrt(jnp.diagonal(products))
+    inverse = jnp.where(norms > 0, 1 / jnp.where(norms > 0, norms, 1), 0)
+    return Pairs(powers * norms, products * inverse[:, None] * inverse[None])
+
+
+def squared_norms(updates: PyTree) -> jax.Array:
+    """`|u_i|^2` over all leaves, `[clients]`, in float32: infinite or zero where squares are too large or small."""
+    return sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), updates))
+
+
+def are_ordinary(squares: jax.Array) -> jax.Array:
+    """Whether sums of squares are exact as they are: none near overflow, none so small that squares vanish in it.
+
+    Scaling by powers of two would then give the same bits, for two more passes over the updates."""
+    return jnp.all((squares > 1e-24) & (squares < 1e36))
 
 
 def global_norm(tree: PyTree) -> jax.Array:

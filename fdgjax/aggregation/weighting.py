@@ -22,18 +22,29 @@ def normalise(weights: PyTree | None, clients: int) -> PyTree:
     return jax.tree.map(to_one, weights)
 
 
+# Compiled also where the caller is not: JAX would compile `cond` anew in each call.
+@jax.jit
 def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     """`sum_i c_i u_i` for each leaf, summed in float32 and returned in the leaf's dtype.
 
     A client with coefficient zero has no effect whatever it sent, infinities and NaN included.
     """
+    per_leaf = jax.tree.broadcast(coefficients, updates)
 
-    def one(u: jax.Array, c: jax.Array) -> jax.Array:
-        column = per_row(c, u.ndim)
-        seen = jnp.where(column == 0, 0, u.astype(jnp.float32))
-        return jnp.tensordot(c.astype(jnp.float32), seen, axes=1).astype(u.dtype)
+    def total(u: jax.Array, c: jax.Array) -> jax.Array:
+        return jnp.tensordot(c.astype(jnp.float32), u.astype(jnp.float32), axes=1)
 
-    return jax.tree.map(one, updates, jax.tree.broadcast(coefficients, updates))
+    def visible(u: jax.Array, c: jax.Array) -> jax.Array:
+        return jnp.where(per_row(c, u.ndim) == 0, 0, u)
+
+    # A client of coefficient zero shows only where its numbers are not finite. Then alone is it taken out, which costs
+    # a second copy of all updates and several times the sum.
+    sums = jax.tree.map(total, updates, per_leaf)
+    finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(s)) for s in jax.tree.leaves(sums)]))
+    sums = jax.lax.cond(
+        finite, lambda: sums, lambda: jax.tree.map(total, jax.tree.map(visible, updates, per_leaf), per_leaf)
+    )
+    return jax.tree.map(lambda s, u: s.astype(u.dtype), sums, updates)
 
 
 def per_row(values: jax.Array, ndim: int) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.stages import Wrapped
 
-from fdgjax.aggregation.updates import one_by_one
+from fdgjax.aggregation.gradients import one_by_one
 from fdgjax.contract import Execution, PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup

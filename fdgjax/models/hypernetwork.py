@@ -50,6 +50,18 @@ def find_layers(params: Params) -> tuple[LayerTemplate, ...]:
     return tuple(LayerTemplate(path, tuple(leaves)) for path, leaves in layers.items())
 
 
+class Theta(NamedTuple):
+    """A hypernetwork's parameters: the hidden layers' and the heads', or what belongs to them."""
+
+    trunk: Any
+    heads: Any
+
+    @property
+    def whole(self) -> Params:
+        """As one tree."""
+        return {**self.trunk, **self.heads}
+
+
 class HyperNetwork(nn.Module):
     """`h(theta, v)`: an embedding `[e]` to a parameter tree.
 
@@ -63,18 +75,42 @@ class HyperNetwork(nn.Module):
     depth: int = 4
     init_name: str = "torch"
 
-    @nn.compact
+    def setup(self) -> None:
+        """The layers, by the names of their parameters."""
+        dense = partial(Dense, init_name=self.init_name)
+        for name in hidden_names(self.depth):
+            setattr(self, name, dense(self.hidden))
+        for name, layer in zip(head_names(self.layers), self.layers, strict=True):
+            setattr(self, name, dense(layer.size))
+
     def __call__(self, embedding: jax.Array) -> Params:
         """The client model's parameters."""
-        dense = partial(Dense, init_name=self.init_name)
-        features = dense(self.hidden, name="hidden_0")(embedding)
-        for i in range(1, self.depth):
-            features = dense(self.hidden, name=f"hidden_{i}")(nn.leaky_relu(features))
+        return self.heads(self.features(embedding))
+
+    def features(self, embedding: jax.Array) -> jax.Array:
+        """The heads' inputs, `[hidden]`."""
+        first, *others = hidden_names(self.depth)
+        features = getattr(self, first)(embedding)
+        for name in others:
+            features = getattr(self, name)(nn.leaky_relu(features))
+        return features
+
+    def heads(self, features: jax.Array) -> Params:
+        """The client model's parameters from the features: all of them linear, each with a bias of its own."""
         leaves: dict[tuple[str, ...], jax.Array] = {}
         for name, layer in zip(head_names(self.layers), self.layers, strict=True):
-            flat = dense(layer.size, name=name)(features)
-            leaves.update(split_layer(layer, flat))
+            leaves.update(split_layer(layer, getattr(self, name)(features)))
         return traverse_util.unflatten_dict(leaves)
+
+    def split(self, theta: Params) -> Theta:
+        """`theta`, or its gradient, by its parts."""
+        trunk = hidden_names(self.depth)
+        return Theta({name: theta[name] for name in trunk}, {n: theta[n] for n in theta if n not in trunk})
+
+
+def hidden_names(depth: int) -> list[str]:
+    """The hidden layers' names in the hypernetwork's parameter tree."""
+    return [f"hidden_{i}" for i in range(depth)]
 
 
 def head_names(layers: Sequence[LayerTemplate]) -> list[str]:

@@ -102,6 +102,20 @@ def test_many_clients_and_many_leaves_at_once() -> None:
         assert pull.min() >= float(w @ gram @ w) - 1e-2
 
 
+def test_of_many_clients_a_third_is_left_out() -> None:
+    """Where several vertices at a time leave and enter, it is the same point: nobody's product with it is smaller."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(64, 120)) + 0.4 * rng.normal(size=120)
+    gram = points @ points.T / 120
+    allowed = np.arange(64) != 7
+    w = np.asarray(SOLVE(jnp.asarray(gram, jnp.float32), jnp.asarray(allowed)), np.float64)
+    assert 10 < np.sum(w == 0) < 54
+    assert w[7] == 0
+    square = w @ gram @ w
+    assert square > 1e-3
+    assert (gram @ w)[allowed].min() >= square - 1e-5
+
+
 def test_each_leaf_has_a_point_of_its_own() -> None:
     updates: dict[str, Any] = {"a": jnp.array([(1.0, 0.0), (0.0, 1.0)]), "b": jnp.array([1.0, 1.0])}
     _, by_leaf = RULE(updates)

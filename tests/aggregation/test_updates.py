@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back
+from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back, through_heads
 from fdgjax.aggregation.updates import cosines, power_of_two
 from tests.toys import close, flat
 
@@ -55,7 +55,7 @@ def written_out(primal: Any, inputs: jax.Array, cotangents: Any) -> Any:
 
 
 def answers(updates: Updates, coefficients: jax.Array, direction: Any) -> Any:
-    return updates.combine(coefficients), updates.inner(direction), updates.norms(), updates.stacked()
+    return updates.combine(coefficients), updates.inner(direction), updates.norms(), updates.pairs(), updates.stacked()
 
 
 @settings(derandomize=True, deadline=None, max_examples=10)
@@ -91,6 +91,97 @@ def test_a_pulled_back_client_of_weight_zero_is_invisible(rubbish: float) -> Non
     spoilt = jax.tree.map(lambda leaf: leaf.at[1].set(rubbish), cotangents)
     got = align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=spoilt), weights)
     close(got, align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents), weights))
+
+
+class Network(NamedTuple):
+    """Hidden layers, and linear ones after them."""
+
+    trunk: Any
+    heads: Any
+
+
+def features_of(trunk: Any, scale: jax.Array, x: jax.Array) -> jax.Array:
+    return scale * jnp.tanh(trunk["w"] @ x + trunk["b"])
+
+
+def heads_of(heads: Any, features: jax.Array) -> Any:
+    """Two linear layers, one of which makes two leaves."""
+    one, two = ((head["bias"] + features @ head["kernel"]) for head in (heads["one"], heads["two"]))
+    return {"one": one.reshape(2, 3), "two": two[:4], "three": two[4]}
+
+
+def network(seed: int) -> tuple[Network, jax.Array, Any]:
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    heads = {name: {"kernel": draw(3, size), "bias": draw(size)} for name, size in (("one", 6), ("two", 5))}
+    cotangents = {"one": draw(CLIENTS, 2, 3), "two": draw(CLIENTS, 4), "three": draw(CLIENTS)}
+    return Network({"w": draw(3, 2), "b": draw(3)}, heads), draw(CLIENTS, 2), cotangents
+
+
+def factored(primal: Network, inputs: jax.Array, cotangents: Any) -> Updates:
+    """By factors where the layers are linear, pulled back before these."""
+    features = jax.vmap(partial(features_of, primal.trunk, SCALE))(inputs)
+    heads, at_features = through_heads(heads_of, primal.heads, features=features, cotangents=cotangents)
+    return joined(Network(pulled_back(features_of, primal.trunk, SCALE, inputs=inputs, cotangents=at_features), heads))
+
+
+def network_written_out(primal: Network, inputs: jax.Array, cotangents: Any) -> Network:
+    """One gradient per client, of an inner product."""
+
+    def inner(p: Network, x: jax.Array, delta: Any) -> jax.Array:
+        y = heads_of(p.heads, features_of(p.trunk, SCALE, x))
+        return sum(jnp.vdot(y[name], delta[name]) for name in y)
+
+    return jax.vmap(jax.grad(inner), in_axes=(None, 0, 0))(primal, inputs, cotangents)
+
+
+@jax.jit
+def both_answers(case: tuple[Network, jax.Array, Any], coefficients: jax.Array) -> tuple[Any, Any]:
+    tree, updates = network_written_out(*case), factored(*case)
+    direction = jax.tree.map(lambda leaf: leaf[1] - 2 * leaf[0], tree)
+    return answers(updates, coefficients, direction), answers(explicit(tree), coefficients, direction)
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(seed=st.integers(0, 999), shares=st.lists(st.integers(0, 5), min_size=CLIENTS, max_size=CLIENTS))
+def test_factors_answer_as_written_out_gradients(seed: int, shares: list[int]) -> None:
+    got, wanted = both_answers(network(seed), jnp.asarray(shares, jnp.float32))
+    close(got, wanted, rtol=1e-5, atol=1e-4)
+
+
+@jax.jit
+def aligned(case: tuple[Network, jax.Array, Any], weights: jax.Array) -> Any:
+    """The shares by the pairs, by a direction, and of written-out gradients."""
+    updates = factored(*case)
+    assert updates.by_pairs, "a program for few clients"
+    rule = partial(align, temperature=0.2)
+    kinds = updates, updates._replace(by_pairs=False), explicit(network_written_out(*case))
+    return [rule(kind, weights)[1] for kind in kinds]
+
+
+@pytest.mark.parametrize("scale", [1e-21, 1.0, 1e19, 1e30])
+def test_shares_by_factors_are_those_of_written_out_gradients(scale: float) -> None:
+    primal, inputs, cotangents = network(8)
+    weights, before = jnp.asarray([1.0, 0.0, 3.0, 2.0]), aligned(network(8), jnp.asarray([1.0, 0.0, 3.0, 2.0]))
+    scaled = jax.tree.map(lambda leaf: (jnp.float32(scale) * leaf).at[1].set(jnp.nan), cotangents)
+    by_pairs, by_direction, written = aligned((primal, inputs, scaled), weights)
+    assert np.ptp(before[2]) > 0.1
+    for got in (by_pairs, by_direction, written):
+        np.testing.assert_allclose(got, before[2], rtol=1e-5)
+
+
+def test_many_clients_go_by_directions() -> None:
+    heads, found = network(9)[0].heads, {}
+
+    def look(features: jax.Array) -> jax.Array:
+        y = jax.vmap(partial(heads_of, heads))(features)
+        updates, at_features = through_heads(heads_of, heads, features=features, cotangents=y)
+        found[len(features)] = updates.by_pairs
+        return at_features
+
+    for clients in (8, 9):
+        assert jax.eval_shape(look, jax.ShapeDtypeStruct((clients, 3), jnp.float32)).shape == (clients, 3)
+    assert found == {8: True, 9: False}, "a gradient of four numbers for each output, and its products"
 
 
 def test_joined_parts_are_one_vector() -> None:

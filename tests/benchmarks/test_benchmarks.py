@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks import views
+from benchmarks import aggregation, views
 from benchmarks.ceiling import forward_flops
 from benchmarks.engine_round import network, with_plan
 from benchmarks.jobs import Job, alternate
@@ -67,6 +67,22 @@ def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixtur
     assert name == "digits_cnn"
     assert float(alone) > 0
     assert float(share.rstrip(" %")) == pytest.approx(100 * float(alone) / float(step), rel=0.02, abs=0.1)
+
+
+@pytest.mark.slow
+def test_the_cost_of_aggregation_is_a_line_for_each_contender(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["mean", "cosine_softmax:leaf", "hfedf"]
+    small = "--model digits_cnn --clients 2 --image_size 8 --repeats 1 --contenders"
+    with compiling_quickly():
+        assert guarded(aggregation.main, [*small.split(), *names]) == 0
+    lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
+    measured = {line[0]: line[1:] for line in lines if line[0] in names}
+    assert list(measured) == names
+    assert all(float(cpu) > 0 for cpu, _, _ in measured.values())
+    assert measured["mean"][1] == "1.0"
+    assert measured["hfedf"][1] == "-"
+    assert guarded(aggregation.main, ["--contenders", "men", "--clients", "1"]) == 2
+    assert "did you mean 'mean'" in capsys.readouterr().err
 
 
 class Networks(NamedTuple):

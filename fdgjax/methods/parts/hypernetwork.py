@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.aggregation import pulled_back
+from fdgjax.aggregation import joined, pulled_back, regrouped, through_heads
 from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained, Variables
 from fdgjax.data.federation import Federation
@@ -26,7 +26,7 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.server import WEIGHTINGS
-from fdgjax.models.hypernetwork import init_hypernetwork
+from fdgjax.models.hypernetwork import Theta, init_hypernetwork
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
 from fdgjax.variables import merge, select, subtract
@@ -58,6 +58,12 @@ def hypernet(
     def generate(weights: Weights, place: jax.Array) -> PyTree:
         return network.apply({"params": weights.theta}, weights.nu[place])
 
+    def trunk(layers: PyTree, nu: jax.Array, place: jax.Array) -> jax.Array:
+        return jnp.asarray(network.apply({"params": layers}, nu[place], method="features"))
+
+    def heads(layers: PyTree, features: jax.Array) -> PyTree:
+        return network.apply({"params": layers}, features, method="heads")
+
     def init(key: jax.Array, federation: Federation) -> tuple[HyperServer, HyperClient]:
         model_key, theta_key, nu_key = jax.random.split(key, 3)
         variables = setup.model.init(model_key)
@@ -84,10 +90,13 @@ def hypernet(
     def aggregate(
         server: HyperServer, clients: HyperClient, gradients: PyTree, weights: jax.Array
     ) -> tuple[Weights, PyTree]:
-        theta, nu = server.weights
-        pull = partial(pulled_back, inputs=clients.place, cotangents=gradients, each=each)
-        g_theta = pull(lambda theta, nu, place: generate(Weights(theta, nu), place), theta, nu)
-        g_nu = pull(lambda nu, theta, place: generate(Weights(theta, nu), place), nu, theta)
+        theta, nu = network.split(server.weights.theta), server.weights.nu
+        features = jax.vmap(partial(trunk, theta.trunk, nu))(clients.place)
+        g_heads, at_features = through_heads(heads, theta.heads, features=features, cotangents=gradients)
+        pull = partial(pulled_back, inputs=clients.place, cotangents=at_features, each=each)
+        g_trunk = pull(trunk, theta.trunk, nu)
+        g_nu = pull(lambda nu, layers, place: trunk(layers, nu, place), nu, theta.trunk)
+        g_theta = regrouped(joined(Theta(g_trunk, g_heads)), outward=lambda parts: parts.whole, inward=network.split)
         return align(Gradients(g_theta, g_nu), weights)
 
     def step(
