@@ -15,6 +15,7 @@ import jax
 
 import fdgjax
 from fdgjax.config import Config, identity, to_plain
+from fdgjax.config.registering import provenance
 from fdgjax.files import file_checksum
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
@@ -28,14 +29,15 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def made_of(config: Config, known: Mapping[str, Any]) -> str:
-    """The digest of all that follows; '' where method or network come from outside the package.
+    """The digest of all that follows; '' where method, network or data come from outside the package.
 
     Args:
       config: its keys, and the content of its file of weights. With it go the package's text, the versions of what it
         stands on, JAX's settings, and the processor with its devices.
       known: of the experiment before training: a number in a program may come from it that is no key and no shape.
     """
-    if not all(map(is_own, (METHODS[config.method.name].build, MODELS[config.model.name].module))):
+    parts = (METHODS[config.method.name].build, MODELS[config.model.name].module)
+    if provenance(config) or not all(map(is_own, parts)):
         return ""
     pretrained = config.model.pretrained
     facts = {
