@@ -68,6 +68,8 @@ def state_of(workdir: Path) -> str:
         import jax
         import orbax.checkpoint as ocp
 
+        # Orbax reads a state on as many devices as it was saved on.
+        jax.config.update("jax_num_cpu_devices", read_sealed(workdir / "config.json")["config"]["devices"])
         newest = max((p for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()), key=lambda p: int(p.name))
         tree = ocp.StandardCheckpointer().restore((newest / "state").absolute())
         digest = hashlib.sha256()
