@@ -65,7 +65,8 @@ def bad_line(chance: random.Random, workdir: Path) -> list[str]:
     keys = {key: value for key, value in keys_of(method).items() if key not in FREE}
     key = chance.choice(sorted(keys))
     if chance.random() < 0.1:
-        return [*good, f"--config.{key[:-1]}{chance.choice('xz_.')}=1"]
+        unknown = [f"{key[:-1]}{end}" for end in "xz_." if f"{key[:-1]}{end}" not in keys]
+        return [*good, f"--config.{chance.choice(unknown)}=1"]
     return [*good, f"--config.{key}={chance.choice(NEVER[type(keys[key])])}"]
 
 
