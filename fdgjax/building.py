@@ -93,8 +93,9 @@ def build(config: Config) -> Experiment:
     if not config.devices:
         # The method says whether its clients are those of the data.
         config = with_devices(config, 1 if method.pooled else setup.clients, data.images.nbytes)
-        setup = setup._replace(execution=execution_of(config))
-        method = make_method(config, entry, protocol, setup, batching)
+        if config.devices > 1:
+            setup = setup._replace(execution=execution_of(config))
+            method = make_method(config, entry, protocol, setup, batching)
     execution = setup.execution
     federations = federate_seeds(
         as_features(data, made.trunk, chosen, where) if made.trunk and kept else data,

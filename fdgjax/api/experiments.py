@@ -32,7 +32,7 @@ from fdgjax.records import Workdir, check_place, finished, mean_figures
 from fdgjax.registry import lent
 from fdgjax.run.ahead import compile_ahead, first_state
 from fdgjax.run.console import Console
-from fdgjax.run.devices import as_begun, split_cpu
+from fdgjax.run.devices import as_begun, split_cpu_in_time
 from fdgjax.run.memory import Memory
 from fdgjax.run.recorded import Interrupted, run_experiment
 from fdgjax.run.reopen import reopen, restored
@@ -71,11 +71,8 @@ def experiment(
     Raises:
       UserError: a name, key, value, array or network that does not fit; one line says how to mend it.
     """
-    given: dict[str, Domains] = {}
-    if data is not None:
-        found = domains_of(data, classes)
-        given = {name_of(found): found}
-    elif classes is not None:
+    given = by_name(data, classes)
+    if classes is not None and not given:
         raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
     with lending(given):
         if given:
@@ -87,9 +84,7 @@ def experiment(
             set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
         set_values(config, keys | ({} if target is None else {"data.target": target}))
         asked = read_config(config)
-        # JAX refuses once it has started: then what devices there are must do.
-        with contextlib.suppress(RuntimeError):
-            split_cpu(asked)
+        split_cpu_in_time(asked)
         return Trainer(asked, build(asked), given)
 
 
@@ -113,10 +108,7 @@ def open_run(
     Raises:
       UserError: no run, or one that needs what is neither given nor registered; the line names it.
     """
-    given: dict[str, Domains] = {}
-    if data is not None:
-        found = domains_of(data, classes)
-        given = {name_of(found): found}
+    given = by_name(data, classes)
     if method is not None:
         register_method(method)
     if model is not None:
@@ -126,6 +118,14 @@ def open_run(
         opened = reopen(folder, data_dir)
     summary = finished(Workdir(folder), logging.getLogger("fdgjax").warning)
     return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
+
+
+def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
+    """Given arrays as a data set, by the name of their content; empty for none. Raises like `experiment`."""
+    if data is None:
+        return {}
+    found = domains_of(data, classes)
+    return {name_of(found): found}
 
 
 def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:

@@ -36,12 +36,16 @@ def split_cpu(config: Config) -> None:
         jax.config.update("jax_num_cpu_devices", devices)
 
 
+def split_cpu_in_time(config: Config) -> None:
+    """`split_cpu`, where JAX has not started; where it has, what devices there are must do."""
+    with contextlib.suppress(RuntimeError):
+        split_cpu(config)
+
+
 def as_there_are(config: Config) -> Config:
     """The config of a trained run for further evaluation: on its own number of devices where that can still be had,
     else on one, with the same figures to rounding."""
-    # JAX refuses once it has started.
-    with contextlib.suppress(RuntimeError):
-        split_cpu(config)
+    split_cpu_in_time(config)
     return config if config.devices <= len(jax.devices()) else dataclasses.replace(config, devices=1)
 
 
