@@ -24,7 +24,7 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.fedsimclr import FedSimCLR, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, extend
-from fdgjax.methods.parts.gradient_alignment import DROPPED, SIGNS, align_with, discard_rate
+from fdgjax.methods.parts.gradient_alignment import DROPPED, REFERENCES, SIGNS, align_with, discard_rate
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.presets import SIMCLR
@@ -39,6 +39,8 @@ class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
+    reference: with what gradients are aligned, the last `step` of the global model or `random` directions, a control
+      that drops half of them whatever they are.
     dropped: what a dropped gradient is to the optimiser, `skip` (the array is left alone) or `zero`.
     first_round: the first round (from 0) in which gradients are aligned; before round 1 there is no last step.
     globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.
@@ -50,6 +52,7 @@ class FedGaLA(FedSimCLR):
     local: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
     threshold: float = hyper(0.0, least=-1, most=1, search=(-0.1, 0.0, 0.1), source="FedGaLA, Figure 3c")
     sign: str = hyper("descent", search=tuple(SIGNS), source="docs/deviations.md")
+    reference: str = hyper("step", search=tuple(REFERENCES), source="FedGaLA, section 4.1")
     dropped: str = hyper("skip", search=tuple(DROPPED), source="FedGaLA, official code; docs/deviations.md")
     first_round: int = hyper(1, search=(1, 2), source="FedGaLA, section 4.1; official code: 2")
     globally: bool = hyper(True, search=(True, False), source="FedGaLA, Table 3")
@@ -68,6 +71,7 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
       UserError: an unknown word in `h`, or settings that the alignments do not accept.
     """
     base = fedsimclr(setup, h, regularise=partial(regularised, h), rule=rule_of(h))
+    reference = lookup("reference", h.reference, REFERENCES)
 
     extended = extend(
         base,
@@ -82,8 +86,8 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
 
     def update(server: Extended, clients: Kept, step: Message, moment: Moment) -> tuple[Extended, Kept]:
         after, clients = extended.update(server, clients, step, moment)
-        moved = subtract(after.base.variables["params"], server.base.variables["params"]) if h.local else {}
-        return after._replace(more=moved), clients
+        moved = subtract(after.base.variables["params"], server.base.variables["params"])
+        return after._replace(more=reference(moved, moment.key) if h.local else {}), clients
 
     return extended._replace(
         optimizer=aligned_optimizer(h, setup.rounds) if h.local else base.optimizer,

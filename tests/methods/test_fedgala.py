@@ -67,6 +67,18 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     assert not jax.tree.leaves(traffic(plain, case.federation).sent.more)
 
 
+def test_random_directions_drop_half_of_the_gradients_of_every_client() -> None:
+    """Half in expectation; a client of this case has 2 to 4 steps with a dozen arrays each."""
+    case = case_of(reference="random")
+    state, rates = case.start(), []
+    for _ in range(6):
+        state, info = case.round(state, case.federation)
+        rates.append(np.asarray(info.coefficients["discarded"]))
+    np.testing.assert_array_equal(rates[0], 0)
+    assert 0.3 < np.mean(rates[1:]) < 0.7
+    assert not np.allclose(rates[1], rates[2])
+
+
 def test_sample_shares_matter_to_the_direction_alone() -> None:
     """Clients that left the round have no share; the weights start from uniform ones."""
     method = build("fedgala", toy_federation(), compared="shares", gamma=0.25)
@@ -84,7 +96,7 @@ def test_sample_shares_matter_to_the_direction_alone() -> None:
         assert weights[2] == 0
 
 
-@pytest.mark.parametrize("wrong", ["dropped", "compared"])
+@pytest.mark.parametrize("wrong", ["dropped", "compared", "reference"])
 def test_an_unknown_word_is_refused_in_one_line(wrong: str) -> None:
     with pytest.raises(UserError, match="expected one of") as error:
         build("fedgala", toy_federation(), **{wrong: "nothing"})
@@ -103,6 +115,7 @@ def test_an_unknown_word_is_refused_in_one_line(wrong: str) -> None:
         {"gamma": 0.5},
         {"scope": "tree"},
         {"compared": "shares"},
+        {"reference": "random"},
         {"dropped": "zero"},
         {"first_round": 2},
         {"l2": 0.1},

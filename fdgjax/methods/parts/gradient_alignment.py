@@ -18,6 +18,14 @@ SIGNS: Mapping[str, int] = {"descent": 1, "as_published": -1}
 """Whether descent directions are compared with the last global step, or gradients, as in the official code."""
 
 
+REFERENCES: Mapping[str, Callable[[PyTree, jax.Array], PyTree]] = {
+    "step": lambda moved, key: moved,
+    "random": lambda moved, key: optax.tree.random_like(key, moved),
+}
+"""What gradients are aligned with in the next round: the last step of the global model, or standard normal directions,
+new ones in each round and the same for all clients."""
+
+
 class Discards(NamedTuple):
     """The numbers of layer gradients dropped and seen in a round (float32), and the round."""
 
