@@ -13,7 +13,7 @@ FLOORS = (
     {"errors", "process_memory", "randomness", "views"},
     {"door", "files"},
     {"registry", "sealed", "variables"},
-    {"data", "nn"},
+    {"data", "nn", "writers"},
     {"contract"},
     {"aggregation", "models", "objectives"},
     {"engine"},

@@ -17,6 +17,7 @@ from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.scaling import SCALINGS
 from fdgjax.registry import lookup
+from fdgjax.writers import WRITERS
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "data.name": DATASETS,
@@ -33,6 +34,9 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 
 OPTIONAL: Mapping[str, Mapping[str, Any]] = {"model.unit": UNITS, "model.head": HEADS, "data.scaling": SCALINGS}
 """Keys that name an entry of a registry or are empty."""
+
+LISTS: Mapping[str, Mapping[str, Any]] = {"writers": WRITERS}
+"""Keys that name entries of a registry, words with commas between, or are empty."""
 
 LEAST: Mapping[str, int] = {
     "rounds": 1,
@@ -71,6 +75,9 @@ def check(config: Config) -> None:
         lookup(key, value_of(config, key), entries)
     for key, entries in OPTIONAL.items():
         if name := value_of(config, key):
+            lookup(key, name, entries)
+    for key, entries in LISTS.items():
+        for name in filter(None, map(str.strip, value_of(config, key).split(","))):
             lookup(key, name, entries)
     for key, smallest in LEAST.items():
         if value_of(config, key) < smallest:

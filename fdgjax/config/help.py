@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from fdgjax.config.checks import LEAST, MOST, NAMES, OPTIONAL
+from fdgjax.config.checks import LEAST, LISTS, MOST, NAMES, OPTIONAL
 from fdgjax.config.command_line import is_config, joined, leaves, read_flags
 from fdgjax.config.making import SECTIONS
 from fdgjax.config.schema import Config
@@ -80,6 +80,8 @@ def may_be(key: str, kind: type[Any], name: str, value: Any) -> str:
     if key in NAMES or key in OPTIONAL:
         empty = " (or empty)" if key in OPTIONAL else ""
         return f"One of{empty}: {', '.join(sorted({**NAMES, **OPTIONAL}[key]))}."
+    if key in LISTS:
+        return f"Any of: {', '.join(sorted(LISTS[key]))}."
     (field,) = (field for field in dataclasses.fields(kind) if field.name == name)
     if field.metadata:
         return of_hyper(field.metadata, value)

@@ -86,6 +86,7 @@ class Config:
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
       over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
       upper bound, never a fair result).
+    writers: where each round's numbers go besides `metrics.jsonl`, words with commas between; empty for nowhere.
     client_model: which model of a client is evaluated: `received`, from which it would start the next round, or
       `trained`, the one it just trained, where clients have models of their own (as in FDSE's framework).
     drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run.
@@ -109,6 +110,7 @@ class Config:
     eval_batch_size: int = 256
     checkpoint_every: int = 20
     selection: str = "last"
+    writers: str = "tensorboard"
     client_model: str = "received"
     drop_nonfinite: bool = False
     pseudo_labels: PseudoLabels = dataclasses.field(default_factory=PseudoLabels)
@@ -133,10 +135,14 @@ def to_plain(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+TOLD = ("writers",)
+"""Keys that say who is told of a run and do not change the experiment."""
+
 PLACES = ("dir", "cache_dir")
 """Keys of `data` that locate files and do not change the experiment."""
 
 
 def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
-    return {**plain, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}
+    own = {key: value for key, value in plain.items() if key not in TOLD}
+    return {**own, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}

@@ -1,7 +1,7 @@
-"""The files of a run: config, metrics, TensorBoard events, summary, checkpoints."""
+"""The files of a run: config, metrics, summary, checkpoints."""
 
 from fdgjax.records.checkpoints import Checkpoints, History, newest_checkpoint, open_checkpoints
-from fdgjax.records.log import Log, open_log
+from fdgjax.records.log import open_log
 from fdgjax.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
 from fdgjax.records.workdir import (
     Workdir,
@@ -20,7 +20,6 @@ __all__ = [
     "TIMINGS",
     "Checkpoints",
     "History",
-    "Log",
     "Workdir",
     "check_place",
     "check_workdir",

@@ -1,31 +1,33 @@
-"""One seed's rounds as they happen: a line of JSON and TensorBoard events for each."""
+"""One seed's rounds as they happen: a line of JSON for each, and the numbers for the writers of the config."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from fdgjax.config import Config, to_plain
 from fdgjax.files import append_line, write_lines
-from fdgjax.records.events import open_events
 from fdgjax.records.workdir import Workdir
+from fdgjax.writers import Log, Place, open_writers, writers_of
 
 
-class Log(NamedTuple):
-    """write: the record of one more round. close: writes everything to disk."""
-
-    write: Callable[[Mapping[str, Any]], None]
-    close: Callable[[], None]
-
-
-def open_log(workdir: Workdir, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]) -> Log:
+def open_log(
+    workdir: Workdir, config: Config, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]
+) -> Log:
     """The log of a seed whose rounds so far are `records`.
 
-    Later rounds, of a run that was killed, will be repeated: their lines and events are removed. `warn` is told where
-    events cannot be written.
+    Later rounds, of a run that was killed, will be repeated: their lines are removed.
+
+    Args:
+      workdir: the seed's folder.
+      config: of this seed alone.
+      records: of the rounds so far.
+      warn: told where a writer fails.
     """
     write_lines(workdir.metrics, records)
-    events = open_events(workdir.events, first_round=len(records) + 1, warn=warn)
+    place = Place(workdir.path, to_plain(config), len(records))
+    writers = open_writers(writers_of(config.writers), place, records, warn)
 
     def write(record: Mapping[str, Any]) -> None:
         append_line(workdir.metrics, record)
-        events.write(record)
+        writers.write(record)
 
-    return Log(write, events.close)
+    return Log(write, writers.close)

@@ -48,11 +48,6 @@ class Workdir(NamedTuple):
         """Orbax checkpoints of the whole state."""
         return self.path / "checkpoints"
 
-    @property
-    def events(self) -> Path:
-        """TensorBoard events."""
-        return self.path / "tensorboard"
-
 
 @contextlib.contextmanager
 def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:

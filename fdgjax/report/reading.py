@@ -17,7 +17,7 @@ from fdgjax.report.states import Look
 SAME = frozenset(
     {
         *("seed", "seeds", "seed_axis", "client_axis", "chunk", "devices", "eval_batch_size", "checkpoint_every"),
-        *("data.dir", "data.cache_dir"),
+        *("writers", "data.dir", "data.cache_dir"),
     }
 )
 """Keys of a config that do not distinguish experiments: where and how they are computed, and their seeds."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.building import Experiment, build
-from fdgjax.config import Config
+from fdgjax.config import Config, for_seed, seeds_of
 from fdgjax.evaluation.metrics import Record
 from fdgjax.files import write_sealed
 from fdgjax.records import (
@@ -35,6 +35,7 @@ from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.results import Timings, summaries
 from fdgjax.run.training import train
+from fdgjax.writers import check_installed
 
 
 class Interrupted(Exception):
@@ -50,6 +51,7 @@ def run(
 ) -> dict[str, Any]:
     """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
     check_place(path)
+    check_installed(config.writers)
     return run_experiment(build(as_begun(config, path)), path, console, stop, programs=programs)
 
 
@@ -84,6 +86,7 @@ def run_experiment(
     """
     check_place(path)
     config = experiment.config
+    check_installed(config.writers)
     if more := more_than_cores(config):
         console.say(more)
     earlier = earlier_rounds(path, config)
@@ -129,8 +132,8 @@ def train_with_records(
         if done:
             console.say(f"continuing after round {done} of {config.rounds}")
         logs = [
-            cleanup.enter_context(contextlib.closing(open_log(folder, of_seed, console.say)))
-            for folder, of_seed in zip(folders, records, strict=True)
+            cleanup.enter_context(contextlib.closing(open_log(folder, for_seed(config, seed), of_seed, console.say)))
+            for folder, seed, of_seed in zip(folders, seeds_of(config), records, strict=True)
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))

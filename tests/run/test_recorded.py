@@ -35,6 +35,7 @@ from tests.runs import (
     perceptron,
     small,
 )
+from tests.writers.trackers import fake_mlflow, fake_wandb
 
 __all__ = ["perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron")
@@ -186,6 +187,34 @@ def test_a_stop_while_compiling_is_honoured_before_the_first_round(cache: Path, 
     with pytest.raises(Interrupted, match="stopped after round 0 of 4"):
         run(small(cache), tmp_path / "run", Console(), StopAfter(1))
     assert (tmp_path / "run/metrics.jsonl").read_text() == ""
+
+
+def test_trackers_have_each_round_once_and_one_that_fails_ends_nothing(
+    finished: Finished, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, _ = fake_mlflow(monkeypatch)
+    fake_wandb(monkeypatch)
+    monkeypatch.delattr("wandb.init")
+    screen = io.StringIO()
+    config = dataclasses.replace(finished.config, writers="wandb,mlflow")
+    with pytest.raises(Interrupted):
+        run(config, tmp_path / "run", Console(RichConsole(file=screen, width=500)), StopAfter(4))
+    # Who is told of a run may change on the way.
+    run(dataclasses.replace(config, writers="mlflow"), tmp_path / "run", Console(), never())
+    assert (tmp_path / "run/metrics.jsonl").read_text() == (finished.path / "metrics.jsonl").read_text()
+    (rounds,) = runs.values()
+    assert [step for step, _ in rounds] == [1, 2, 3, 4]
+    assert screen.getvalue().count("Weights & Biases' records cannot be written") == 1
+    assert not (tmp_path / "run/tensorboard").exists()
+
+
+def test_a_missing_library_is_refused_before_the_folder_is_made(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'fdgjax\[wandb\]'"):
+        run(small(cache, writers="wandb"), tmp_path / "run", Console(), never())
+    assert not (tmp_path / "run").exists()
 
 
 def test_memory_is_said_before_and_after(finished: Finished) -> None:

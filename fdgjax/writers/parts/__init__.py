@@ -1,0 +1,1 @@
+"""What several writers are made of."""
