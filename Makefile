@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 MINUTES ?= 60
 
-.PHONY: install demo test slow torture lint format bench
+.PHONY: install demo test slow torture lint format docs bench
 
 install: .venv/installed
 
@@ -36,6 +36,14 @@ lint: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site into site/, from docs/*.md, README and the docstrings; a warning is an error. What it needs is installed once.
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+.venv/docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
 
 # Beside PyTorch, which the other targets do not install.
 bench: install

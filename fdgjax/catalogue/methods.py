@@ -1,7 +1,9 @@
 """The methods, by where their labels are.
 
     fdgjax methods
+    fdgjax methods --facts
 
+With `--facts`, a table in Markdown: who has labels, what comes out, and how much travels (docs/choosing.md).
 `fdgjax train --config=NAME --help` explains a method's hyperparameters.
 """
 
@@ -16,8 +18,15 @@ from fdgjax.methods import METHODS, Entry
 def main(argv: Sequence[str]) -> int:
     """Prints the list."""
     parser = argparse.ArgumentParser(prog="fdgjax methods", description=str(__doc__).partition("\n")[0])
-    parser.parse_args(argv[1:])
-    print("\n".join(listing(METHODS)))
+    parser.add_argument("--facts", action="store_true", help="a table of labels, models and bytes instead of summaries")
+    if parser.parse_args(argv[1:]).facts:
+        from fdgjax.catalogue.facts import facts, table  # here, as it builds experiments
+
+        lines = table(facts(METHODS[name] for name in sorted(METHODS)))
+    else:
+        lines = listing(METHODS)
+    for line in lines:
+        print(line, flush=True)
     return 0
 
 
