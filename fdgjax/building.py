@@ -149,7 +149,7 @@ def with_devices(config: Config, clients: int, data_bytes: int) -> Config:
 
 def execution_of(config: Config) -> Execution:
     """How clients and seeds are run; on one device as long as no number is chosen."""
-    return Execution(config.client_axis, config.chunk, config.devices or 1, config.seed_axis)
+    return Execution(config.client_axis, config.chunk, config.devices or 1, config.seed_axis, config.unroll)
 
 
 def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:

@@ -71,12 +71,14 @@ class Execution(NamedTuple):
     chunk: clients at a time for `"chunk"`.
     devices: number of devices that the clients are split over.
     seed_axis: how several seeds are run, each with all its clients: `"map"`, `"vmap"` or `"auto"`.
+    unroll: minibatches written out at a time, where clients run together and their number is known (not `"map"`).
     """
 
     axis: str = "auto"
     chunk: int = 8
     devices: int = 1
     seed_axis: str = "auto"
+    unroll: int = 1
 
 
 class Setup(NamedTuple):

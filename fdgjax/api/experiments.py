@@ -34,7 +34,7 @@ from fdgjax.run.ahead import compile_ahead, first_state
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, split_cpu_in_time
 from fdgjax.run.memory import Memory
-from fdgjax.run.recorded import Interrupted, run_experiment
+from fdgjax.run.recorded import Interrupted, nobody, run_experiment
 from fdgjax.run.reopen import reopen, restored
 from fdgjax.run.results import Timings, summaries
 from fdgjax.run.training import train
@@ -190,7 +190,7 @@ class Trainer:
         with lending(self.given):
             built = self.built if begun.devices in (0, self.config.devices) else build(begun)
             try:
-                summary = run_experiment(built, path, shown, stop, tell)
+                summary = run_experiment(built, path, shown, stop, nobody if on_round is None else tell)
             except Interrupted:
                 summary = {}
             opened = restored(built, path)
@@ -213,6 +213,7 @@ def in_memory(built: Experiment, shown: Console, stop: threading.Event, tell: Ca
     with shown.progress(config.rounds, 0) as show:
         ahead, memory = compile_ahead(built, state)
         for progress in train(ahead, state):
+            assert progress.state is not None, "no round begins before the one before it is told"
             state = progress.state
             durations.append(progress.seconds)
             for of_seed, record in zip(records, progress.records, strict=True):

@@ -46,6 +46,7 @@ LEAST: Mapping[str, int] = {
     "eval_batch_size": 1,
     "checkpoint_every": 1,
     "chunk": 1,
+    "unroll": 1,
     "devices": 0,
     "clients_per_round": 0,
     "seed": 0,
@@ -85,6 +86,11 @@ def check(config: Config) -> None:
     for key, largest in MOST.items():
         if not value_of(config, key) <= largest:
             raise UserError(f"config.{key} got {value_of(config, key)}; expected at most {largest}")
+    if config.unroll > 1 and config.client_axis == "map":
+        raise UserError(
+            f"config.unroll got {config.unroll}, but with client_axis=map the number of steps is the client's own, "
+            "which no compiler knows; expected 1, or config.client_axis=vmap"
+        )
     if not 0 < config.model.width < math.inf:
         raise UserError(
             f"config.model.width got {config.model.width}; expected a factor above 0, such as 0.25 for a quarter of "

@@ -79,6 +79,8 @@ class Config:
     clients_per_round: participants that each round selects; 0 for all clients.
     client_axis: `auto`, `vmap`, `map` or `chunk`; same results, different speed and memory.
     chunk: clients at a time where `client_axis` is `chunk`.
+    unroll: minibatches written out at a time in the compiled round, where `client_axis` is `vmap` or `chunk`; larger
+      programs, fewer turns. One client at a time (`map`) takes its own number of steps, and nothing is written out.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
       `auto`, for the fewest on which they take as few turns as on all. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round always has one. eval_batch_size: samples at a time in them.
@@ -105,6 +107,7 @@ class Config:
     clients_per_round: int = 0
     client_axis: str = "auto"
     chunk: int = 8
+    unroll: int = 1
     devices: int = 0
     eval_every: int = 5
     eval_batch_size: int = 256

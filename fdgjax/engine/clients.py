@@ -3,7 +3,7 @@ device or split over several."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jax.stages import Wrapped
 
 from fdgjax.aggregation.gradients import one_by_one
 from fdgjax.contract import Execution, PyTree
+from fdgjax.engine.loops import Repeat, always_most, until_over
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
 
@@ -34,12 +35,31 @@ def _chunk(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]
     return lambda shared, *rows: jax.lax.map(lambda row: function(shared, *row), rows, batch_size=chunk)
 
 
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
 def _auto(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
     # A CPU gains nothing from a wider program and pays for the padding of short clients.
-    return (_map if jax.default_backend() == "cpu" else _vmap)(function, chunk)
+    return (_map if _on_cpu() else _vmap)(function, chunk)
 
 
-CLIENT_AXES: Mapping[str, Over] = {"auto": _auto, "vmap": _vmap, "map": _map, "chunk": _chunk}
+class ClientAxis(NamedTuple):
+    """A way to run a function of one client over stacked clients.
+
+    over: does so. together: whether several take their steps at once, so that all wait for the longest.
+    """
+
+    over: Over
+    together: Callable[[], bool]
+
+
+CLIENT_AXES: Mapping[str, ClientAxis] = {
+    "auto": ClientAxis(_auto, lambda: not _on_cpu()),
+    "vmap": ClientAxis(_vmap, lambda: True),
+    "map": ClientAxis(_map, lambda: False),
+    "chunk": ClientAxis(_chunk, lambda: True),
+}
 
 
 def over_clients(function: Callable[..., PyTree], execution: Execution) -> Callable[..., PyTree]:
@@ -53,8 +73,19 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
     Raises:
       UserError: unknown axis, or more devices than there are.
     """
-    over = lookup("client_axis", execution.axis, CLIENT_AXES)(function, execution.chunk)
+    over = lookup("client_axis", execution.axis, CLIENT_AXES).over(function, execution.chunk)
     return over if execution.devices == 1 else over_devices(over, client_mesh(execution.devices))
+
+
+def repeat_of(execution: Execution) -> Repeat:
+    """How loops over minibatches run: clients that step together all take the steps of the longest, a number that XLA
+    knows; one that steps alone takes its own.
+
+    Raises:
+      UserError: unknown axis.
+    """
+    together = lookup("client_axis", execution.axis, CLIENT_AXES).together()
+    return partial(always_most, unroll=execution.unroll) if together else until_over
 
 
 def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., PyTree]:

@@ -11,6 +11,7 @@ import optax
 from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
+from fdgjax.engine.loops import Repeat, until_over
 from fdgjax.randomness import shuffle
 
 
@@ -43,16 +44,20 @@ def labelled(batch: Batch, guess: Guess | None, positions: jax.Array) -> Batch:
     return batch._replace(labels=guess.labels[positions], trust=guess.trust[positions])
 
 
-def samples_of(federation: Federation, rows: jax.Array, count: jax.Array, size: int) -> Samples:
+def samples_of(
+    federation: Federation, rows: jax.Array, count: jax.Array, size: int, repeat: Repeat = until_over
+) -> Samples:
     """A client's samples, for passes over them `size` at a time; the results for padding are zeros.
 
     Args:
       federation: the data.
       rows, count: the client's samples, `[longest]`, and their number without padding.
       size: samples per minibatch.
+      repeat: the loop over the minibatches.
     """
     longest = len(rows)
-    positions = jnp.arange(-(-longest // size) * size)
+    most = -(-longest // size)
+    positions = jnp.arange(most * size)
 
     def each(function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
         def of_batch(start: jax.Array | int) -> PyTree:
@@ -65,7 +70,7 @@ def samples_of(federation: Federation, rows: jax.Array, count: jax.Array, size: 
 
         shapes = jax.eval_shape(of_batch, 0)
         empty = jax.tree.map(lambda leaf: jnp.zeros((len(positions), *leaf.shape[1:]), leaf.dtype), shapes)
-        whole = jax.lax.fori_loop(0, -(-count // size), put, empty)
+        whole = repeat(-(-count // size), most, put, empty)
         return jax.tree.map(lambda leaf: leaf[:longest], whole)
 
     return Samples((positions[:longest] < count).astype(jnp.float32), each)
@@ -84,13 +89,13 @@ def train_locally(
     guess: Guess | None = None,
     order: Order | None = None,
     others: bool = False,
+    repeat: Repeat = until_over,
 ) -> Trained:
     """`epochs` passes over a client's `count` samples, in a new order for each epoch; with pseudo-labels, over those
     that have some trust.
 
-    The number of steps follows the client's own number of samples (a loop of dynamic length): alone, a small client
-    computes no padded steps; under `vmap` its carry is held fixed once it is done. So every client does exactly its
-    epochs.
+    The number of steps follows the client's own number of samples: alone, a small client computes no padded steps
+    (`until_over`); beside others its carry is held fixed once it is done. So every client does exactly its epochs.
 
     Args:
       objective, optimizer: what is minimised, and how.
@@ -103,6 +108,7 @@ def train_locally(
       guess: pseudo-labels that replace the data's labels, `[longest]`.
       order: the order of an epoch's samples; None shuffles them.
       others: whether each minibatch brings as many samples along, drawn from all `count`.
+      repeat: the loop over an epoch's minibatches; `longest` samples make the most there can be.
     """
     size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
     in_order = order or shuffled
@@ -110,6 +116,7 @@ def train_locally(
     used = is_used(guess, len(rows), count)
     number = jnp.sum(used)
     steps = number // size if batching.drop_last else -(-number // size)
+    most = len(rows) // size if batching.drop_last else -(-len(rows) // size)
 
     def batch_at(positions: jax.Array, mask: jax.Array) -> Batch:
         return labelled(take_batch(federation, rows[positions], mask), guess, positions)
@@ -136,7 +143,7 @@ def train_locally(
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)
 
-        return jax.lax.fori_loop(0, steps, step, carry), None
+        return repeat(steps, most, step, carry), None
 
     start = (context.received, begin, jnp.zeros((), jnp.float32))
     (variables, state, total), _ = jax.lax.scan(epoch, start, jax.random.split(key, batching.epochs))

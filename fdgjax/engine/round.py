@@ -11,7 +11,7 @@ from jax.stages import Wrapped
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
 from fdgjax.data.federation import Federation
-from fdgjax.engine.clients import jit, over_clients
+from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.randomness import Purpose, choose, stream
@@ -159,6 +159,8 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
     """One client's part of a round: `(shared, row, optimiser's state, id, rows, count) -> (message, (new row, new
     optimiser's state), mean loss, largest magnitude of message and new states, pseudo-labels)`."""
 
+    repeat = repeat_of(plan.execution)
+
     def one_client(
         shared: Shared, client: PyTree, optimizer: PyTree, client_id: jax.Array, rows: jax.Array, count: jax.Array
     ) -> PyTree:
@@ -168,7 +170,7 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
         context = Context(sent, client, received, round_)
         prepared = Prepared()
         if method.prepare:
-            prepared = method.prepare(context, samples_of(federation, rows, count, plan.batching.batch_size))
+            prepared = method.prepare(context, samples_of(federation, rows, count, plan.batching.batch_size, repeat))
             context = context._replace(notes=prepared.notes)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         key = stream(seed, Purpose.TRAINING, round_, client_id)
@@ -176,6 +178,7 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
             *(method.objective, method.optimizer, plan.batching, federation, context, begin, rows, count, key),
             guess=prepared.guess,
             others=method.others,
+            repeat=repeat,
         )
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
@@ -200,6 +203,7 @@ def train_server(
     trained = train_locally(
         *(stage.objective, stage.optimizer, plan.batching, federation, context, begin, rows, count, key),
         order=stage.order,
+        repeat=repeat_of(plan.execution),
     )
     return stage.finish(server, trained), trained.loss
 

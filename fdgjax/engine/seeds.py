@@ -10,7 +10,7 @@ from fdgjax.data.federation import TABLES, Federation, has_seed_axis
 from fdgjax.engine.clients import CLIENT_AXES, Over
 from fdgjax.registry import lookup
 
-SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name] for name in ("auto", "map", "vmap")}
+SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name].over for name in ("auto", "map", "vmap")}
 
 
 def over_seeds(function: Callable[..., PyTree], axis: str) -> Callable[..., PyTree]:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Adaptation, Context, Variables
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.loops import Repeat
 
 
 def adapt(
@@ -17,6 +18,7 @@ def adapt(
     batch_size: int,
     round_: jax.Array,
     key: jax.Array,
+    repeat: Repeat,
 ) -> Variables:
     """The variables after the adaptation's epochs over one row of samples.
 
@@ -30,6 +32,7 @@ def adapt(
       batch_size: samples per step.
       round_: of the state that is evaluated, for learning rates that decay.
       key: order of the samples, dropout.
+      repeat: the loop over minibatches.
 
     References:
       FDSE, Algorithms 2 and 3.
@@ -45,5 +48,6 @@ def adapt(
         rows.places,
         rows.length,
         key,
+        repeat=repeat,
     )
     return adaptation.finish(variables, trained.variables)

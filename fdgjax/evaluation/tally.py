@@ -11,8 +11,9 @@ from jax.stages import Wrapped
 
 from fdgjax.contract import Execution, Method, Model, Output, PyTree, Variables
 from fdgjax.data.federation import Federation, Rows, stack_rows
-from fdgjax.engine.clients import jit, over_clients
+from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import samples_of, slice_rows, take_batch
+from fdgjax.engine.loops import Repeat
 from fdgjax.engine.round import State
 from fdgjax.engine.seeds import over_seeds
 from fdgjax.evaluation.adaptation import adapt
@@ -49,7 +50,14 @@ class Tallies(NamedTuple):
 
 
 def tally(
-    model: Model, variables: Variables, federation: Federation, rows: Rows, *, domains: int, batch_size: int
+    model: Model,
+    variables: Variables,
+    federation: Federation,
+    rows: Rows,
+    *,
+    domains: int,
+    batch_size: int,
+    repeat: Repeat,
 ) -> Tally:
     """Counts of one model over one row of samples, batch by batch."""
     key = jax.random.key(0)  # dropout is off: nothing is drawn from it
@@ -75,14 +83,15 @@ def tally(
 
     by_domain, by_bin = jnp.zeros(domains, jnp.float32), jnp.zeros(BINS, jnp.float32)
     empty = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, jnp.zeros((), jnp.float32))
-    return jax.lax.fori_loop(0, -(-rows.length // batch_size), add, empty)
+    return repeat(-(-rows.length // batch_size), -(-len(rows.places) // batch_size), add, empty)
 
 
 def compile_evaluation(
     method: Method, model: Model, *, domains: int, batch_size: int, adapt_batch_size: int, execution: Execution
 ) -> Wrapped:
     """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
-    count = partial(tally, model, domains=domains, batch_size=batch_size)
+    repeat = repeat_of(execution)
+    count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
     def on_source(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
         # A loop over the tables, so that the program holds the model once.
@@ -96,9 +105,15 @@ def compile_evaluation(
         before = count(variables, federation, rows)
         if method.adapt is None:
             return before, None
-        key = stream(state.seed, Purpose.ADAPTATION, state.round)
         fitted = adapt(
-            method.adapt, variables, federation, rows, batch_size=adapt_batch_size, round_=state.round, key=key
+            method.adapt,
+            variables,
+            federation,
+            rows,
+            batch_size=adapt_batch_size,
+            round_=state.round,
+            key=stream(state.seed, Purpose.ADAPTATION, state.round),
+            repeat=repeat,
         )
         return before, count(fitted, federation, rows)
 
@@ -129,11 +144,11 @@ def compile_representation(
 ) -> Wrapped:
     """`(state, federation) -> [models, longest, m]`, the representations of the unseen domain's samples by each model
     for that domain; jitted, of all seeds where these have a seed axis."""
-    key = jax.random.key(0)  # nothing is drawn in evaluation
+    key, repeat = jax.random.key(0), repeat_of(execution)  # nothing is drawn in evaluation
 
     def of_model(federation: Federation, variables: Variables) -> jax.Array:
         rows, count = federation.target.places[0], federation.target.length[0]
-        samples = samples_of(federation, rows, count, batch_size)
+        samples = samples_of(federation, rows, count, batch_size, repeat)
         found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
         return found
 

@@ -16,7 +16,8 @@ from fdgjax.report.states import Look
 
 SAME = frozenset(
     {
-        *("seed", "seeds", "seed_axis", "client_axis", "chunk", "devices", "eval_batch_size", "checkpoint_every"),
+        *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
+        *("eval_batch_size", "checkpoint_every"),
         *("writers", "data.dir", "data.cache_dir"),
     }
 )

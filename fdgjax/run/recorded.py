@@ -77,7 +77,7 @@ def run_experiment(
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
-      on_round: told of each round before it is saved; it may set `stop`.
+      on_round: told of each round before it is saved and before the next begins; it may set `stop`.
       programs: the folder for compiled programs, see `fdgjax.run.kept`; None to keep none.
 
     Raises:
@@ -140,7 +140,12 @@ def train_with_records(
         experiment, memory = compile_ahead(experiment, state, shelf)
         say_memory(memory, console)
         leave_if(stop, done, config.rounds)
-        for progress in train(experiment, state):
+
+        def ahead(started: int) -> bool:
+            # A listener may stop the run, a checkpoint needs the state that the next round would use up.
+            return on_round is nobody and started % config.checkpoint_every != 0 and not stop.is_set()
+
+        for progress in train(experiment, state, ahead):
             durations.append(progress.seconds)
             for log, of_seed, record in zip(logs, records, progress.records, strict=True):
                 log.write(record)
@@ -148,6 +153,8 @@ def train_with_records(
             show({"round": done + 1, **mean_figures(progress.records)})
             on_round(progress.records)
             done += 1
+            if progress.state is None:
+                continue
             elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
                 checkpoints.save(done, progress.state, History(records, elapsed))

@@ -1,7 +1,7 @@
 """Training an experiment round by round, with a record of each round for each seed."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation import figures
-from fdgjax.evaluation.evaluating import evaluate, references
+from fdgjax.evaluation.evaluating import references
 from fdgjax.evaluation.guesses import guess_figures
 from fdgjax.evaluation.metrics import Record
 
@@ -34,45 +34,99 @@ def images_per_round(experiment: Experiment) -> list[float]:
 
 
 class Progress(NamedTuple):
-    """The result of a round: each seed's record, the state, and the seconds the round took."""
+    """The result of a round: each seed's record, the state, and the seconds the round took.
+
+    The state is None where the next round has begun, which uses it up.
+    """
 
     records: list[Record]
-    state: State
+    state: State | None
     seconds: float
 
 
-def train(experiment: Experiment, state: State) -> Iterator[Progress]:
+class Started(NamedTuple):
+    """A round that a device computes: its number, its results, none of them waited for, and when it was started.
+
+    observed: of its state, where it is evaluated; else None.
+    """
+
+    number: int
+    state: State
+    info: RoundInfo
+    observed: PyTree | None
+    begin: float
+
+
+def never(done: int) -> bool:
+    """No round begins before the figures of the one before it are read."""
+    del done
+    return False
+
+
+def train(experiment: Experiment, state: State, ahead: Callable[[int], bool] = never) -> Iterator[Progress]:
     """Rounds from `state` to the configured number, one `Progress` each.
 
     Args:
       experiment: what to train.
       state: where to start. Its buffers are donated, and so are those of each state once the next round begins.
+      ahead: asked of a round that was started whether the next may be started too before this one's figures are read,
+        so that the device computes while the host reads, checks and writes. It then ends with no use of the state.
 
     Raises:
       UserError: the server's state is not finite, or a client's update is not and `config.drop_nonfinite` is False.
     """
-    config, seeds = experiment.config, seeds_of(experiment.config)
+    config, count = experiment.config, len(seeds_of(experiment.config))
     # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(np.max(jax.device_get(state.round))) + 1
     before = references(experiment.evaluation, state, experiment.federation) if first == 1 else None
-    for done in range(first, config.rounds + 1):
-        begin = time.perf_counter()
-        state, info = experiment.round(state, experiment.train)
-        infos = each_seed(jax.device_get(info), len(seeds))
-        seconds = time.perf_counter() - begin
-        for seed, one in zip(seeds, infos, strict=True):
-            check_finite(one, done, f" of seed {seed}" if len(seeds) > 1 else "", config.drop_nonfinite)
-        records = [
-            round_record(done, one) | guess_figures(one, rows, truth)
-            for one, rows in zip(infos, each_seed(tables, len(seeds)), strict=True)
-        ]
-        if done % config.eval_every == 0 or done == config.rounds:
-            metrics = evaluate(experiment.evaluation, state, experiment.federation)
-            records = [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
-        if done == 1 and before is not None:
+    free = 0.0  # when the device had done all that was started before
+
+    def told(one: Started, *, last: bool) -> Progress:
+        nonlocal free
+        infos = each_seed(jax.device_get(one.info), count)
+        seconds = time.perf_counter() - max(one.begin, free)
+        records = records_of(experiment, one, infos, each_seed(tables, count), truth)
+        free = time.perf_counter()
+        if one.number == 1 and before is not None:
             records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]
-        yield Progress(records, state, seconds)
+        return Progress(records, one.state if last else None, seconds)
+
+    waiting: Started | None = None
+    for done in range(first, config.rounds + 1):
+        now = start(experiment, state, done)
+        state = now.state
+        if waiting is not None:
+            yield told(waiting, last=False)
+        waiting = now if done < config.rounds and ahead(done) else None
+        if waiting is None:
+            yield told(now, last=True)
+
+
+def start(experiment: Experiment, state: State, number: int) -> Started:
+    """Starts a round from a state, and the evaluation of what it leaves where that is due, without waiting for them."""
+    config, begin = experiment.config, time.perf_counter()
+    state, info = experiment.round(state, experiment.train)
+    due = number % config.eval_every == 0 or number == config.rounds
+    observed = experiment.evaluation.observe(state, experiment.federation) if due else None
+    return Started(number, state, info, observed, begin)
+
+
+def records_of(
+    experiment: Experiment, one: Started, infos: Sequence[RoundInfo], tables: Sequence[PyTree], truth: np.ndarray
+) -> list[Record]:
+    """Each seed's record of a round, its figures included where it is evaluated. Raises like `train`."""
+    config, seeds = experiment.config, seeds_of(experiment.config)
+    for seed, info in zip(seeds, infos, strict=True):
+        check_finite(info, one.number, f" of seed {seed}" if len(seeds) > 1 else "", config.drop_nonfinite)
+    records = [
+        round_record(one.number, info) | guess_figures(info, rows, truth)
+        for info, rows in zip(infos, tables, strict=True)
+    ]
+    if one.observed is None:
+        return records
+    metrics = experiment.evaluation.measure(one.observed)
+    return [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
 
 
 def round_record(round_: int, info: RoundInfo) -> Record:

@@ -10,7 +10,7 @@ from fdgjax.errors import UserError
 from fdgjax.sweeps.cells import Cell
 
 NOT_REDUCING = frozenset(
-    {"model.pretrained", "seed_axis", "client_axis", "chunk", "eval_batch_size", "checkpoint_every"}
+    {"model.pretrained", "seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"}
 )
 """Keys that do not change a paper's protocol: where weights lie, speed, memory, and checkpoints."""
 

@@ -47,7 +47,7 @@ def whole(config: Config, path: Path) -> None:
 
 def cut_short(config: Config, path: Path) -> None:
     with pytest.raises(Interrupted):
-        run(config, path, Console(), StopAfter(4))
+        run(config, path, Console(), StopAfter(3))
 
 
 @pytest.mark.parametrize(

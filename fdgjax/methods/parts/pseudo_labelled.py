@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Context, Each, Guess, Method, Prepared, PyTree, Samples, Setup, Variables
 from fdgjax.data.federation import Federation
-from fdgjax.engine.clients import over_clients
+from fdgjax.engine.clients import over_clients, repeat_of
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.methods.parts.extend import Row, extend
 from fdgjax.methods.parts.optimizers import client_optimizer
@@ -51,6 +51,7 @@ def on_pseudo_labels(
       UserError: unknown `guess`.
     """
     guess_of, model = lookup("guess", how.guess, GUESSES), setup.model
+    repeat = repeat_of(setup.execution)
 
     def pretrained(key: jax.Array, federation: Federation) -> Variables:
         init_key, train_key = jax.random.split(key)
@@ -65,12 +66,13 @@ def on_pseudo_labels(
             federation.server.places[0],
             federation.server.length[0],
             train_key,
+            repeat=repeat,
         )
         return trained.variables
 
     def guessed(variables: Variables, federation: Federation) -> Guess:
         def one_client(shared: PyTree, rows: jax.Array, count: jax.Array) -> Guess:
-            samples = samples_of(shared[1], rows, count, batching.batch_size)
+            samples = samples_of(shared[1], rows, count, batching.batch_size, repeat)
             return guess_of(outputs_for_all(model, shared[0], samples), samples.mask)
 
         guess: Guess = over_clients(one_client, setup.execution)((variables, federation), *federation.train)

@@ -1,0 +1,33 @@
+"""Loops over a client's minibatches: as long as the client's own data are, or always as long as the longest client's.
+
+A loop whose length is data asks after every step whether it is over. On a CPU that costs nothing; an accelerator's
+answer has to travel to the host before the next step may start, and XLA can neither unroll such a loop nor keep it on
+the device.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import PyTree
+
+Step = Callable[[jax.Array, PyTree], PyTree]
+Repeat = Callable[[jax.Array, int, Step, PyTree], PyTree]
+"""A loop, `(turns, most, step, begin) -> end`: `step(i, carry)` for each i below `turns`, a number that the program
+computes and that is at most `most`."""
+
+
+def until_over(turns: jax.Array, most: int, step: Step, begin: PyTree) -> PyTree:
+    """Ends after `turns`: no step is computed in vain. Under `vmap` it runs until the last is over."""
+    del most
+    return jax.lax.fori_loop(0, turns, step, begin)
+
+
+def always_most(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unroll: int = 1) -> PyTree:
+    """Takes `most` turns, of which those beyond `turns` change nothing; `unroll` of them are written out at a time."""
+
+    def masked(i: jax.Array, carry: PyTree) -> PyTree:
+        return jax.tree.map(lambda new, old: jnp.where(i < turns, new, old), step(i, carry), carry)
+
+    return jax.lax.fori_loop(0, most, masked, begin, unroll=unroll)
