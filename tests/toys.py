@@ -276,6 +276,22 @@ def by_numpy(function: Callable[..., Any], *trees: PyTree) -> PyTree:
     return jax.tree.map(lambda *leaves: jax.device_put(function(*map(np.asarray, leaves))), *trees)
 
 
+def precisions(jaxpr: Any) -> Iterator[Any]:
+    """The precision of every matrix product of a jaxpr, those inside its loops and branches included."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation.params["precision"]
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from precisions(getattr(inner, "jaxpr", inner))
+
+
+def are_exact(jaxpr: Any) -> bool:
+    """Whether a jaxpr has matrix products, all of them in full precision."""
+    found = set(precisions(jaxpr))
+    return found == {(jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)}
+
+
 def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -> None:
     """Same structure, and equal up to the rounding of a few dozen float32 steps."""
     assert jax.tree.structure(left) == jax.tree.structure(right)

@@ -53,11 +53,15 @@ def described(leaf: Any) -> str:
 def of_clients(rule: AnyRule) -> AnyRule:
     """The rule, which also takes lists of clients for its trees; weights beside a list may be a list of numbers.
 
+    Its matrix products are computed in full precision: the 10 bits of TF32, a GPU's default, would show in cosines, and
+    so in the weights.
+
     Raises:
       UserError: on use, like `stack`, or where there are not as many weights as clients.
     """
 
     @functools.wraps(rule)
+    @jax.default_matmul_precision("highest")
     def accepting(updates: PyTree, *more: Any, **named: Any) -> Any:
         if type(updates) is not list:
             return rule(updates, *more, **named)

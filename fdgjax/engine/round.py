@@ -139,7 +139,9 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         new_clients = keep_rows(finite, new_clients, clients)
         new_optimizers = keep_rows(finite, new_optimizers, optimizers)
 
-    aggregate, coefficients = method.aggregate(server, new_clients, messages, weights)
+    # On a GPU, TF32 products would show in the cosines and norms that decide the weights.
+    with jax.default_matmul_precision("highest"):
+        aggregate, coefficients = method.aggregate(server, new_clients, messages, weights)
     moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
     server, new_clients = method.update(server, new_clients, aggregate, moment)
     server, last_loss = train_server(method, plan, state, server, federation, last=True)

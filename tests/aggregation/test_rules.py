@@ -25,6 +25,7 @@ from fdgjax.aggregation import (
     partition,
 )
 from fdgjax.contract import PyTree, Rule
+from tests.toys import are_exact, precisions
 
 N = 4
 SHAPES = {"a": (3, 2), "b": {"scalar": (), "vector": (5,)}, "c": (1, 1, 2), "empty": (0, 3)}
@@ -108,6 +109,14 @@ def assert_same(rule: Rule, left: tuple[PyTree, PyTree], right: tuple[PyTree, Py
 
 def as_weights(weights: list[int]) -> jax.Array:
     return jnp.asarray(weights, jnp.float32)
+
+
+@every_form
+def test_matrix_products_are_computed_in_full_precision(rule: Rule) -> None:
+    found = {one for both in precisions(jax.make_jaxpr(rule)(draw(0))) for one in both or [None]}
+    assert found <= {jax.lax.Precision.HIGHEST}
+    assert are_exact(jax.make_jaxpr(mean)(draw(0)))
+    assert not are_exact(jax.make_jaxpr(jnp.matmul)(jnp.ones((2, 2)), jnp.ones((2, 2))))
 
 
 @every_rule

@@ -18,7 +18,7 @@ from fdgjax.data.federation import pool
 from fdgjax.engine import Plan, compile_round, init_state
 from fdgjax.engine.loops import always_most, until_over
 from fdgjax.methods import METHODS
-from tests.toys import close, lengths_for, make_plan, shared_case, shared_method, toy_federation
+from tests.toys import are_exact, close, lengths_for, make_plan, shared_case, shared_method, toy_federation
 
 QUICK = ("fdse", "fedavg", "hfedf", "semifl")
 SEARCHES = {"fdse": "min-norm points, three times a round", "semifl": "Beta-distributed shares, drawn by rejection"}
@@ -85,6 +85,19 @@ def test_a_question_to_the_host_would_be_seen() -> None:
     # JAX lowers a call of the host for the machine's own backend alone.
     asking = jax.jit(lambda x: jax.pure_callback(abs, shape, x))
     assert seen(asking, shape, platform=jax.default_backend()).asking
+
+
+@pytest.mark.parametrize("name", ["fedavg", "hfedf"])
+def test_no_short_product_decides_an_aggregate(name: str) -> None:
+    method, federation, exact = shared_method(name), toy_federation(lengths_for(name)), []
+
+    def aggregate(*args: Any) -> Any:
+        exact.append(are_exact(jax.make_jaxpr(method.aggregate)(*args)))
+        return method.aggregate(*args)
+
+    state = jax.eval_shape(functools.partial(init_state, method), federation, 0)
+    compile_round(method._replace(aggregate=aggregate), make_plan("vmap")).eval_shape(state, federation)
+    assert exact == [True]
 
 
 def test_steps_written_out_are_the_same_steps() -> None:

@@ -175,7 +175,7 @@ def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tm
     # Partial participation and an odd number of rounds, so that every stream and a partial checkpoint are exercised.
     config = small(cache, method, rounds=5, clients_per_round=2)
     run(config, tmp_path / "undisturbed", Console(), never())
-    # The event is looked at before and after compiling, then up to three times a round; the exact round does not matter.
+    # The event is looked at before and after compiling, then up to thrice a round; the exact round does not matter.
     with pytest.raises(Interrupted, match=r"the same command continues"):
         run(config, tmp_path / "resumed", Console(), StopAfter(4))
     assert not (tmp_path / "resumed/summary.json").exists()
