@@ -81,7 +81,7 @@ def network(job: Job) -> nn.Module:
 
 def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:
     """The job's method with one local epoch of Adam on that network."""
-    model = in_dtype(with_plan(as_model(module, federation.images.shape[1:]), job.plan), job.dtype)
+    model = with_plan(as_model(module, federation.images.shape[1:], dtype=job.dtype), job.plan)
     entry = lookup("method", job.method, METHODS)
     execution = Execution(job.client_axis, job.chunk, job.devices)
     method = entry.build(Setup(model, job.clients, job.rounds, execution), entry.hyper())
@@ -106,20 +106,6 @@ def with_plan(model: Model, plan: str) -> Model:
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         with nn.intercept_methods(planned):
             return model.apply(variables, images, train, key)
-
-    return Model(model.init, apply)
-
-
-def in_dtype(model: Model, dtype: str) -> Model:
-    """The model computed in `dtype`, its parameters, statistics and logits kept in float32."""
-    if dtype == "float32":
-        return model
-
-    def cast(tree: PyTree, to: str) -> PyTree:
-        return jax.tree.map(lambda leaf: leaf.astype(to), tree)
-
-    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
-        return cast(model.apply(cast(variables, dtype), cast(images, dtype), train, key), "float32")
 
     return Model(model.init, apply)
 

@@ -21,7 +21,7 @@ class Job(NamedTuple):
     client_axis, chunk, devices: see `fdgjax.engine.Execution`.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
     clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: number of timed rounds.
-    precision: any value of `jax.default_matmul_precision`; dtype: of images, parameters and gradients in the model.
+    precision: any value of `jax.default_matmul_precision`; dtype: as `config.dtype`.
     """
 
     kind: str

@@ -85,7 +85,7 @@ def build(config: Config) -> Experiment:
     seeds = seeds_of(config)
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
-    made = client_model(chosen, data, where.scaling, weights)
+    made = client_model(chosen, data, where.scaling, weights, config.dtype)
     kept = keeps_features(config, entry, made.trunk)
     batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
     setup = Setup(made.rest if kept else made.whole, len(parts[0].train), config.rounds, execution_of(config))
@@ -193,7 +193,7 @@ def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
 
 
-def client_model(chosen: ModelConfig, data: Domains, scaling: str, weights: Weights | None) -> ClientModel:
+def client_model(chosen: ModelConfig, data: Domains, scaling: str, weights: Weights | None, dtype: str) -> ClientModel:
     """The client model for a data set; see `make_client_model`."""
     if weights:
         note_scaling(weights, scaling)
@@ -203,7 +203,9 @@ def client_model(chosen: ModelConfig, data: Domains, scaling: str, weights: Weig
         make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
     )
     shape = data.images.shape[1:]
-    return make_client_model(network, chosen.name, shape, frozen=chosen.frozen, scaling=scaling, weights=weights)
+    return make_client_model(
+        network, chosen.name, shape, frozen=chosen.frozen, scaling=scaling, weights=weights, dtype=dtype
+    )
 
 
 def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:

@@ -68,11 +68,16 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
-    """One of `MODELS` for the toy federation's images, of the units and with the head that the method is made for."""
+def tiny_network(name: str, method: str) -> tuple[nn.Module, tuple[int, ...]]:
+    """One of `MODELS`, of the units and with the head that the method is made for, and the shape of its images."""
     unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
     # Only images are augmented.
     pixels = (2, 2) if unit == "augmented" else ()
     wide = {"features": MANY_FEATURES} if METHODS[method].unlabelled or method == "moon" else {}
     network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels, **wide)
-    return as_model(HEADS[head](network, CLASSES, 1 / 128), IMAGE)
+    return HEADS[head](network, CLASSES, 1 / 128), IMAGE
+
+
+def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
+    """A `tiny_network` for the toy federation's images."""
+    return as_model(*tiny_network(name, method))

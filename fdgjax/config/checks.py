@@ -15,6 +15,7 @@ from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.methods.parts.pseudo_labels import GUESSES
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.client_model import DTYPES
 from fdgjax.models.scaling import SCALINGS
 from fdgjax.registry import lookup
 from fdgjax.writers import WRITERS
@@ -24,6 +25,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "model.name": MODELS,
     "client_axis": CLIENT_AXES,
     "seed_axis": SEED_AXES,
+    "dtype": DTYPES,
     "selection": SELECTIONS,
     "client_model": CLIENT_MODELS,
     "data.protocol": PROTOCOLS,

@@ -81,6 +81,8 @@ class Config:
     chunk: clients at a time where `client_axis` is `chunk`.
     unroll: minibatches written out at a time in the compiled round, where `client_axis` is `vmap` or `chunk`; larger
       programs, fewer turns. One client at a time (`map`) takes its own number of steps, and nothing is written out.
+    dtype: in which the network is computed, `float32` or `bfloat16`. Variables, statistics, gradients, optimisers,
+      losses, what is sent and aggregated, and checkpoints are float32 in any case, and so are frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
       `auto`, for the fewest on which they take as few turns as on all. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round always has one. eval_batch_size: samples at a time in them.
@@ -108,6 +110,7 @@ class Config:
     client_axis: str = "auto"
     chunk: int = 8
     unroll: int = 1
+    dtype: str = "float32"
     devices: int = 0
     eval_every: int = 5
     eval_batch_size: int = 256

@@ -5,6 +5,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fdgjax.nn.geometry import at_least_float32
+
 
 class FeatureAugmentation(nn.Module):
     """In training, with probability p for the whole batch,
@@ -43,6 +45,7 @@ class FeatureAugmentation(nn.Module):
         kept = {name: self.variable("batch_stats", name, start, x.shape[-1:]) for name, start in starts.items()}
         if not train:
             return x
+        dtype, x = x.dtype, x.astype(at_least_float32(x.dtype))
         chance, *noise = jax.random.split(self.make_rng("dropout"), 3)
         happens = jax.random.bernoulli(chance, self.probability)
         measured = {"mean": x.mean((1, 2)), "std": jnp.sqrt(x.var((1, 2)) + self.epsilon)}
@@ -54,7 +57,7 @@ class FeatureAugmentation(nn.Module):
                 kept[name].value = jax.lax.stop_gradient(jnp.where(happens, moved, kept[name].value))
         normalised = (x - over_pixels(measured["mean"])) / over_pixels(measured["std"])
         augmented = over_pixels(drawn["std"]) * normalised + over_pixels(drawn["mean"])
-        return jnp.where(happens, augmented, x)
+        return jnp.where(happens, augmented, x).astype(dtype)
 
     def _draw(self, statistic: jax.Array, across_clients: jax.Array, key: jax.Array) -> jax.Array:
         """Each sample's new value of a statistic, `[batch, C]`."""

@@ -1,7 +1,7 @@
 """The client model: a network of the registry with units and a head, its first stages frozen or not, as the two pure
 functions of the contract."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -9,14 +9,36 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
-from fdgjax.contract import Model, Output, Variables
+from fdgjax.contract import Model, Output, PyTree, Variables
+from fdgjax.errors import UserError
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
 from fdgjax.models.pretrained import Weights, convert, with_values
 from fdgjax.models.scaling import scaled
 from fdgjax.models.stages import WHOLE, Part
 from fdgjax.randomness import any_key
+from fdgjax.registry import lookup
+
+
+def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
+    """The tree with all its floating-point numbers of one type."""
+    return jax.tree.map(lambda leaf: leaf.astype(to) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
+
+
+class Rounding(NamedTuple):
+    """How a network is computed in a type: what is done to what goes in, and to what comes out."""
+
+    into: Callable[[PyTree], PyTree]
+    out: Callable[[PyTree], PyTree]
+
+
+DTYPES: Mapping[str, Rounding] = {
+    "float32": Rounding(lambda tree: tree, lambda tree: tree),
+    "bfloat16": Rounding(partial(with_floats, to=jnp.bfloat16), partial(with_floats, to=jnp.float32)),
+}
+"""The types in which a network can be computed."""
 
 
 class ClientModel(NamedTuple):
@@ -41,6 +63,7 @@ def make_client_model(
     frozen: int,
     scaling: str,
     weights: Weights | None,
+    dtype: str = "float32",
 ) -> ClientModel:
     """The client model.
 
@@ -51,20 +74,38 @@ def make_client_model(
       frozen: number of frozen stages; -1 for all.
       scaling: the entry of `SCALINGS` for the images that the network sees.
       weights: a file's tensors, to start from; None for none.
+      dtype: in which the trained part is computed, an entry of `DTYPES`; frozen stages always are in float32.
 
     Raises:
-      UserError: more stages than there are, or weights that do not fit.
+      UserError: more stages than there are, weights that do not fit, or a network that cannot be computed in `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
-    model = as_model(whole, image_shape, scaling)
+    model = as_model(whole, image_shape, scaling, dtype)
     values: Mapping[str, np.ndarray] = convert(weights, jax.eval_shape(model.init, any_key())) if weights else {}
     if not stages:
         trained = with_values(model, values)
+        check_dtype(trained, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=Part(0, len(stages))), image_shape, scaling)
     trunk = freeze(with_values(first, values), image_shape, stages)
-    rest = with_values(as_model(network(part=Part(len(stages))), trunk.shape), values)
+    rest = with_values(as_model(network(part=Part(len(stages))), trunk.shape, dtype=dtype), values)
+    check_dtype(rest, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
+
+
+def check_dtype(model: Model, shape: Sequence[int], name: str, dtype: str) -> None:
+    """Raises a `UserError` where a network, of a user's own perhaps, cannot be computed in a type but float32."""
+    if dtype == "float32":
+        return
+    images, key = jax.ShapeDtypeStruct((2, *shape), jnp.float32), any_key()
+    try:
+        jax.eval_shape(lambda images, key: model.apply(model.init(key), images, True, key), images, key)
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"config.dtype got '{dtype}', in which the network '{name}' cannot be computed ({reason}); expected "
+            "float32, or a network whose layers take the type of what they are given"
+        ) from error
 
 
 def make_network(
@@ -87,7 +128,7 @@ def make_network(
     return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 
 
-def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed") -> Model:
+def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed", dtype: str = "float32") -> Model:
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
 
     Its `features` are the last value sown under that name, and its other sown values are in `more`.
@@ -96,19 +137,25 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
       module: the network.
       image_shape: `(H, W, channels)`, or of one sample's features.
       scaling: the entry of `SCALINGS` for the images that the network sees.
+      dtype: the entry of `DTYPES` in which it is computed. Variables, outputs and gradients are float32 in any case;
+        parameters and scaled images are rounded when the network is called, its statistics are not.
 
     Raises:
       UserError: a scaling for another number of channels.
     """
     scale = scaled(scaling, image_shape[-1])
+    low, full = lookup("dtype", dtype, DTYPES)
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
 
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
-        logits, changed = module.apply(
-            variables, scale(images), train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+        rounded = {name: low(tree) if name == "params" else tree for name, tree in variables.items()}
+        logits, changed = full(
+            module.apply(
+                rounded, low(scale(images)), train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+            )
         )
         # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.
         sown = changed.get("intermediates", {}).items()

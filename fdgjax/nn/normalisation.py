@@ -45,8 +45,10 @@ class BatchNorm(nn.Module):
         shape = (sum(sizes),)
         starts = (("mean", jnp.zeros), ("var", jnp.ones))
         kept = [self.variable("batch_stats", name, start, shape, jnp.float32) for name, start in starts]
-        scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape)
-        bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape)
+        # Those that are no parameters do not decide the type of the result.
+        own = parts[0].dtype
+        scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape, own)
+        bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape, own)
         if self.use_running_average:
             mean, var = (statistic.value.astype(wide) for statistic in kept)
         else:

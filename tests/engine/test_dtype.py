@@ -1,0 +1,127 @@
+"""A network computed in bfloat16: all that is multiplied in it is, and nothing else is."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.building import build as experiment_of
+from fdgjax.contract import Model, Setup
+from fdgjax.data.federation import pool
+from fdgjax.engine import compile_round, init_state
+from fdgjax.errors import UserError
+from fdgjax.methods import METHODS
+from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.client_model import as_model, make_client_model, make_network
+from fdgjax.run.training import train
+from tests.runs import perceptron, small
+from tests.toy_models import IMAGE, tiny_network
+from tests.toys import lengths_for, make_plan, small_hyper, toy_federation
+
+__all__ = ["perceptron"]
+SIDES = {"mnist_cnn": (28, 1), "digits_cnn": (8, 1), "alexnet": (224, 3)}
+QUICK = ("digits_cnn dse", "digits_cnn augmented", "digits_cnn simsiam")
+NETWORKS = [
+    *MODELS,
+    *(f"digits_cnn {unit}" for unit in UNITS),
+    *(f"digits_cnn {head}" for head in HEADS if head != "linear"),
+]
+
+
+def some(names: list[str], quick: tuple[str, ...]) -> list[Any]:
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def products(jaxpr: Any) -> Iterator[Any]:
+    """The types of what is multiplied in every matrix product and convolution of a jaxpr."""
+    for equation in jaxpr.eqns:
+        if "dot_general" in equation.primitive.name or "fdgjax" in equation.primitive.name:
+            yield from (value.aval.dtype for value in equation.invars)
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from products(getattr(inner, "jaxpr", inner))
+
+
+@pytest.mark.parametrize("name", some(NETWORKS, QUICK))
+def test_every_product_of_a_network_is_in_bfloat16_and_all_it_returns_in_float32(name: str) -> None:
+    network, _, part = name.partition(" ")
+    side, channels = SIDES.get(network, (32, 3))
+    unit, head = (part if part in kind else "" for kind in (UNITS, HEADS))
+    shape = (side, side, channels)
+    model = as_model(make_network(network, 4, width=0.25, unit=unit, head=head), shape, dtype="bfloat16")
+
+    def step(variables: Any, images: jax.Array, key: jax.Array) -> Any:
+        def loss(params: Any) -> Any:
+            output, changed = model.apply({**variables, "params": params}, images, True, key)
+            return jnp.sum(output.logits), (output, changed)
+
+        return jax.grad(loss, has_aux=True)(variables["params"])
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    variables = jax.eval_shape(model.init, key)
+    # Flax's own normalisation mixes types, as JAX allows by default.
+    with jax.numpy_dtype_promotion("standard"):
+        traced = jax.make_jaxpr(step)(variables, jax.ShapeDtypeStruct((2, *shape), np.float32), key)
+    assert {str(leaf.dtype) for leaf in (*jax.tree.leaves(variables), *traced.out_avals)} == {"float32"}
+    assert set(products(traced.jaxpr)) == {jnp.dtype(jnp.bfloat16)}
+
+
+def toy(method: str, dtype: str) -> Model:
+    network, image = tiny_network("dense", method)
+    return as_model(network, image, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", some(sorted(METHODS), ("fdse", "hfedf")))
+def test_a_round_leaves_the_types_that_it_leaves_in_float32(name: str) -> None:
+    federation, ends = toy_federation(lengths_for(name)), []
+    for dtype in ("float32", "bfloat16"):
+        method = METHODS[name].build(Setup(toy(name, dtype), len(federation.ids), 3), small_hyper(name))
+        data = pool(federation) if method.pooled else federation
+        state = jax.eval_shape(functools.partial(init_state, method), data, 0)
+        after = compile_round(method, make_plan()).eval_shape(state, data)
+        ends.append(jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), after))
+    assert ends[0] == ends[1]
+
+
+def test_float32_is_what_it_was() -> None:
+    model = toy("fedavg", "float32")
+    variables = jax.eval_shape(model.init, jax.eval_shape(lambda: jax.random.key(0)))
+    applied = jax.make_jaxpr(lambda v, x: model.apply(v, x, False, jax.random.key(0)))
+    assert "convert_element_type" not in str(applied(variables, np.zeros((2, *IMAGE), np.float32)))
+
+
+def test_a_run_in_bfloat16_is_near_the_one_in_float32(perceptron: None, cache: Path) -> None:
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        experiment = experiment_of(small(cache, rounds=2, dtype=dtype))
+        *_, last = train(experiment, experiment.init())
+        assert last.state is not None
+        assert {str(leaf.dtype) for leaf in jax.tree.leaves(last.state.server)} == {"float32"}
+        losses.append([last.records[0][name] for name in ("train_loss", "ood_loss", "id_accuracy")])
+    np.testing.assert_allclose(*losses, rtol=0.03)
+    assert losses[0][0] != losses[1][0]
+
+
+class Fixed(nn.Module):
+    """Has float32 numbers of its own, and converts nothing."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        return jax.lax.add(x.reshape(len(x), -1), np.ones((len(x), 4), np.float32))
+
+
+def test_a_network_that_cannot_is_refused_in_one_line() -> None:
+    def made(dtype: str) -> Any:
+        network = functools.partial(Fixed)
+        return make_client_model(network, "mnist_cnn", (2, 2, 1), frozen=0, scaling="signed", weights=None, dtype=dtype)
+
+    made("float32")
+    with pytest.raises(UserError, match=r"config\.dtype got 'bfloat16', in which the network 'mnist_cnn' can") as error:
+        made("bfloat16")
+    assert "\n" not in str(error.value)
