@@ -14,7 +14,7 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
-from fdgjax.models.pretrained import PRETRAINED
+from fdgjax.models.names import PRETRAINED
 from fdgjax.registry import lookup
 
 SECTIONS: Mapping[str, type] = {

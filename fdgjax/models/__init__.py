@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 
-from fdgjax.models import alexnet, digits, efficientnet, inception, mnist, resnet, vit
+from fdgjax.models import alexnet, densenet, digits, efficientnet, inception, mnist, resnet, vgg, vit
 from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
+from fdgjax.models.densenet import DenseNet
 from fdgjax.models.digits import DigitsCNN
 from fdgjax.models.efficientnet import EfficientNetLite
 from fdgjax.models.heads import HEADS, GaussianHead
@@ -23,6 +24,7 @@ from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
 from fdgjax.models.stages import WHOLE, Part
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
+from fdgjax.models.vgg import VGG
 from fdgjax.models.vit import ViT
 from fdgjax.registry import Registry
 
@@ -64,6 +66,9 @@ NETWORKS: dict[str, Backbone] = {
         EfficientNetLite, "EfficientNet-Lite0: for CPUs and phones, no squeeze-and-excite", efficientnet.STAGES
     ),
     "vit_b8": Backbone(ViT, "ViT-B/8 as timm's, with a class token, for one size of images", vit.STAGES),
+    "vgg11": Backbone(VGG, "VGG-11 as torchvision's, no BatchNorm, from 32x32", vgg.STAGES),
+    "densenet121": Backbone(DenseNet, "DenseNet-121 as torchvision's, from 29x29", densenet.STAGES),
+    "deit_b": Backbone(partial(ViT, patch=16), "DeiT-B as timm's: ViT-B/16, for one size of images", vit.STAGES),
 }
 
 MODELS: Registry[Backbone] = Registry("model", NETWORKS)
@@ -72,10 +77,12 @@ __all__ = [
     "HEADS",
     "MODELS",
     "UNITS",
+    "VGG",
     "AlexNet",
     "Autoencoder",
     "Backbone",
     "DSEUnit",
+    "DenseNet",
     "DigitsCNN",
     "EfficientNetLite",
     "GaussianHead",

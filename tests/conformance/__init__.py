@@ -1,4 +1,5 @@
-"""Numbers of PyTorch that the tests compare with, so that they need no PyTorch; `make_torch_numbers` says how made."""
+"""Numbers of PyTorch that the tests compare with, so that they need no PyTorch; `make_torch_numbers` and, for those of
+torchvision's and timm's own networks, `make_torchvision_numbers` say how made."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,13 +7,17 @@ from pathlib import Path
 import numpy as np
 
 FILE = Path(__file__).with_name("torch_numbers.npz")
+TORCHVISION = FILE.with_name("torchvision_numbers.npz")
 
 
 def torch_numbers(name: str) -> dict[str, np.ndarray]:
     """What is stored under `name/`, by the rest of its path."""
-    with np.load(FILE) as stored:
-        found = {path.removeprefix(f"{name}/"): stored[path] for path in stored.files if path.startswith(f"{name}/")}
-    assert found, f"{FILE.name} has nothing of {name}; see tests/conformance/make_torch_numbers.py"
+    found: dict[str, np.ndarray] = {}
+    for file in filter(Path.exists, (FILE, TORCHVISION)):
+        with np.load(file) as stored:
+            paths = [path for path in stored.files if path.startswith(f"{name}/")]
+            found |= {path.removeprefix(f"{name}/"): stored[path] for path in paths}
+    assert found, f"nothing of {name} in {FILE.parent}; see make_torch_numbers.py and make_torchvision_numbers.py there"
     return found
 
 

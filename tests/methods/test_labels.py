@@ -19,6 +19,7 @@ from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
+from tests.shallow import shallow
 from tests.toys import BATCH, build, toy_federation
 
 ALL = sorted(METHODS)
@@ -92,7 +93,7 @@ def narrow(model: str, unit: str, head: str, jitted: bool) -> Model:
     """A network of the registry, as small as it gets; jitted, it is traced once for all methods."""
 
     def network(outputs: int) -> nn.Module:
-        return MODELS[model](outputs, 1 / 32, UNITS[unit] if unit else None)
+        return shallow(model)(outputs, 1 / 32, UNITS[unit] if unit else None)
 
     made = as_model(HEADS[head or "linear"](network, 3, 1 / 32), IMAGE)
     return made._replace(init=jax.jit(made.init)) if jitted else made

@@ -19,20 +19,30 @@ from fdgjax.contract import Model
 from fdgjax.errors import UserError
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
-from fdgjax.models.pretrained import PRETRAINED, convert, read_weights, starting_from
+from fdgjax.models.names import PRETRAINED
+from fdgjax.models.pretrained import convert, read_weights, starting_from
 from fdgjax.variables import flatten
 from tests.conformance import check, torch_numbers
-from tests.conformance.weights import CLASSES, FILES, SIDE, Tensors, images, resnet, vit, weights_for
+from tests.conformance.weights import CLASSES, FILES, SIDE, SIDES, Tensors, images, resnet, vit, weights_for
 from tests.runs import small
 from tests.toys import compiling_quickly
 
-WIDTHS = {"resnet18_imagenet": 1 / 16, "resnet50_imagenet": 1 / 16, "efficientnet_lite0": 1 / 8, "vit_b8": 1 / 6}
-"""The transformer's has two heads."""
+WIDTHS = {
+    "resnet18_imagenet": 1 / 16,
+    "resnet50_imagenet": 1 / 16,
+    "efficientnet_lite0": 1 / 8,
+    "vit_b8": 1 / 6,
+    "vgg11": 1 / 32,
+    "densenet121": 1 / 16,
+    "deit_b": 1 / 6,
+}
+"""The transformers have two heads."""
 
 
 @functools.cache
 def model_of(name: str, classes: int = CLASSES) -> Model:
-    return as_model(MODELS[name](classes, WIDTHS[name]), (SIDE, SIDE, 3))
+    side = SIDES.get(name, SIDE)
+    return as_model(MODELS[name](classes, WIDTHS[name]), (side, side, 3))
 
 
 @functools.cache
@@ -90,6 +100,17 @@ PLACES = {
         ("params/block_12/mlp_1/kernel", "blocks.11.mlp.fc1.weight", (1, 0)),
         ("params/block_1/norm_2/scale", "blocks.0.norm2.weight", ()),
     ],
+    "vgg11": [
+        ("params/conv_8/kernel", "features.18.weight", (2, 3, 1, 0)),
+        ("params/hidden_2/kernel", "classifier.3.weight", (1, 0)),
+    ],
+    "densenet121": [
+        ("params/stage_3_block_24/unit_2/kernel", "features.denseblock3.denselayer24.conv2.weight", (2, 3, 1, 0)),
+        ("batch_stats/stage_1_block_2/unit_1/bn/var", "features.denseblock1.denselayer2.norm2.running_var", ()),
+        ("params/transition_2/conv/kernel", "features.transition2.conv.weight", (2, 3, 1, 0)),
+        ("params/bn/scale", "features.norm5.weight", ()),
+    ],
+    "deit_b": [("params/patches/kernel", "patch_embed.proj.weight", (2, 3, 1, 0))],
 }
 
 
@@ -115,9 +136,20 @@ def test_attention_s_one_tensor_is_queries_keys_and_values_of_each_head(tmp_path
     np.testing.assert_allclose(np.einsum("hd,hdf->f", heads, out), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["resnet18_imagenet", "vit_b8"])
+LONG = ("resnet50_imagenet", "densenet121", "deit_b")
+"""Networks that take seconds to compile; DeiT-B is ViT-B with other patches."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
+        for name in PRETRAINED
+        if name != "efficientnet_lite0"  # its package's numbers are in test_efficientnet.py
+    ],
+)
 def test_logits_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
-    model, x = starting_from(read_weights(saved(weights_for(name), tmp_path), name), model_of(name)), images()
+    model, x = starting_from(read_weights(saved(weights_for(name), tmp_path), name), model_of(name)), images(name)
     ours = jax.jit(lambda x: model.apply(model.init(jax.random.key(0)), x, False, jax.random.key(0))[0].logits)(x)
     largest = float(np.abs(torch_numbers(name)["logits"]).max())
     check(name, {"logits": ours}, rtol=1e-3, atol=1e-3 * largest)
@@ -176,7 +208,7 @@ def test_the_first_misfit_is_named(name: str, spoil: Callable[[Tensors], Any], s
 @pytest.mark.parametrize(
     ("network", "unit", "content", "said"),
     [
-        ("inception", "", b"", r"for the model 'inception'; expected one of .*resnet18_imagenet, resnet50_.*, vit_b8$"),
+        ("inception", "", b"", r"for the model 'inception'; expected one of .*resnet18_imagenet, resnet50_.*, deit_b$"),
         ("resnet18_imagenet", "dse", b"", r"with units 'dse' .*; expected resnet18_imagenet's own, 'norm', or no file"),
         ("vit_b8", "norm", b"", r"with units 'norm' .*; expected vit_b8's own, 'plain'"),
         ("vit_b8", "plain", None, r"cannot be read \(.*No such file.*\); expected a .safetensors file"),

@@ -17,9 +17,7 @@ from fdgjax.contract import Model
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
 from fdgjax.models.client_model import as_model
 from fdgjax.nn import Dense
-
-SMALLEST = {"alexnet": 63}
-"""Side of the smallest images, where small ones are too small."""
+from tests.shallow import SMALLEST, shallow
 
 LAST = dict.fromkeys(MODELS, "head") | dict.fromkeys(("inception", "digits_cnn"), "linear_2")
 """The last layer."""
@@ -31,6 +29,9 @@ PUBLISHED: Mapping[tuple[str, str, int], int] = {
     ("resnet18_imagenet", "", 1000): 11_689_512,  # torchvision
     ("resnet50_imagenet", "", 1000): 25_557_032,  # torchvision
     ("vit_b8", "", 1000): 86_576_872,  # timm
+    ("vgg11", "", 1000): 132_863_336,  # torchvision
+    ("densenet121", "", 1000): 7_978_856,  # torchvision
+    ("deit_b", "", 1000): 86_567_656,  # timm
 }
 
 
@@ -43,7 +44,7 @@ KINDS = [(name, unit) for name in MODELS for unit in ("", *(UNITS if name in ("a
 
 
 def network(name: str, unit: str, width: float = 1 / 32) -> nn.Module:
-    return MODELS[name](4, width, UNITS[unit] if unit else None)
+    return shallow(name)(4, width, UNITS[unit] if unit else None)
 
 
 @functools.cache

@@ -80,7 +80,12 @@ def with_keys(preset: str = "pacs", **model: str) -> Config:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("resnet18_imagenet", "imagenet"), ("vit_b8", "signed"), ("efficientnet_lite0", "efficientnet_lite")],
+    [
+        ("resnet18_imagenet", "imagenet"),
+        ("vit_b8", "signed"),
+        ("efficientnet_lite0", "efficientnet_lite"),
+        ("deit_b", "imagenet"),
+    ],
 )
 def test_pretrained_weights_choose_and_a_word_wins(name: str, expected: str) -> None:
     assert with_keys(name=name).data.scaling == "signed"

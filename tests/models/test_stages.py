@@ -12,15 +12,15 @@ from fdgjax.contract import Model, Output
 from fdgjax.models import MODELS, Part
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import merge
+from tests.shallow import SMALLEST, shallow
 
-SMALLEST = {"alexnet": 63}
 KEY = jax.random.key(3)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_cut_splits_variables_and_function(name: str) -> None:
     side = SMALLEST.get(name, 16)
-    maker, x = MODELS[name], jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+    maker, x = shallow(name), jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
     whole = as_model(maker(4, 1 / 32), x.shape[1:])
     expected = jax.eval_shape(whole.init, KEY)
     logits = output_of(whole, expected, x).logits

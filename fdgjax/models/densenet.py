@@ -1,0 +1,132 @@
+"""Densely connected networks (Huang et al., "Densely connected convolutional networks", 2017), DenseNet-121 as
+torchvision's."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn import initializers
+
+from fdgjax.errors import UserError
+from fdgjax.models.stages import WHOLE, Part, through
+from fdgjax.models.units import NormUnit, Unit, identity, norm, plain_unit, widen
+from fdgjax.nn import Conv, Dense, avg_pool, max_pool
+from fdgjax.nn.layers import Initializer
+
+GROWTH = 32
+"""Channels that each layer adds, the paper's k; the stem has twice as many, a bottleneck four times."""
+DEPTHS = (6, 12, 24, 16)
+STAGES = ("stem", "stage_1", "stage_2", "stage_3", "stage_4")
+"""A dense block with the transition after it; the last with BatchNorm, ReLU and the mean over all pixels."""
+
+SMALLEST = 29
+"""Side of an image of which the stem's strides and the three transitions leave a pixel."""
+
+fan_in: Initializer = initializers.variance_scaling(2.0, "fan_in", "normal")
+"""Normal with variance 2 / fan_in, torchvision's choice for the convolutions of its DenseNets."""
+
+
+class DenseLayer(nn.Module):
+    """concat(x, unit_2(unit_1(ReLU(BN(x))))): a 1x1 convolution to four times the growth, with BatchNorm and ReLU,
+    and a 3x3 convolution to the growth.
+
+    Attributes:
+      growth: channels that are added.
+      conv: makes a convolution from `features` and `kernel_size`.
+      unit: the factory of `unit_2`, the 3x3 convolution, without an activation.
+    """
+
+    growth: int
+    conv: partial[Conv]
+    unit: Unit
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, in]` -> `[batch, H, W, in + growth]`."""
+        y = nn.relu(norm(x, train, "bn"))
+        y = NormUnit(partial(self.conv, kernel_size=(1, 1)), 4 * self.growth, name="unit_1")(y, train=train)
+        window = partial(self.conv, kernel_size=(3, 3), padding=1)
+        y = self.unit(window, self.growth, activation=identity, name="unit_2")(y, train=train)
+        return jnp.concatenate([x, y], axis=-1)
+
+
+class Transition(nn.Module):
+    """Half the channels by a 1x1 convolution of ReLU(BN(x)), half the sides by means of 2x2 pixels.
+
+    Attributes:
+      conv: makes a convolution from `features` and `kernel_size`.
+    """
+
+    conv: partial[Conv]
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, in]` -> `[batch, H // 2, W // 2, in // 2]`."""
+        y = nn.relu(norm(x, train, "bn"))
+        return avg_pool(self.conv(x.shape[-1] // 2, kernel_size=(1, 1), name="conv")(y), 2)
+
+
+class DenseNet(nn.Module):
+    """DenseNet-121: 7,978,856 parameters for 3-channel images and 1000 classes, as torchvision's.
+
+    Published for 224x224 images; works for any from 29x29.
+
+    Attributes:
+      classes: number of logits.
+      width: factor on the growth, and so on all channels.
+      depths: layers in each dense block.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the last layer; convolutions have torchvision's.
+      unit: the factory of each layer's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
+        replaces the last operator of each layer, the 3x3 convolution.
+      part: the steps that are run, of `STAGES` and the last layer.
+    """
+
+    classes: int
+    width: float = 1.0
+    depths: Sequence[int] = DEPTHS
+    init_name: str = "torch"
+    unit: Unit = plain_unit
+    part: Part = WHOLE
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`.
+
+        Raises:
+          UserError: images too small for the pools.
+        """
+        conv = partial(Conv, use_bias=False, kernel_init=fan_in)
+        growth, last = widen(GROWTH, self.width), len(self.depths)
+
+        def stem(x: jax.Array) -> jax.Array:
+            check_size(x.shape[1:3])
+            layer = partial(conv, kernel_size=(7, 7), strides=2, padding=3)
+            return max_pool(NormUnit(layer, 2 * growth, name="stem")(x, train=train), 3, 2, 1)
+
+        def block(x: jax.Array, number: int) -> jax.Array:
+            for i in range(1, self.depths[number - 1] + 1):
+                x = DenseLayer(growth, conv, self.unit, name=f"stage_{number}_block_{i}")(x, train=train)
+            if number < last:
+                return Transition(conv, name=f"transition_{number}")(x, train=train)
+            return nn.relu(norm(x, train, "bn")).mean((1, 2))
+
+        def head(x: jax.Array) -> jax.Array:
+            self.sow("intermediates", "features", x)
+            logits: jax.Array = Dense(
+                self.classes, init_name=self.init_name, bias_init=initializers.zeros, name="head"
+            )(x)
+            return logits
+
+        blocks = [partial(block, number=i) for i in range(1, last + 1)]
+        return through([stem, *blocks, head], self.part, x)
+
+
+def check_size(size: Sequence[int]) -> None:
+    """Raises a `UserError` where no pixel would be left."""
+    if min(size) < SMALLEST:
+        raise UserError(
+            f"DenseNet got images of {size[0]} x {size[1]} pixels, too small for its pools; expected at least "
+            f"{SMALLEST} x {SMALLEST}: set data.image_size (published: 224)"
+        )
