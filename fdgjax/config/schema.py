@@ -52,7 +52,8 @@ class ModelConfig:
 
     name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
     the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
-    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), '' for none.
+    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), or the name of weights that
+      are fetched (`fdgjax.models.hosted`: timm/resnet18.tv_in1k) or in a package, '' for none.
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: the last layer alone is trained. keep_features: what the frozen stages make of an image is computed once and
       kept, where no random view comes before them; False computes it in each step.

@@ -14,6 +14,7 @@ import numpy as np
 
 from fdgjax.contract import Model, Variables
 from fdgjax.errors import UserError
+from fdgjax.models.hosted import check_network
 from fdgjax.models.names import LEAVES, PRETRAINED, Row, Shape
 from fdgjax.models.weight_files import read_tensors
 from fdgjax.randomness import any_key
@@ -38,8 +39,10 @@ def read_weights(file: str, network: str, unit: str = "") -> Weights:
     """The tensors of a file (see `read_tensors`) for an entry of `MODELS` with units of a kind, '' for its own.
 
     Raises:
-      UserError: a network or units without pretrained names; no file, or one of another format.
+      UserError: a network or units without pretrained names; no file, one of another format, or a repository's that is
+        another network's.
     """
+    check_network(file, network)
     if network not in PRETRAINED:
         raise UserError(
             f"config.model.pretrained got '{file}' for the model '{network}'; expected one of the models that take "

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.errors import UserError
+from fdgjax.models.hosted import HOSTED, hosted
 from fdgjax.models.torch_file import read_torch_file
 
 PACKAGES: Mapping[str, tuple[str, str]] = {
@@ -16,18 +17,32 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
 
 
 def read_tensors(file: str) -> dict[str, np.ndarray]:
-    """The tensors of a file, or of the package that an entry of `PACKAGES` names.
+    """The tensors of a file, or of the package or the repository that an entry of `PACKAGES` or `HOSTED` names.
 
     Raises:
-      UserError: no such file or package, or a file of another format.
+      UserError: no such file, package or repository, or a file of another format.
     """
     path = weights_path(file)
     return FORMATS.get(path.suffix, read_safetensors)(path)
 
 
 def weights_path(file: str) -> Path:
-    """Where a file of weights lies, by the word of `model.pretrained`; raises like `packaged`."""
-    return packaged(file) if file in PACKAGES else Path(file).expanduser()
+    """Where a file of weights lies, by the word of `model.pretrained`.
+
+    Raises:
+      UserError: like `packaged` and `hosted`; a name that looks like a repository's, and is none of these.
+    """
+    if file in PACKAGES:
+        return packaged(file)
+    if file in HOSTED:
+        return hosted(file)
+    path = Path(file).expanduser()
+    if path.suffix not in FORMATS and not path.exists():
+        raise UserError(
+            f"config.model.pretrained got '{file}', which is no file; expected a .safetensors or .pth file, or one of "
+            f"{', '.join((*PACKAGES, *HOSTED))}"
+        )
+    return path
 
 
 def packaged(name: str) -> Path:

@@ -1,8 +1,8 @@
 """UAP, Tables 2 and 16: SSFL and UAP on PACS, all 12 pairs of a server's and a test domain.
 
-    fdgjax reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=FILE.safetensors
+    fdgjax reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=timm/resnet18.tv_in1k
 
-The paper's ResNet-18 starts from ImageNet's weights, FILE; without it the network is trained from scratch.
+The paper's ResNet-18 starts from ImageNet's weights (the name, or a file); without them the network is trained from scratch.
 Names: METHOD-SERVER-TEST.
 """
 
@@ -27,7 +27,7 @@ SCALES = {
         "224, 10 rounds instead of 40, Adam 1e-3 instead of SGD 0.002",
     ),
 }
-PRETRAINED = "the paper's network starts from ImageNet's weights: --set model.pretrained=FILE"
+PRETRAINED = "the paper's network starts from ImageNet's weights: --set model.pretrained=timm/resnet18.tv_in1k"
 
 
 def cells(scale: str) -> Sequence[Cell]:
