@@ -85,5 +85,5 @@ def domain_shift(runs: Sequence[Run]) -> Figure | None:
             axes.margins(x=0.2)
             axes.set_xlabel("mutual information of features (nats)")
             axes.set_ylabel("covariance of gradients")
-            panels.append(Panel(run.name, as_svg(drawing, f"shift-{len(panels)}")))
+            panels.append(Panel(f"{run.label}, {run.panel}", as_svg(drawing, f"shift-{len(panels)}")))
     return Figure(panels, []) if panels else None

@@ -18,6 +18,7 @@ from fdgjax.errors import UserError, printable
 from fdgjax.files import write_text
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
 from fdgjax.report.page import make_page
+from fdgjax.report.published import with_published
 from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.states import look_at
 from fdgjax.report.tables import make_tables
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     check_libraries()
     reach = accuracies(args.reach)
-    runs = read_runs(args.runs)
+    runs = with_published(read_runs(args.runs))
     if args.states:
         runs = [with_look(run, args.data_dir, console) for run in runs]
     command = shlex.join(["fdgjax", "report", *argv[1:]])

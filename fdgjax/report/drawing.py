@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,12 @@ DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = "os^Dv<>P"
 REFERENCE: Any = {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.5, 3))}
 """A line to compare with: dotted, in the colour of the text."""
+REFERENCES: Mapping[str, tuple[float, ...]] = {
+    "largest class alone": (1.5, 3),
+    "central, as reported": (8, 3),
+    "published": (5, 2, 1, 2, 1, 2),
+}
+"""Lines to compare with, by what they are, and their dashes."""
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -54,15 +60,26 @@ STYLE: Any = {
 
 
 class Panel(NamedTuple):
-    """A part of a figure: what it shows, and the drawing as SVG."""
+    """A part of a figure: what it shows, and the drawing as SVG. Panels of one `row`, unless '', stand side by side."""
 
     title: str
     svg: str
+    row: str = ""
+
+
+class Drawn(NamedTuple):
+    """A panel that can still be changed: its title and row, its name in the page, and the drawing with its axes."""
+
+    title: str
+    row: str
+    name: str
+    drawing: "Drawing"
+    axes: "Axes"
 
 
 class Key(NamedTuple):
     """A line of a legend: a name, the number of its colour, dashes and marker, and its kind of swatch: `line`, `fill`,
-    `marker`, or `shape`, a marker without a colour."""
+    `marker`, `shape`, a marker without a colour, or `reference`, one of `REFERENCES`."""
 
     name: str
     number: int
@@ -113,6 +130,16 @@ def sheet(width: float = 4.6, height: float = 3.0, polar: bool = False) -> Itera
     with matplotlib.rc_context(STYLE):
         drawing = Drawing(figsize=(width, height))
         yield drawing, drawing.add_subplot(projection="polar" if polar else None)
+
+
+def panels_of(drawn: Sequence[Drawn], same: str = "y") -> list[Panel]:
+    """Panels that are compared: the same range on their axes `same`, of `x`, `y`; rows only where one has several."""
+    for letter in same:
+        limits = [getattr(one.axes, f"get_{letter}lim")() for one in drawn]
+        for one in drawn:
+            getattr(one.axes, f"set_{letter}lim")(min(map(min, limits)), max(map(max, limits)))
+    in_rows = len({one.row for one in drawn}) < len(drawn)
+    return [Panel(one.title, as_svg(one.drawing, one.name), one.row if in_rows else "") for one in drawn]
 
 
 def as_svg(drawing: "Drawing", name: str) -> str:
@@ -172,7 +199,9 @@ def over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(count > 0, mean, np.nan), np.where(count > 1, np.sqrt(square / np.maximum(count - 1, 1)), np.nan)
 
 
-def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numbers: Sequence[int]) -> None:
+def bars(
+    axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numbers: Sequence[int], marked: str = ""
+) -> None:
     """Groups of bars: for each name one bar of each series, the mean over seeds with a whisker of one deviation.
 
     Args:
@@ -180,7 +209,12 @@ def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numb
       names: of the groups.
       heights: of each series `[seeds, names]`, NaN for none.
       numbers: the series' colours.
+      marked: the name that is unseen; it says so, and stands on a ground of its own.
     """
+    if marked in names:
+        place = list(names).index(marked)
+        axes.axvspan(place - 0.5, place + 0.5, color=INK, alpha=0.07, linewidth=0)
+    last = ["\n(unseen)" if name == marked else "" for name in names]
     names, width = list(map(for_figure, names)), 0.8 / max(len(heights), 1)
     for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
         mean, std = over_seeds(values)
@@ -190,5 +224,6 @@ def bars(axes: "Axes", names: Sequence[str], heights: Sequence[np.ndarray], numb
         axes.errorbar(x[shown], mean[shown], std[shown], fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5)
     longest = max((len(name) for name in names), default=0)
     tilted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(range(len(names)), names, **(tilted if longest * len(names) > 48 else {}))
+    shown_names = [name + more for name, more in zip(names, last, strict=True)]
+    axes.set_xticks(range(len(names)), shown_names, **(tilted if longest * len(names) > 48 else {}))
     axes.grid(visible=False, axis="x")

@@ -7,22 +7,24 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES
 from fdgjax.report.drawing import (
+    INK,
     REFERENCE,
+    Drawn,
     Figure,
     Key,
-    Panel,
-    as_svg,
     bars,
     colour,
     dashes,
     line,
     marker,
     over_seeds,
+    panels_of,
     round_axis,
     sheet,
 )
 from fdgjax.report.escaping import for_figure
-from fdgjax.report.reading import Run
+from fdgjax.report.reading import Run, labelled
+from fdgjax.report.references import draw_lines, line_keys, lines_of
 from fdgjax.report.tables import bytes_per_round, curve, evenness, main_figure
 
 
@@ -40,13 +42,32 @@ def by_panel(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def keys_of(runs: Sequence[Run], drawn: Sequence[Run], kind: str = "line") -> list[Key]:
-    """The legend of the series that were drawn."""
-    numbers = series_of(runs)
-    return [Key(name, numbers[name], kind) for name in series_of(drawn)]
+    """The legend of the series that were drawn, in the order of all runs."""
+    of = {name: [run for run in drawn if run.series == name] for name in series_of(drawn)}
+    return [Key(labelled(name, of[name]), n, kind) for name, n in series_of(runs).items() if name in of]
+
+
+Draw = Callable[[Any, list[Any], list[int]], None]
+
+
+def draw_panels(
+    runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, prefix: str = ""
+) -> tuple[list[Drawn], list[Run]]:
+    """A panel for each panel of the runs in which at least one run has curves, and the runs that were drawn; see
+    `figure_of`. `prefix` begins the panels' titles."""
+    numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
+    for title, mine in by_panel(runs).items():
+        there = [(run, found) for run in mine if (found := curves(run)) is not None]
+        if there:
+            with sheet() as (drawing, axes):
+                draw(axes, [found for _, found in there], [numbers[run.series] for run, _ in there])
+                panels.append(Drawn(f"{prefix}{title}", title, f"{name}-{len(panels)}", drawing, axes))
+            drawn += [run for run, _ in there]
+    return panels, drawn
 
 
 def figure_of(
-    runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Callable[[Any, list[Any], list[int]], None]
+    runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, same: str = "y"
 ) -> Figure | None:
     """A figure with a panel for each panel of the runs in which at least one run has curves.
 
@@ -55,16 +76,20 @@ def figure_of(
       name: of the figure.
       curves: a run's curves, None for nothing.
       draw: `(axes, the curves of each run, the numbers of their colours)`.
+      same: the axes that have the same range in all panels.
     """
-    numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
-    for title, mine in by_panel(runs).items():
-        there = [(run, found) for run in mine if (found := curves(run)) is not None]
-        if there:
-            with sheet() as (drawing, axes):
-                draw(axes, [found for _, found in there], [numbers[run.series] for run, _ in there])
-                panels.append(Panel(title, as_svg(drawing, f"{name}-{len(panels)}")))
-            drawn += [run for run, _ in there]
-    return Figure(panels, keys_of(runs, drawn)) if panels else None
+    panels, drawn = draw_panels(runs, name, curves, draw)
+    return Figure(panels_of(panels, same), keys_of(runs, drawn)) if panels else None
+
+
+def side_by_side(
+    runs: Sequence[Run], figures: Sequence[tuple[list[Drawn], list[Run]]], same: str = "xy"
+) -> Figure | None:
+    """One figure of several: panels of the same runs in a row, the axes `same` with one range for all."""
+    order = list(by_panel(runs))
+    panels = sorted((panel for some, _ in figures for panel in some), key=lambda panel: order.index(panel.row))
+    drawn = [run for _, some in figures for run in some]
+    return Figure(panels_of(panels, same), keys_of(runs, drawn)) if panels else None
 
 
 def percent_axis(axes: Any, label: str) -> None:
@@ -73,49 +98,46 @@ def percent_axis(axes: Any, label: str) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
 
 
-OF_TARGET = ("ood_accuracy", "ood_adapted_accuracy")
-"""Headline figures that a model reaches on the unseen domain by predicting its largest class alone."""
-
-
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every headline figure against rounds; on the unseen domain beside the share of its largest class (dotted)."""
-    panels, drawn = [], []
-    for name, short in HEADLINES.items():
+    """Every headline figure against rounds, those of one target in a row, beside what they are to be compared with."""
 
-        def curves(run: Run, name: str = name) -> Any:
-            majority = run.facts.get("target_majority") if name in OF_TARGET else None
-            return (*curve(run, name), majority) if run.values(name) else None
+    def of(name: str, short: str) -> tuple[list[Drawn], list[Run]]:
+        def curves(run: Run) -> Any:
+            return (*curve(run, name), lines_of(run, runs, name)) if run.values(name) else None
 
-        def draw(axes: Any, found: list[Any], numbers: list[int], short: str = short) -> None:
+        def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
             for (rounds, values, _), number in zip(found, numbers, strict=True):
                 line(axes, rounds, values, number)
-            for majority in {share for *_, share in found if share is not None}:
-                axes.axhline(majority, **REFERENCE)
+            draw_lines(axes, [lines for *_, lines in found], numbers)
             round_axis(axes)
             percent_axis(axes, f"{short} accuracy (%)")
 
-        figure = figure_of(runs, f"rounds-{name}", curves, draw)
-        if figure:
-            panels += [Panel(f"{short}, {panel.title}", panel.svg) for panel in figure.panels]
-            drawn += [run for run in runs if run.values(name)]
-    return Figure(panels, keys_of(runs, drawn)) if panels else None
+        return draw_panels(runs, f"rounds-{name}", curves, draw, f"{short}, ")
+
+    figure = side_by_side(runs, [of(name, short) for name, short in HEADLINES.items()])
+    return figure and figure._replace(legend=[*figure.legend, *line_keys(runs, list(HEADLINES))])
 
 
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
-    """The main figure against the bytes that clients sent and received."""
+    """The main figure against the bytes that clients sent and received, beside what it is to be compared with."""
 
     from matplotlib.ticker import LogLocator, NullFormatter
 
+    def sends(run: Run) -> bool:
+        return bool(main_figure(run) and sum(bytes_per_round(run) or (0,)))
+
     def curves(run: Run) -> Any:
-        name, traffic = main_figure(run), bytes_per_round(run)
-        if not name or not traffic or not sum(traffic):
+        name = main_figure(run)
+        if not sends(run):
             return None
         rounds, values = curve(run, name)
-        return HEADLINES[name], rounds * sum(traffic) / 1e6, values
+        megabytes = rounds * sum(bytes_per_round(run) or (0,)) / 1e6
+        return HEADLINES[name], megabytes, values, lines_of(run, runs, name)
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        for (_, megabytes, values), number in zip(found, numbers, strict=True):
+        for (_, megabytes, values, _), number in zip(found, numbers, strict=True):
             line(axes, megabytes, values, number)
+        draw_lines(axes, [lines for *_, lines in found], numbers)
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
@@ -123,7 +145,11 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
         axes.set_xlabel("sent and received (MB)")
         percent_axis(axes, f"{' / '.join(dict.fromkeys(short for short, *_ in found))} accuracy (%)")
 
-    return figure_of(runs, "bytes", curves, draw)
+    figure = figure_of(runs, "bytes", curves, draw, "xy")
+    shown = [run for run in runs if sends(run)]
+    return figure and figure._replace(
+        legend=[*figure.legend, *line_keys(runs, list(dict.fromkeys(map(main_figure, shown))), shown)]
+    )
 
 
 def table_of(each: Sequence[dict[str, float]], names: Sequence[str]) -> np.ndarray:
@@ -132,26 +158,35 @@ def table_of(each: Sequence[dict[str, float]], names: Sequence[str]) -> np.ndarr
 
 
 def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
-    """Bars of each domain's accuracy and of the worst one's."""
+    """Bars of each domain's accuracy and of the worst one's; the unseen domain is marked."""
 
     def curves(run: Run) -> Any:
-        return run.values("per_domain_accuracy") or None
+        each = run.values("per_domain_accuracy")
+        return (each, run.target, lines_of(run, runs, "ood_accuracy").get("largest class alone")) if each else None
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        names = list(dict.fromkeys(name for each in found for one in each for name in one))
-        worst = [np.asarray([[min(one.values())] for one in each]) for each in found]
-        heights = [np.concatenate([table_of(each, names), low], axis=1) for each, low in zip(found, worst, strict=True)]
-        bars(axes, [*names, "worst"], heights, numbers)
-        axes.axvline(len(names) - 0.5, **REFERENCE)
+        names = list(dict.fromkeys(name for each, *_ in found for one in each for name in one))
+        worst = [np.asarray([[min(one.values())] for one in each]) for each, *_ in found]
+        heights = [
+            np.concatenate([table_of(each, names), low], axis=1) for (each, *_), low in zip(found, worst, strict=True)
+        ]
+        _, target, majority = found[0]
+        bars(axes, [*names, "worst domain"], heights, numbers, target)
+        if majority is not None and target in names:
+            place = names.index(target)
+            axes.plot([place - 0.5, place + 0.5], [majority, majority], **REFERENCE)
+        axes.axvline(len(names) - 0.5, color=INK, linewidth=0.6)
         percent_axis(axes, "accuracy (%)")
 
     figure = figure_of(runs, "domains", curves, draw)
-    return figure and figure._replace(legend=[key._replace(kind="fill") for key in figure.legend])
+    fills = [key._replace(kind="fill") for key in figure.legend] if figure else []
+    known = [key for key in line_keys(runs, ["ood_accuracy"]) if key.name == "largest class alone"]
+    return figure and figure._replace(legend=[*fills, *known])
 
 
 def fairness(runs: Sequence[Run]) -> Figure | None:
     """The worst accuracy against the standard deviation, over domains and over clients."""
-    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[Panel](), list[Run]()
+    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[Drawn](), list[Run]()
     for over in ("domain", "client"):
         there = [(run, evenness(run)) for run in runs if evenness(run)[f"{over}_min"]]
         if len(there) < 2:
@@ -159,20 +194,21 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
         with sheet() as (drawing, axes):
             for run, found in there:
                 low, std = (float(np.mean(found[f"{over}_{what}"])) for what in ("min", "std"))
-                axes.plot(std, low, marker(shapes.index(run.panel)), color=colour(numbers[run.series]), markersize=7)
+                look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
+                axes.plot(std, low, marker(shapes.index(run.panel)), **look)
             axes.set_xlabel(f"deviation over {over}s (points)")
             axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
             percent_axis(axes, f"worst {over} (%)")
-            panels.append(Panel(f"over {over}s", as_svg(drawing, f"fairness-{over}")))
+            panels.append(Drawn(f"over {over}s", over, f"fairness-{over}", drawing, axes))
         drawn += [run for run, _ in there]
     keys = [Key(panel, shapes.index(panel), "shape") for panel in by_panel(drawn)]
     legend = keys_of(runs, drawn, "fill") + (keys if len(keys) > 1 else [])
-    return Figure(panels, legend) if panels else None
+    return Figure(panels_of(panels, "xy"), legend) if panels else None
 
 
 def radar(runs: Sequence[Run]) -> Figure | None:
     """Accuracy of each domain and of each client, every axis as a fraction of the best run's on it (FDSE, figure 3)."""
-    numbers, panels, drawn = series_of(runs), list[Panel](), list[Run]()
+    numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
@@ -189,7 +225,8 @@ def radar(runs: Sequence[Run]) -> Figure | None:
                     closed = [np.append(each, each[0]) for each in (angles, values)]
                     axes.plot(*closed, color=colour(number), linestyle=dashes(number))
                     axes.fill(*closed, color=colour(number), alpha=0.07)
-                axes.set_xticks(angles, [for_figure(name, 18) for name in names])
+                unseen = {there[0].target: "\n(unseen)"}
+                axes.set_xticks(angles, [for_figure(name, 18) + unseen.get(name, "") for name in names])
                 # Long names stand beside the circle, not in it.
                 for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
                     label.set_horizontalalignment(
@@ -198,6 +235,6 @@ def radar(runs: Sequence[Run]) -> Figure | None:
                 axes.set_ylim(0, 1.02)
                 axes.set_yticks([0.25, 0.5, 0.75, 1], [])
                 axes.spines["polar"].set_alpha(0.3)
-                panels.append(Panel(f"{what}, {title}", as_svg(drawing, f"radar-{what}-{len(panels)}")))
+                panels.append(Drawn(f"{what}, {title}", title, f"radar-{what}-{len(panels)}", drawing, axes))
             drawn += there
-    return Figure(panels, keys_of(runs, drawn)) if panels else None
+    return side_by_side(runs, [(panels, drawn)], "") if panels else None

@@ -19,22 +19,25 @@ class Exhibit(NamedTuple):
 FIGURES: Mapping[str, Exhibit] = {
     "accuracy_by_round": Exhibit(
         "Accuracy against rounds",
-        "Line: mean over seeds. Band: one sample standard deviation. Dotted: the share of the unseen domain's largest "
-        "class.",
+        "Line: mean over seeds. Band: one sample standard deviation. Level lines: what predicting the unseen domain's "
+        "largest class alone would reach, what central training reports, and what a paper prints (in the colour of its "
+        "method), where they are known.",
         figures.accuracy_by_round,
     ),
     "accuracy_by_bytes": Exhibit(
         "Accuracy against bytes",
-        "Bytes that all clients sent and received so far. Line: mean over seeds; band: one sample standard deviation.",
+        "Bytes that all clients sent and received so far. Line: mean over seeds; band: one sample standard deviation. "
+        "Level lines as above.",
         figures.accuracy_by_bytes,
     ),
     "accuracy_by_domain": Exhibit(
-        "Accuracy on each domain",
-        "At the reported round. Whiskers: one sample standard deviation over seeds.",
+        "Accuracy on each domain, as bars",
+        "At the reported round. Whiskers: one sample standard deviation over seeds. The unseen domain stands on a ground "
+        "of its own; dotted there: what predicting its largest class alone would reach, where that is known.",
         figures.accuracy_by_domain,
     ),
     "fairness": Exhibit(
-        "Fairness",
+        "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
         "to the left.",
         figures.fairness,

@@ -35,7 +35,7 @@ def embeddings(runs: Sequence[Run]) -> Figure | None:
             axes.set_ylabel(names[1])
             if nu.shape[1] == 1:
                 axes.set_yticks([])
-            panels.append(Panel(run.name, as_svg(drawing, f"embeddings-{len(panels)}")))
+            panels.append(Panel(f"{run.label}, {run.panel}", as_svg(drawing, f"embeddings-{len(panels)}")))
     return Figure(panels, []) if panels else None
 
 
@@ -73,7 +73,7 @@ def divergence(runs: Sequence[Run]) -> Figure | None:
         axes.set_xlim(left=0)
         axes.set_xlabel("distance between models / their size")
 
-    return figure_of(runs, "divergence", curves, draw)
+    return figure_of(runs, "divergence", curves, draw, "x")
 
 
 def features(runs: Sequence[Run]) -> Figure | None:
@@ -96,7 +96,7 @@ def features(runs: Sequence[Run]) -> Figure | None:
                 axes.set_xticks([])
                 axes.set_yticks([])
                 axes.spines[:].set_visible(False)
-                panels.append(Panel(f"{run.name}, by {what}", as_svg(drawing, f"features-{len(panels)}")))
+                panels.append(Panel(f"{run.label}, {run.panel}, by {what}", as_svg(drawing, f"features-{len(panels)}")))
             if len(names) <= NAMED:
                 legend += [Key(f"{what} {name}", i, "marker") for i, name in enumerate(names)]
     return Figure(panels, list(dict.fromkeys(legend))) if panels else None

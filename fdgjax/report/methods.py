@@ -7,19 +7,18 @@ import numpy as np
 
 from fdgjax.report.drawing import (
     REFERENCE,
+    Drawn,
     Figure,
     Key,
-    Panel,
-    as_svg,
     colour,
     dashes,
     line,
     over_seeds,
+    panels_of,
     round_axis,
     sheet,
 )
-from fdgjax.report.escaping import for_figure
-from fdgjax.report.figures import figure_of, percent_axis
+from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side
 from fdgjax.report.reading import Record, Run, Seed
 
 MOST_NAMED = 8
@@ -73,7 +72,7 @@ def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
 
 def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
     """Each client's weight against rounds, of runs whose weights change (hFedF v2, figure 5a)."""
-    panels: list[Panel] = []
+    panels: list[Drawn] = []
     most = 0
     for run in runs:
         for name, table in weights_over_seeds(run).items():
@@ -84,11 +83,11 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                     axes.plot(np.arange(1, len(table) + 1), weights, color=colour(client), linestyle=dashes(client))
                 axes.axhline(1 / took_part, **REFERENCE)
                 round_axis(axes)
-                of_rule = f" ({for_figure(name)})" if name != "weights" else ""
-                axes.set_ylabel(f"weight of each client{of_rule}")
-                panels.append(Panel(run.name, as_svg(drawing, f"weights-{len(panels)}")))
+                axes.set_ylabel("weight of each client")
+                title = ", ".join([run.label, run.panel, *([name] if name != "weights" else [])])
+                panels.append(Drawn(title, run.name, f"weights-{len(panels)}", drawing, axes))
     legend = [Key(f"client {i}", i) for i in range(most)] if most <= MOST_NAMED else []
-    return Figure(panels, legend) if panels else None
+    return Figure(panels_of(panels), legend) if panels else None
 
 
 def discard_rate(runs: Sequence[Run]) -> Figure | None:
@@ -194,6 +193,5 @@ def confidence(runs: Sequence[Run]) -> Figure | None:
             axes.set_xlabel("confidence (%)")
             percent_axis(axes, "predictions (%)")
 
-        both.append((name, figure_of(runs, f"confidence-{name}", bins_of, draw)))
-    panels = [Panel(f"{name}, {panel.title}", panel.svg) for name, figure in both if figure for panel in figure.panels]
-    return Figure(panels, both[0][1].legend) if panels and both[0][1] else None
+        both.append(draw_panels(runs, f"confidence-{name}", bins_of, draw, f"{name}, "))
+    return side_by_side(runs, both)

@@ -1,11 +1,12 @@
 """The page: everything in one file, without scripts and external resources."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from fdgjax.report.commands import command_of
-from fdgjax.report.drawing import COLOURS, Key, marker, pattern
+from fdgjax.report.drawing import COLOURS, REFERENCES, Figure, Key, Panel, marker, pattern
 from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_number, shown
 from fdgjax.report.gallery import FIGURES
@@ -39,7 +40,7 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
     drawn = {name: (entry, entry.draw(runs)) for name, entry in FIGURES.items()}
     figures = {name: (entry, figure) for name, (entry, figure) in drawn.items() if figure}
     environment = jinja2.Environment(autoescape=True, finalize=for_html, trim_blocks=True, lstrip_blocks=True)
-    environment.globals.update(shown=shown, is_number=is_number, swatch=swatch, zip=zip)
+    environment.globals.update(shown=shown, is_number=is_number, swatch=swatch, rows_of=rows_of, zip=zip)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
     versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))
     return template.render(
@@ -49,11 +50,18 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
         figures=figures,
         missing=[entry.title for name, entry in FIGURES.items() if name not in figures],
         made=[made for run in runs for made in folders_of(run, versions)],
+        unfinished=[f"{run.name} ({advance(run)})" for run in runs if run.unfinished],
         differing=sorted({key for run in runs for key in run.settings}),
         versions=[dict(one) for one in versions],
         command=command,
         notes=notes,
     )
+
+
+def advance(run: Run) -> str:
+    """The rounds that all seeds of a run have done, of those configured."""
+    done = min(len(seed.records) for seed in run.seeds)
+    return f"{done} of {run.folders[0].config['rounds']} rounds"
 
 
 def title(runs: Sequence[Run]) -> str:
@@ -69,7 +77,7 @@ def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> lis
     return [
         Made(
             path=str(folder.path),
-            run=run.name,
+            run=f"{run.label}, {run.panel}",
             seeds=", ".join(str(seed.seed) for seed in folder.seeds),
             rounds=progress(min(len(seed.records) for seed in folder.seeds), folder.config["rounds"]),
             command=command_of(folder),
@@ -84,11 +92,17 @@ def progress(done: int, rounds: int) -> str:
     return str(done) if done == rounds else f"{done} of {rounds}, unfinished"
 
 
+def rows_of(figure: Figure) -> list[list[Panel]]:
+    """A figure's panels, those that stand side by side together; one list of all where none do."""
+    return [list(panels) for _, panels in itertools.groupby(figure.panels, lambda panel: panel.row)]
+
+
 def swatch(key: Key) -> Mapping[str, Any]:
     """What the template needs to draw a legend's line: `colour`, `dashes` and the marker's `shape`."""
+    lengths = list(REFERENCES.values())[key.number] if key.kind == "reference" else pattern(key.number)
     return {
-        "colour": "currentColor" if key.kind == "shape" else f"var(--c{key.number % COLOURS})",
-        "dashes": " ".join(f"{1.4 * length:g}" for length in pattern(key.number)),
+        "colour": "currentColor" if key.kind in ("shape", "reference") else f"var(--c{key.number % COLOURS})",
+        "dashes": " ".join(f"{1.4 * length:g}" for length in lengths),
         "shape": SHAPES[marker(key.number)],
     }
 

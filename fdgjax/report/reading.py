@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fdgjax.errors import UserError
@@ -58,6 +59,7 @@ class Run(NamedTuple):
     settings: all keys that differ between the runs, as words.
     facts: sizes and traffic, as in `summary.json`; without traffic where no seed has finished.
     look: its trained state, None where there is none; missed: why not.
+    published: a paper's figures for this experiment, in [0, 1], by the key of our own.
     """
 
     method: str
@@ -69,6 +71,7 @@ class Run(NamedTuple):
     facts: Record
     look: Look | None = None
     missed: str = ""
+    published: Mapping[str, float] = MappingProxyType({})
 
     @property
     def seeds(self) -> list[Seed]:
@@ -76,13 +79,29 @@ class Run(NamedTuple):
         return [seed for folder in self.folders for seed in folder.seeds]
 
     @property
+    def unfinished(self) -> bool:
+        """Whether a seed has rounds to come."""
+        return not all(seed.summary for seed in self.seeds)
+
+    @property
     def name(self) -> str:
         """Series and panel."""
         return f"{self.series}, {self.panel}"
 
+    @property
+    def label(self) -> str:
+        """The series, marked where the run is unfinished."""
+        return labelled(self.series, [self])
+
     def values(self, figure: str) -> list[Any]:
         """A figure of the reported round, of each seed that has it."""
         return [seed.figures[figure] for seed in self.seeds if figure in seed.figures]
+
+
+def labelled(name: str, runs: Sequence[Run]) -> str:
+    """A name of runs as displayed, with a mark where they, or some of them, are unfinished."""
+    unfinished = [run.unfinished for run in runs]
+    return f"{name} (unfinished)" if all(unfinished) else f"{name} (some unfinished)" if any(unfinished) else name
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:

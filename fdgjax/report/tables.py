@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.report.reading import Run
+from fdgjax.report.reading import Run, labelled
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
@@ -71,13 +71,18 @@ WHO = [Column("method", "method"), Column("panel", "tested on")]
 
 def who(run: Run) -> list[Cell]:
     """The cells of `WHO`."""
-    return [run.series, run.panel]
+    return [run.label, run.panel]
 
 
 def results(runs: Sequence[Run]) -> Table:
     """The figures of the reported round, their cost, and the settings that differ between the runs."""
     settings = list(dict.fromkeys(key for run in runs for key in run.settings))
-    named = {**HEADLINES, "worst_domain_accuracy": "worst domain", "ece": "calibration error", "id_ece": "id ECE"}
+    named = {
+        **HEADLINES,
+        "worst_domain_accuracy": "worst domain",
+        "ece": "calibration error",
+        "id_ece": "id calibration error",
+    }
     shown = {name: title for name, title in named.items() if any(run.values(name) for run in runs)}
     rows = []
     for run in runs:
@@ -118,7 +123,7 @@ def targets(runs: Sequence[Run]) -> Table:
             each = [spread(mine[panel].values(name)) if panel in mine else None for panel in panels]
             whole = None not in each
             mean = Spread(float(np.mean([one.mean for one in each if one]))) if whole else None
-            rows += [[series, HEADLINES[name], *each, mean]] if any(each) else []
+            rows += [[labelled(series, list(mine.values())), HEADLINES[name], *each, mean]] if any(each) else []
     columns = [Column("method", "method"), Column("figure", "figure")]
     columns += [Column(panel, panel, "percent") for panel in panels]
     return Table(

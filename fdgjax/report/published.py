@@ -1,0 +1,46 @@
+"""Papers' figures for the runs of a report: those of the specs' cells whose experiment a run is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fdgjax.config import read_config, to_plain
+from fdgjax.report.reading import SAME, Run, flatten, settings_of
+from fdgjax.sweeps.cells import read_published, read_spec
+from fdgjax.sweeps.reproduce import EXPERIMENTS
+
+ANY = frozenset({"eval_every", "data.scaling"})
+"""Keys that a run may have otherwise than the cell: when it is looked at, and what follows from other keys."""
+
+
+class Known(NamedTuple):
+    """An experiment by its keys, and its published figures in [0, 1]."""
+
+    keys: Mapping[str, Any]
+    figures: Mapping[str, float]
+
+
+def with_published(runs: Sequence[Run]) -> list[Run]:
+    """The runs, each with the figures that a paper prints for its experiment: at the paper's scale, other seeds or a
+    smaller number of them apart."""
+    known = list(published())
+    return [run._replace(published=figures_for(settings_of(run.folders[0]), known)) for run in runs]
+
+
+def published() -> Iterator[Known]:
+    """The cells of all papers' tables that have figures, at the paper's scale."""
+    for spec in EXPERIMENTS.values():
+        figures = read_published(spec)
+        for cell in read_spec(spec)("paper") if figures else ():
+            own = {name: each.mean / 100 for (of, name), each in figures.items() if of == cell.name}
+            if own:
+                flat = dict(flatten(to_plain(read_config(cell.config))))
+                yield Known({key: value for key, value in flat.items() if key not in SAME}, own)
+
+
+def figures_for(keys: Mapping[str, Any], known: Sequence[Known]) -> dict[str, float]:
+    """The figures of the first experiment with these keys; a key that a run of an earlier version lacks is no
+    difference."""
+    for one in known:
+        if all(one.keys.get(key) == value for key, value in keys.items() if key not in ANY):
+            return dict(one.figures)
+    return {}
