@@ -32,8 +32,8 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "accuracy_by_domain": Exhibit(
         "Accuracy on each domain, as bars",
-        "At the reported round. Whiskers: one sample standard deviation over seeds. The unseen domain stands on a ground "
-        "of its own; dotted there: what predicting its largest class alone would reach, where that is known.",
+        "At the reported round. Whiskers: one sample standard deviation over seeds. The unseen domain stands on a "
+        "ground of its own; dotted there: what predicting its largest class alone would reach, where that is known.",
         figures.accuracy_by_domain,
     ),
     "fairness": Exhibit(

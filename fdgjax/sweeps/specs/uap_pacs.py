@@ -2,7 +2,8 @@
 
     fdgjax reproduce uap-pacs --out runs/uap-pacs --data_dir DATA --set model.pretrained=timm/resnet18.tv_in1k
 
-The paper's ResNet-18 starts from ImageNet's weights (the name, or a file); without them the network is trained from scratch.
+The paper's ResNet-18 starts from ImageNet's weights (the name, or a file); without them the network is trained from
+scratch.
 Names: METHOD-SERVER-TEST.
 """
 
