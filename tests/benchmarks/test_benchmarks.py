@@ -20,6 +20,7 @@ from benchmarks.engine_round import network, with_plan
 from benchmarks.jobs import Job, alternate
 from benchmarks.models import MODELS, twin
 from benchmarks.naive import InceptionCNN as NaiveInceptionCNN
+from benchmarks.operations import step_operations
 from benchmarks.options import base_job, guarded, parser, planned
 from benchmarks.round import main
 from benchmarks.tables import paired_ratio
@@ -184,3 +185,15 @@ def test_a_busy_repeat_leaves_ratios_alone(pairs: list[tuple[float, float]], slo
     above, below = ({k: pair[i] for k, pair in enumerate(pairs)} for i in (0, 1))
     busy = [{**speeds, 0: speeds[0] * slower} for speeds in (above, below)]
     np.testing.assert_allclose(paired_ratio(*busy), paired_ratio(above, below), rtol=1e-9)
+
+
+def test_the_operations_of_a_step_are_those_of_its_network_whatever_the_clients() -> None:
+    job = Job("engine", "digits_cnn", client_axis="vmap", clients=2, steps=1, image_size=8, plan="library")
+    one, more, products = (
+        step_operations(each, "cuda") for each in (job, job._replace(clients=3), job._replace(plan="im2col"))
+    )
+    # Two convolutions: twice forward, two kernel gradients, and the input gradient of the second.
+    assert one["convolution"] == 5
+    assert one == more
+    assert products["convolution"] == 0
+    assert products["dot_general"] == one["dot_general"] + 5
