@@ -1,7 +1,10 @@
 """The benchmarks measure what they say: the same network on other layers, its operations counted, ratios within a
 repeat. One tiny run; no figure is asserted."""
 
+import importlib
 import json
+import os
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -197,3 +200,28 @@ def test_the_operations_of_a_step_are_those_of_its_network_whatever_the_clients(
     assert one == more
     assert products["convolution"] == 0
     assert products["dot_general"] == one["dot_general"] + 5
+
+
+def test_the_script_for_a_gpu_asks_for_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "python"
+    said.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/commands\n')
+    said.chmod(0o755)
+    script = Path(__file__).parents[2] / "launch" / "benchmark_gpu.sh"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["bash", script, tmp_path / "out", "--repeats", "1"], env={"PATH": path}, check=True)
+    asked: list[Job] = []
+
+    def run(name: str, options: object, jobs: dict[str, Job]) -> None:
+        asked.extend(jobs.values())
+        raise UserError("only what is asked for")
+
+    commands = (tmp_path / "commands").read_text().splitlines()
+    for command in commands:
+        _, module, *words = command.split()
+        benchmark = importlib.import_module(module)
+        monkeypatch.setattr(benchmark, "run", run)
+        assert guarded(benchmark.main, words) == 2
+    assert len(commands) == 9
+    assert {"library", "im2col", "winograd"} <= {job.plan for job in asked}
+    assert {"tensorfloat32", "float32"} <= {job.precision for job in asked}
+    assert "bfloat16" in {job.dtype for job in asked}
