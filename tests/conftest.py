@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # The same small programs are compiled by many tests; tracing still happens every time.
     if folder := os.environ.get(COMPILED, str(_user_cache() / "fdgjax" / "tests-compiled")):
         jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     # Every process has several devices; a program that asks for one runs on the first, as ever.
     jax.config.update("jax_num_cpu_devices", 4)
     jax.config.update("jax_numpy_dtype_promotion", "strict")

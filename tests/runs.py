@@ -1,5 +1,6 @@
 """Small runs of the real program, stopped and killed at chosen moments, and what they must have left."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def perceptron() -> Iterator[None]:
     """The model of `small` runs is in the registry, and compiles quickly; imported by the modules that run it."""
     with pytest.MonkeyPatch.context() as patch, compiling_quickly():
         patch.setitem(MODELS, "perceptron", Backbone(Perceptron, "of the tests"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def built_once() -> Iterator[None]:
+    """Runs of the same config share an experiment, whose programs are traced and lowered once; imported by the modules
+    with many runs. `make slow` has the same laws between processes, each of which builds its own."""
+    once = functools.cache(build)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("fdgjax.run.recorded", "fdgjax.run.continued", "fdgjax.run.reopen", __name__):
+            patch.setattr(f"{module}.build", once)
         yield
 
 

@@ -1,6 +1,7 @@
 """A frozen trunk: nothing of it is trained or sent, and what is kept of it changes no number."""
 
 import dataclasses
+import functools
 import logging
 import shutil
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def frozen(
     return dataclasses.replace(config, model=part, method=hyper)
 
 
+@functools.cache
+def built(cache: Path, method: str = "fedavg", keep: bool = True) -> Experiment:
+    """Two rounds of a method on the rest after one frozen stage, built and traced once for all that look at it."""
+    return build(frozen(cache, method, keep=keep, rounds=2, data={"protocol": METHODS[method].protocol}))
+
+
 def rounds(experiment: Experiment, count: int) -> State:
     state = experiment.init()
     for _ in range(count):
@@ -92,7 +99,7 @@ SENT = {
 
 @pytest.mark.parametrize("method", SENT)
 def test_frozen_variables_have_their_fate_and_are_on_no_wire(method: str, cache: Path) -> None:
-    experiment = build(frozen(cache, method))
+    experiment = built(cache, method)
     table = fates(experiment)
     assert {path for path, fate in table.items() if fate == "frozen"} == OF_TRUNK
     rest = {path: leaf for path, leaf in flatten(experiment.shapes).items() if path not in OF_TRUNK}
@@ -108,7 +115,7 @@ def test_frozen_variables_have_their_fate_and_are_on_no_wire(method: str, cache:
 
 @pytest.mark.parametrize("method", SENT)
 def test_no_state_holds_a_frozen_variable(method: str, cache: Path) -> None:
-    experiment = build(frozen(cache, method))
+    experiment = built(cache, method)
     state = jax.eval_shape(lambda: experiment.init())
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
     assert any("second" in path for path in paths)
@@ -129,8 +136,7 @@ runs would differ here."""
 def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None:
     ends = []
     for keep in (True, False):
-        protocol = METHODS[method].protocol
-        experiment = build(frozen(cache, method, keep=keep, rounds=2, data={"protocol": protocol}))
+        experiment = built(cache, method, keep)
         assert experiment.federation.images.shape[1:] == ((12,) if keep else (8, 8, 1))
         state = rounds(experiment, 2)
         ends.append(
@@ -142,7 +148,7 @@ def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None
 
 
 def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> None:
-    experiment = build(frozen(cache, "fedavg"))
+    experiment = built(cache)
     assert experiment.trunk is not None
     before = jax.tree.map(np.copy, experiment.trunk.variables)
     state = rounds(experiment, 2)
@@ -163,7 +169,7 @@ def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> Non
 
 
 def test_batch_norm_of_the_trunk_normalises_by_the_statistics_it_came_with(cache: Path) -> None:
-    trunk = build(frozen(cache, "fedavg")).trunk
+    trunk = built(cache).trunk
     assert trunk is not None
     x = jnp.linspace(-1, 1, 4 * 64).reshape(4, 8, 8, 1)
     np.testing.assert_allclose(trunk(x)[:2], trunk(x[:2]), rtol=1e-5, atol=1e-6)
@@ -238,11 +244,9 @@ def test_features_that_are_damaged_are_made_again(tmp_path: Path, caplog: pytest
 
 
 def test_streamed_features_stay_on_the_host(cache: Path) -> None:
-    ends = []
-    for streaming in (False, True):
-        config = frozen(cache)
-        experiment = build(dataclasses.replace(config, data=dataclasses.replace(config.data, streaming=streaming)))
-        ends.append(jax.device_get(rounds(experiment, 1)))
+    config = built(cache).config
+    streamed = build(dataclasses.replace(config, data=dataclasses.replace(config.data, streaming=True)))
+    ends = [jax.device_get(rounds(experiment, 1)) for experiment in (built(cache), streamed)]
     close(*ends)
 
 

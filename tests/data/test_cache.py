@@ -171,6 +171,7 @@ def test_a_cache_mended_by_another_process_stays(made: Made) -> None:
     remove_damaged(made.arrays, read_arrays)
 
 
+@pytest.mark.slow
 def test_processes_that_find_the_damage_at_once_agree(made: Made) -> None:
     script = (
         "import sys, logging, numpy; from fdgjax.data.loading import load; import fdgjax.data.array_records;"

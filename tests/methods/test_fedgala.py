@@ -82,7 +82,7 @@ def test_random_directions_drop_half_of_the_gradients_of_every_client() -> None:
 def test_sample_shares_matter_to_the_direction_alone() -> None:
     """Clients that left the round have no share; the weights start from uniform ones."""
     method = build("fedgala", toy_federation(), compared="shares", gamma=0.25)
-    server, clients = method.init(jax.random.key(0), toy_federation())
+    server, clients = jax.jit(method.init)(jax.random.key(0), toy_federation())
     sizes = method.weights(toy_federation().train.length) * jnp.asarray([1.0, 1, 0, 1])
     rng = np.random.default_rng(0)
     update = jax.tree.map(lambda leaf: rng.normal(size=(4, *leaf.shape)), server.base.variables)

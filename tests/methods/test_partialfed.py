@@ -12,7 +12,19 @@ from fdgjax.methods.partialfed import without_policy
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.variables import bytes_of
 from tests.toy_models import IMAGE, tiny_model
-from tests.toys import FULL_LENGTHS, LENGTHS, build, close, flat, make_case, make_plan, row, shared_case, toy_federation
+from tests.toys import (
+    FULL_LENGTHS,
+    LENGTHS,
+    build,
+    by_numpy,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    row,
+    shared_case,
+    toy_federation,
+)
 
 WHOLE = make_plan(drop_nonfinite=True)
 FIXED = {"policy_learning_rate": 0.0}
@@ -58,17 +70,18 @@ def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_
 def test_the_policys_gradient_by_hand() -> None:
     """By finite differences of the loss of the blended model, whose noise is drawn from the batch's key."""
     model, rng = tiny_model(), np.random.default_rng(0)
-    sent, kept, mine = (model.init(jax.random.key(k)) for k in range(3))
+    init = jax.jit(model.init)
+    sent, kept, mine = (init(jax.random.key(k)) for k in range(3))
     temperature, policy = 0.7, jnp.asarray([0.3, -0.2])
     method = build("partialfed", toy_federation(), temperature=temperature)
-    plain = build("fedavg", toy_federation()).objective
+    plain = jax.jit(build("fedavg", toy_federation()).objective)
     images, labels = rng.normal(size=(4, *IMAGE)), rng.integers(0, 3, 4)
     batch = Batch(jnp.asarray(images, jnp.float32), jnp.asarray(labels, jnp.int32), jnp.ones(4))
     key, own = jax.random.key(5), {"params": {"policy": policy}}
     context = Context(sent, Extended(Kept({}, own), kept), {}, jnp.zeros((), jnp.int32))
     variables = {"params": {**mine["params"], "policy": policy}}
-    gradient = jax.grad(lambda v: method.objective(v, batch, key, context)[0])(variables)["params"]
-    alone = jax.grad(lambda v: plain(v, batch, key, context)[0])(mine)
+    gradient = jax.jit(jax.grad(lambda v: method.objective(v, batch, key, context)[0]))(variables)["params"]
+    alone = jax.jit(jax.grad(lambda v: plain(v, batch, key, context)[0]))(mine)
     close(without_policy({"params": gradient}), alone)
 
     uniform = np.asarray(jax.random.logistic(jax.random.fold_in(key, 1), (2,)), np.float64)
@@ -77,7 +90,7 @@ def test_the_policys_gradient_by_hand() -> None:
         u = 1 / (1 + np.exp(-(a + uniform) / temperature))
         shares = dict(zip(("linear_1", "linear_2"), u.astype(np.float32), strict=True))
         mixed = {
-            name: jax.tree.map(lambda w, v, u=share: u * w + (1 - u) * v, sent["params"][name], kept["params"][name])
+            name: by_numpy(lambda w, v, u=share: u * w + (1 - u) * v, sent["params"][name], kept["params"][name])
             for name, share in shares.items()
         }
         return float(plain({"params": mixed}, batch, key, context)[0])

@@ -1,5 +1,7 @@
 """hFedF's autoencoder: the table's shapes, any image size, and that it can be trained."""
 
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -31,12 +33,18 @@ def test_shapes_of_the_published_table() -> None:
 @pytest.mark.parametrize("shape", [(7, 10, 2)])
 def test_any_image_size(shape: tuple[int, int, int]) -> None:
     model, x = Autoencoder(embedding=4, image_shape=shape), images(3, *shape)
-    (reconstruction, latent), variables = model.init_with_output(jax.random.key(0), x)
+
+    @jax.jit
+    def calls(key: jax.Array, x: jax.Array) -> Any:
+        whole, variables = model.init_with_output(key, x)
+        latent = model.apply(variables, x, method="encode")
+        return whole, latent, model.apply(variables, latent, method="decode")
+
+    (reconstruction, latent), encoded, decoded = jax.device_get(calls(jax.random.key(0), x))
     chex.assert_shape(reconstruction, x.shape)
     chex.assert_shape(latent, (3, 4))
     assert ((reconstruction >= 0) & (reconstruction <= 1)).all()
-    chex.assert_trees_all_close(model.apply(variables, x, method="encode"), latent, rtol=1e-4, atol=1e-5)
-    decoded = model.apply(variables, latent, method="decode")
+    chex.assert_trees_all_close(encoded, latent, rtol=1e-4, atol=1e-5)
     chex.assert_trees_all_close(decoded, reconstruction, rtol=1e-4, atol=1e-5)
 
 
@@ -49,8 +57,9 @@ def test_training_reduces_the_reconstruction_error_below_a_constant_image() -> N
     brightness = images(16, 1, 1, 1)
     x = jnp.broadcast_to(brightness, (16, 8, 8, 1))
     model, optimiser = Autoencoder(embedding=2, image_shape=(8, 8, 1)), optax.adam(2e-2)
-    params = model.init(jax.random.key(0), x)
+    params = jax.jit(model.init)(jax.random.key(0), x)
 
+    @jax.jit
     def loss(params: chex.ArrayTree) -> jax.Array:
         reconstruction, _ = model.apply(params, x)
         return ((reconstruction - x) ** 2).mean()

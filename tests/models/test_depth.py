@@ -1,6 +1,5 @@
-"""The order of layers: a network's own order of calls, held against the order in which its program reads variables."""
-
-from typing import Any
+"""The order of layers: a network's own order of calls. `test_registry` holds it against the order in which the program
+of every network reads variables."""
 
 import jax
 import pytest
@@ -9,41 +8,17 @@ from fdgjax.models import MODELS, UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order, layers
 from fdgjax.variables import flatten
-from tests.models.test_registry import KINDS, LAST, images, shapes, small
+from tests.models.test_registry import LAST, shapes, small
 
 
 def order_of(name: str, unit: str) -> list[str]:
     return depth_order(small(name, unit).init)
 
 
-def order_of_use(name: str, unit: str) -> list[str]:
-    """Modules with variables by the first operation of the whole program that reads one of them."""
-    leaves, treedef = jax.tree.flatten(shapes(name, unit))
-
-    def apply(leaves: list[Any], x: jax.Array) -> Any:
-        return small(name, unit).apply(jax.tree.unflatten(treedef, leaves), x, True, jax.random.key(0))
-
-    program = jax.make_jaxpr(apply)(leaves, images(name)).jaxpr
-    paths = flatten(jax.tree.unflatten(treedef, program.invars[: len(leaves)]))
-    module_of = {id(variable): path.rpartition("/")[0].partition("/")[2] for path, variable in paths.items()}
-    read = (module_of.get(id(variable)) for equation in program.eqns for variable in equation.invars)
-    return list(dict.fromkeys(module for module in read if module is not None))
-
-
 def test_the_order_of_alexnets_units() -> None:
     units = [*(f"conv_{i}" for i in range(1, 6)), "linear_1", "linear_2"]
     parts = ("dfe", "bn_dse", "dse", "bn_dfe")
     assert order_of("alexnet", "dse") == [f"{unit}/{part}" for unit in units for part in parts] + ["head"]
-
-
-@pytest.mark.parametrize(("name", "unit"), KINDS)
-def test_calls_are_in_the_order_in_which_the_program_reads_variables(name: str, unit: str) -> None:
-    order, used = order_of(name, unit), order_of_use(name, unit)
-    assert sorted(order) == sorted(used)
-    # A module that also calls others is put before them, wherever its own variables are read.
-    leaves = [path for path in order if path and not any(other.startswith(f"{path}/") for other in order)]
-    assert leaves == [path for path in used if path in leaves]
-    assert order[-1] in ("head", "linear_2")
 
 
 def test_a_model_s_own_variables_come_before_its_modules() -> None:

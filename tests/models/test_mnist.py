@@ -26,7 +26,7 @@ def test_size_at_mnists_pixels_and_others() -> None:
 def test_groups_are_normalised_after_the_activation(features: int, groups: int) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 6, 7, 4)), jnp.float32)
     for activation in (jax.nn.relu, identity):
-        y, _ = GroupNormUnit(Dense, features, activation).init_with_output(jax.random.key(0), x)
+        y, _ = jax.jit(GroupNormUnit(Dense, features, activation).init_with_output)(jax.random.key(0), x)
         grouped = np.asarray(y).reshape(3, 6 * 7, groups, -1)
         np.testing.assert_allclose(grouped.mean((1, 3)), 0, atol=1e-5)
         np.testing.assert_allclose(grouped.var((1, 3)), 1, rtol=1e-2)

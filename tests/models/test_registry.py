@@ -1,10 +1,10 @@
-"""Every network of the registry: the calling convention, published sizes, and BatchNorm's statistics through the
-contract."""
+"""Every network of the registry: the calling convention, the order of its layers, published sizes, and BatchNorm's
+statistics through the contract."""
 
 import functools
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Model
+from fdgjax.contract import Model, Output
 from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
 from fdgjax.models.client_model import as_model
+from fdgjax.models.depth import depth_order
 from fdgjax.nn import Dense
+from fdgjax.variables import flatten
 from tests.shallow import SMALLEST, shallow
 
 LAST = dict.fromkeys(MODELS, "head") | dict.fromkeys(("inception", "digits_cnn"), "linear_2")
@@ -65,17 +67,54 @@ def images(name: str) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
 
 
+class Program(NamedTuple):
+    """A network applied in training, with what it returns and the input that each variable is."""
+
+    jaxpr: Any
+    returned: tuple[Output, Any]
+    paths: Mapping[str, Any]
+
+
+@functools.cache
+def in_training(name: str, unit: str) -> Program:
+    """The program of `small`, which is traced once for it."""
+    leaves, treedef = jax.tree.flatten(shapes(name, unit))
+
+    def apply(leaves: list[Any], x: jax.Array) -> Any:
+        return small(name, unit).apply(jax.tree.unflatten(treedef, leaves), x, True, jax.random.key(0))
+
+    program, returned = jax.make_jaxpr(apply, return_shape=True)(leaves, images(name))
+    return Program(program.jaxpr, returned, flatten(jax.tree.unflatten(treedef, program.jaxpr.invars[: len(leaves)])))
+
+
 @pytest.mark.parametrize(("name", "unit"), KINDS)
 def test_every_model_obeys_the_calling_convention(name: str, unit: str) -> None:
     model, variables = small(name, unit), shapes(name, unit)
     assert set(variables) <= {"params", "batch_stats"}
-    for train in (False, True):
-        apply = partial(model.apply, train=train)
-        output, changed = jax.eval_shape(apply, variables, images(name), key=jax.random.key(0))
+    evaluated = jax.eval_shape(partial(model.apply, train=False), variables, images(name), key=jax.random.key(0))
+    for train, (output, changed) in ((False, evaluated), (True, in_training(name, unit).returned)):
         logits = output.logits
         assert (logits.shape, logits.dtype) == ((2, 4), jnp.float32)
         kept = {key: value for key, value in variables.items() if train and key != "params"}
         chex.assert_trees_all_equal_shapes_and_dtypes(changed, kept)
+
+
+def order_of_use(name: str, unit: str) -> list[str]:
+    """Modules with variables by the first operation of the whole program that reads one of them."""
+    program = in_training(name, unit)
+    module_of = {id(variable): path.rpartition("/")[0].partition("/")[2] for path, variable in program.paths.items()}
+    read = (module_of.get(id(variable)) for equation in program.jaxpr.eqns for variable in equation.invars)
+    return list(dict.fromkeys(module for module in read if module is not None))
+
+
+@pytest.mark.parametrize(("name", "unit"), KINDS)
+def test_calls_are_in_the_order_in_which_the_program_reads_variables(name: str, unit: str) -> None:
+    order, used = depth_order(small(name, unit).init), order_of_use(name, unit)
+    assert sorted(order) == sorted(used)
+    # A module that also calls others is put before them, wherever its own variables are read.
+    leaves = [path for path in order if path and not any(other.startswith(f"{path}/") for other in order)]
+    assert leaves == [path for path in used if path in leaves]
+    assert order[-1] in ("head", "linear_2")
 
 
 @pytest.mark.parametrize(("name", "unit", "classes"), PUBLISHED)

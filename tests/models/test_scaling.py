@@ -117,10 +117,10 @@ def test_an_experiment_s_model_scales(tmp_path: Path) -> None:
     for name in ("signed", "unit"):
         experiment = build(dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=name)))
         found[name] = experiment.model
-    variables: Any = found["unit"].init(jax.random.key(0))
+    variables: Any = jax.jit(found["unit"].init)(jax.random.key(0))
     x, key = jnp.linspace(-1, 1, 2 * 64).reshape(2, 8, 8, 1), jax.random.key(0)
     outputs = [
-        found[name].apply(variables, images, train, key)[0].logits
+        jax.jit(found[name].apply, static_argnums=2)(variables, images, train, key)[0].logits
         for train in (False, True)
         for name, images in (("unit", x), ("signed", (x + 1) / 2))
     ]

@@ -222,6 +222,7 @@ def test_numbers_stay_numbers_in_a_csv(words: str, cell: str) -> None:
     assert for_csv(words) == cell
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_report_of_hostile_folders(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for i, name in enumerate(HOSTILE[5:9]):
         folder = tmp_path / "runs" / printable(name).replace("/", "|")[:100]

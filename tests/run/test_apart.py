@@ -10,10 +10,10 @@ from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import reopen
-from tests.runs import never, perceptron, small
+from tests.runs import built_once, never, perceptron, small
 
-__all__ = ["perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+__all__ = ["built_once", "perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 
 def finished(method: str, cache: Path, path: Path, **changes: object) -> Path:

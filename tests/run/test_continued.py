@@ -20,10 +20,10 @@ from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.continued import CONTINUED, programs
 from fdgjax.run.recorded import Interrupted, run
-from tests.runs import StopAfter, assert_same_state, never, perceptron, records_of, small
+from tests.runs import StopAfter, assert_same_state, built_once, never, perceptron, records_of, small
 
-__all__ = ["perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+__all__ = ["built_once", "perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 
 def of_rounds(config: Config, rounds: int) -> Config:

@@ -28,6 +28,7 @@ from tests.runs import (
     Process,
     StopAfter,
     assert_same_run,
+    built_once,
     checkpoint_half_written,
     final_state,
     lines_written,
@@ -37,8 +38,8 @@ from tests.runs import (
 )
 from tests.writers.trackers import fake_mlflow, fake_wandb
 
-__all__ = ["perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+__all__ = ["built_once", "perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 SUMMARY_KEYS = {
     *("method", "dataset", "target", "seed", "rounds", "id_accuracy", "ood_accuracy", "per_domain_accuracy"),

@@ -16,14 +16,14 @@ from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import config_of, reopen
-from tests.runs import final_state, never, perceptron, small
+from tests.runs import built_once, final_state, never, perceptron, small
 
-__all__ = ["perceptron"]
+__all__ = ["built_once", "perceptron"]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Path:
-    del perceptron
+def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None, built_once: None) -> Path:
+    del perceptron, built_once
     folder = tmp_path_factory.mktemp("reopened")
     config = small(folder, "fedsimclr", rounds=1, probe={"repeats": 2, "epochs": 2})
     quick = {"method": {"augmentation": "flip"}, "model": {"width": 1 / 128}}

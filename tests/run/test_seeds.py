@@ -17,10 +17,10 @@ from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.run.training import images_per_round, train
-from tests.runs import StopAfter, assert_same_run, never, perceptron, records_of, small
+from tests.runs import StopAfter, assert_same_run, built_once, never, perceptron, records_of, small
 
-__all__ = ["perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+__all__ = ["built_once", "perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 ON_A_CPU = jax.default_backend() == "cpu"
 

@@ -29,10 +29,10 @@ from fdgjax.sweeps.reproduce import EXPERIMENTS
 from fdgjax.sweeps.reproduce import main as reproduce
 from fdgjax.sweeps.sweep import main
 from fdgjax.sweeps.work import Sweep, work
-from tests.runs import ROOT, StopAfter, never, perceptron, small
+from tests.runs import ROOT, StopAfter, built_once, never, perceptron, small
 
-__all__ = ["perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+__all__ = ["built_once", "perceptron"]
+pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 SPEC = """
 import jax
