@@ -9,10 +9,11 @@ import pytest
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config
 from fdgjax.engine import State
-from fdgjax.records import Checkpoints, Log, open_checkpoints, open_log
+from fdgjax.records import Checkpoints, open_checkpoints, open_log
 from fdgjax.run.ahead import compile_ahead
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, OnRound, nobody, run_experiment
+from fdgjax.writers import Log
 from tests.runs import StopAfter, never, perceptron, small
 
 __all__ = ["perceptron"]
