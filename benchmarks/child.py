@@ -12,7 +12,12 @@ from fdgjax.registry import lookup
 KINDS: Mapping[str, str] = {
     "engine": "benchmarks.engine_round:measure",
     "torch": "benchmarks.torch_round:measure",
+    "torch_compiled": "benchmarks.torch_round:measure_compiled",
     "matmul": "benchmarks.ceiling:measure",
+    "flax": "benchmarks.peers.flax_round:measure",
+    "fedjax": "benchmarks.peers.fedjax_round:measure",
+    "flgo": "benchmarks.peers.flgo_round:measure",
+    "flower": "benchmarks.peers.flower_round:measure",
 }
 """By name and not imported here, since no process needs both JAX and PyTorch."""
 

@@ -16,6 +16,7 @@ from benchmarks.ceiling import facts, forward_flops
 from benchmarks.jobs import Job, Result
 from benchmarks.models import CLASSES, MODELS, twin
 from benchmarks.samples import random_samples
+from benchmarks.timing import timed
 from fdgjax.contract import Model, Output, PyTree, Setup, Variables
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate
@@ -48,7 +49,7 @@ def measure(job: Job) -> Result:
     about = {"compile_seconds": compile_seconds, "program_bytes": needed, **facts()}
     if free is not None and needed > 0.8 * free:
         return {"skipped": f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free", **about}
-    seconds, loss = timed_rounds(compiled, state, federation, job.rounds)
+    seconds, loss = timed_rounds(compiled, state, federation, job)
     return {
         "images_per_second": job.images_per_round / statistics.median(seconds),
         "seconds_per_round": seconds,
@@ -110,12 +111,12 @@ def with_plan(model: Model, plan: str) -> Model:
     return Model(model.init, apply)
 
 
-def timed_rounds(compiled: Any, state: PyTree, federation: Federation, rounds: int) -> tuple[list[float], float]:
+def timed_rounds(compiled: Any, state: PyTree, federation: Federation, job: Job) -> tuple[list[float], float]:
     """Seconds of each round after one that is not timed, and the last round's mean loss."""
-    state, info = jax.block_until_ready(compiled(state, federation))
-    seconds = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        state, info = jax.block_until_ready(compiled(state, federation))
-        seconds.append(time.perf_counter() - begin)
+
+    def one_round(state_and_info: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
+        return jax.block_until_ready(compiled(state_and_info[0], federation))
+
+    first: tuple[PyTree, Any] = (state, None)
+    (_, info), seconds, _ = timed(one_round, first, job.rounds, job.clock)
     return seconds, float(jnp.mean(info.loss))

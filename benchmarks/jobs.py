@@ -22,6 +22,7 @@ class Job(NamedTuple):
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
     clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: number of timed rounds.
     precision: any value of `jax.default_matmul_precision`; dtype: as `config.dtype`.
+    clock: entry of `benchmarks.timing.CLOCKS`; python: the interpreter, '' for this one.
     """
 
     kind: str
@@ -39,6 +40,8 @@ class Job(NamedTuple):
     image_size: int = 32
     precision: str = "default"
     dtype: str = "float32"
+    clock: str = "wall"
+    python: str = ""
 
     @property
     def images_per_round(self) -> int:
@@ -48,7 +51,7 @@ class Job(NamedTuple):
 
 def launch(job: Job, timeout_seconds: float) -> Result:
     """The child's result; a result with `failed` (one line) where it has none."""
-    command = [sys.executable, "-m", "benchmarks.child", json.dumps(job._asdict())]
+    command = [job.python or sys.executable, "-m", "benchmarks.child", json.dumps(job._asdict())]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_seconds)
     except subprocess.TimeoutExpired:

@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 MODELS: Mapping[str, Measured] = {
     "inception": Measured(naive="benchmarks.naive:InceptionCNN", torch="benchmarks.torch_models:InceptionCNN"),
-    "digits_cnn": Measured(),
+    "digits_cnn": Measured(torch="benchmarks.torch_models:DigitsCNN", image_size=8),
     "alexnet": Measured(torch="benchmarks.torch_models:AlexNet", image_size=224, batch_size=8),
     "dse_alexnet": Measured("alexnet", "dse", torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
     "resnet18": Measured(torch="benchmarks.torch_models:ResNet18", batch_size=16),

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.jobs import Job, Result, alternate, measurement
 from benchmarks.models import MODELS
 from benchmarks.tables import check_free, complaints
+from benchmarks.timing import CLOCKS
 from fdgjax.errors import UserError
 from fdgjax.files import write_json
 from fdgjax.nn.lowerings import PLANS
@@ -32,6 +33,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     add("--plans", nargs="+", default=["auto"], metavar="PLAN", help=f"auto, {', '.join(PLANS)}: our convolutions")
     add("--precision", choices=PRECISIONS, default="default", help="jax.default_matmul_precision")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the computation in the model")
+    add("--clock", choices=tuple(CLOCKS), default="wall", help="what a round's seconds are; cpu: of one pinned core")
     add("--timeout_seconds", type=positive, default=1800, help="for one measurement")
     add("--json", type=Path, help="where the record goes; default runs/benchmarks/NAME-TIME.json")
     return options

@@ -54,6 +54,22 @@ class InceptionCNN(nn.Module):
         return self.linear_2(self.linear_1(x))
 
 
+class DigitsCNN(nn.Module):
+    """As `fdgjax.models.DigitsCNN`."""
+
+    def __init__(self, classes: int, image_size: int) -> None:
+        del image_size  # the adaptive pool takes any
+        super().__init__()
+        self.conv_1, self.conv_2 = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, padding=1)
+        self.linear_1, self.linear_2 = nn.Linear(32 * 16, 64), nn.Linear(64, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`[batch, 3, H, W]` -> `[batch, classes]`."""
+        x = F.relu(self.conv_2(F.relu(self.conv_1(x))))
+        x = rows_of_channels(F.adaptive_avg_pool2d(F.max_pool2d(x, 2), 4))
+        return self.linear_2(F.relu(self.linear_1(x)))
+
+
 def batch_norm(features: int, images: bool) -> nn.Module:
     """BatchNorm of images or of vectors, PyTorch's defaults."""
     return nn.BatchNorm2d(features) if images else nn.BatchNorm1d(features)

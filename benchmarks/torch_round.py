@@ -2,8 +2,7 @@
 
 import pkgutil
 import statistics
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,6 +13,7 @@ from benchmarks.jobs import Job, Result
 from benchmarks.machine import cores, processor
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
+from benchmarks.timing import timed
 from fdgjax.process_memory import peak_resident_bytes
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
@@ -25,27 +25,54 @@ EXACT: Mapping[str, bool] = {"float32": True, "highest": True}
 
 def measure(job: Job) -> Result:
     """Seconds per round and memory; nothing is compiled."""
+    return {**_measure(job, lambda model: None), "compile_seconds": 0.0}
+
+
+def measure_compiled(job: Job) -> Result:
+    """The same with the network's forward and backward pass compiled, in the round that is not timed."""
+    return _measure(job, torch.nn.Module.compile)
+
+
+def _measure(job: Job, prepare: Callable[[torch.nn.Module], None]) -> Result:
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = network(job).to(device, memory_format=torch.channels_last)
+    prepare(model)
+    data = random_data(job, device)
+
+    def run(state: tuple[dict[str, torch.Tensor], torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        after = one_round(model, state[0], data, job, device)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return after
+
+    (_, loss), seconds, first = timed(run, (copy(model), torch.zeros(())), job.rounds, job.clock)
+    return {**figures(job, seconds, float(loss)), "compile_seconds": first}
+
+
+def network(job: Job) -> Any:
+    """The job's network in PyTorch, in the job's precision."""
     exact = EXACT.get(job.precision, False)
     torch.set_float32_matmul_precision("highest" if exact else "high")
     torch.backends.cudnn.allow_tf32 = not exact
     torch.backends.cudnn.benchmark = True
-    make = pkgutil.resolve_name(twin(job.model, "torch"))
-    model = make(classes=CLASSES, image_size=job.image_size).to(device, memory_format=torch.channels_last)
-    data = random_data(job, device)
-    seconds, loss = timed_rounds(model, data, job, device)
+    return pkgutil.resolve_name(twin(job.model, "torch"))(classes=CLASSES, image_size=job.image_size)
+
+
+def figures(job: Job, seconds: Sequence[float], loss: float | None) -> Result:
+    """What every measurement with PyTorch reports."""
+    cuda = torch.cuda.is_available()
     return {
         "images_per_second": job.images_per_round / statistics.median(seconds),
-        "seconds_per_round": seconds,
+        "seconds_per_round": list(seconds),
         "loss": loss,
-        "peak_bytes": torch.cuda.max_memory_allocated() if device.type == "cuda" else peak_resident_bytes(),
-        "compile_seconds": 0.0,
-        "backend": device.type,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else processor(),
+        "peak_bytes": torch.cuda.max_memory_allocated() if cuda else peak_resident_bytes(),
+        "backend": "cuda" if cuda else "cpu",
+        "device": torch.cuda.get_device_name() if cuda else processor(),
         "cores": cores(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "framework": f"PyTorch {torch.__version__.partition('+')[0]}",
     }
 
 
@@ -53,18 +80,6 @@ def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Ten
     """`random_samples` on the device; PyTorch's cross-entropy needs labels as int64."""
     images, labels, rows = (torch.from_numpy(array).to(device) for array in random_samples(job))
     return images, labels.long(), rows
-
-
-def timed_rounds(model: torch.nn.Module, data: Any, job: Job, device: torch.device) -> tuple[list[float], float]:
-    """Seconds of each round after one that is not timed, and the last round's mean loss."""
-    shared, seconds = copy(model), []
-    for _ in range(1 + job.rounds):
-        begin = time.perf_counter()
-        shared, loss = one_round(model, shared, data, job, device)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
-    return seconds[1:], float(loss)
 
 
 def copy(model: torch.nn.Module) -> dict[str, torch.Tensor]:

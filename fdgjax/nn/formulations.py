@@ -63,6 +63,13 @@ def by_adjoint(forward: Formulation) -> Formulation:
     return input_gradient
 
 
+def columns_input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+    """The transpose of `im2col`: one matrix product `[B*H'*W', out] @ [out, kh*kw*in]`, whose columns are added up
+    where they belong. The kernel is not turned, which for few pixels costs more than the columns."""
+    image = jax.ShapeDtypeStruct((len(g), *geometry.size, kernel.shape[2]), g.dtype)
+    return jax.linear_transpose(lambda x: im2col_forward(x, kernel, geometry), image)(g)[0]
+
+
 def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
     """Per kernel element one matrix product over all pixels: shifted input `[B*H'*W', in]` transposed times `g`."""
     groups, inputs, out = geometry.groups, x.shape[-1] // geometry.groups, g.shape[-1]
@@ -107,6 +114,32 @@ def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
     if len(x) > whole * FEW:
         total += transposed_kernel_gradient(x[whole * FEW :], g[whole * FEW :], geometry).astype(wide)
     return total.astype(x.dtype)
+
+
+def rows_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+    """One image after another, all columns of a kernel's row in one product, for a stride of 1:
+
+        k'[u] = g' x[u]          g' [out, H' * W'], x[u] [H' * W', kw * in]
+
+    An image's arrays stay in the cache, and the rows of `x[u]` are rows of one array for all `u`.
+    """
+    (kh, kw), (height, width), wide = geometry.window, geometry.out(), at_least_float32(x.dtype)
+    inputs, out = x.shape[3], g.shape[3]
+    edges = [*((*pad, 0) for pad in geometry.pads), (0, 0, 0)]
+
+    def add_image(total: jax.Array, image: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        padded = lax.pad(image[0], jnp.zeros((), x.dtype), edges)
+        columns = jnp.concatenate([padded[:, v : v + width] for v in range(kw)], axis=-1)
+        # Transposed once and not in each product.
+        left = lax.optimization_barrier(image[1].reshape(-1, out).T)
+        products = [
+            jnp.matmul(left, columns[u : u + height].reshape(-1, kw * inputs), preferred_element_type=wide)
+            for u in range(kh)
+        ]
+        return total + jnp.stack(products), None
+
+    total, _ = lax.scan(add_image, jnp.zeros((kh, out, kw * inputs), wide), (x, g))
+    return total.reshape(kh, out, kw, inputs).transpose(0, 2, 3, 1).astype(x.dtype)
 
 
 def _exact_pads(geometry: Geometry) -> list[Pair]:

@@ -34,6 +34,11 @@ class Geometry(NamedTuple):
         """Whether every output pixel is a linear map of the input pixel at the same place."""
         return self._replace(size=(1, 1)) == Geometry((1, 1), (1, 1), (1, 1), ((0, 0), (0, 0)), self.groups)
 
+    @property
+    def plain(self) -> bool:
+        """Whether there are no groups, no strides and no dilation."""
+        return self.strides == self.dilation == (1, 1) and self.groups == 1
+
     def adjoint(self) -> "Geometry":
         """The convolution that maps the output gradient to the input gradient, with the kernel of
         `adjoint_kernel`.

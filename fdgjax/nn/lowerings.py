@@ -13,10 +13,12 @@ from fdgjax.nn import blocked, depthwise, folded, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
+    columns_input_gradient,
     few_images_kernel_gradient,
     im2col_forward,
     library_forward,
     library_kernel_gradient,
+    rows_kernel_gradient,
     shift_forward,
     shift_kernel_gradient,
     transposed_kernel_gradient,
@@ -40,6 +42,7 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "im2col": by_adjoint(im2col_forward),
     "shift": by_adjoint(shift_forward),
     "depthwise": by_adjoint(depthwise.forward),
+    "columns": columns_input_gradient,
     "winograd": winograd.input_gradient,
 }
 
@@ -51,6 +54,7 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "depthwise": depthwise.kernel_gradient,
     "folded": folded.kernel_gradient,
     "few_images": few_images_kernel_gradient,
+    "rows": rows_kernel_gradient,
     "winograd": winograd.kernel_gradient,
 }
 
@@ -63,8 +67,10 @@ def ungrouped(case: Case) -> bool:
 FITS: Mapping[str, Callable[[Case], bool]] = {
     "im2col": ungrouped,
     "xcols": ungrouped,
+    "columns": ungrouped,
     "transposed": ungrouped,
     "few_images": ungrouped,
+    "rows": lambda case: case.geometry.plain,
     "depthwise": depthwise.fits,
     "folded": lambda case: folded.fits(case.geometry),
     "blocked": lambda case: blocked.fits(case.geometry),
@@ -88,6 +94,10 @@ IM2COL = Plan("im2col", "im2col", "xcols", "batch")
 WINOGRAD = Plan("winograd", "winograd", "winograd", "batch")
 IMAGE_CHANNELS = 4
 """Channels up to which an input counts as an image."""
+FEW_PIXELS = 1024
+"""Output pixels in a batch up to which a kernel of many channels is large beside them."""
+LARGE_OUTPUT = 256
+"""Output pixels of an image from which its kernel gradient is faster by itself."""
 
 
 def cpu_plan(case: Case) -> Plan:
@@ -99,6 +109,8 @@ def cpu_plan(case: Case) -> Plan:
         return Plan("shift", "shift", "shift", "loop")
     if geometry.pointwise:  # im2col is then a plain matrix product
         return Plan("im2col", "im2col", "xcols", "loop")
+    if geometry.window == (1, 1):
+        return Plan("im2col", "library", "xcols", "loop")
     if winograd.fits(geometry) and winograd.pays(case):
         return WINOGRAD._replace(clients="loop")
     if case.inputs <= IMAGE_CHANNELS and folded.fits(geometry):
@@ -106,7 +118,10 @@ def cpu_plan(case: Case) -> Plan:
     if case.inputs <= IMAGE_CHANNELS:
         forward = "blocked" if blocked.fits(geometry) and blocked.pays(case) else "library"
         return Plan(forward, "library", "few_images", "loop")
-    return Plan("library", "library", "transposed", "loop")
+    by_rows = geometry.plain and case.pixels >= LARGE_OUTPUT * case.batch
+    by_columns = case.pixels <= min(FEW_PIXELS, case.inputs * geometry.window[0] * geometry.window[1])
+    input_gradient = "columns" if by_columns else "library"
+    return Plan("library", input_gradient, "rows" if by_rows else "transposed", "loop")
 
 
 def im2col_plan(case: Case) -> Plan:

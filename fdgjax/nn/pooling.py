@@ -1,11 +1,12 @@
-"""Pooling of NHWC images, written with slices, reshapes and small matrix products instead of `reduce_window`.
+"""Pooling of NHWC images, written with slices, reshapes and sums instead of `reduce_window`.
 
 XLA:CPU runs `reduce_window` and above all its gradient (`select_and_scatter`) about ten times slower than
 these. Every function takes any leading axes: `x [..., H, W, channels]`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from fdgjax.errors import UserError
+from fdgjax.nn.selection import MOST, Windows, first_largest_place, take
 from fdgjax.nn.windows import Padding, Pair, Size, left_product, pads_of, pair
 
 Combine = Callable[..., jax.Array]
@@ -33,6 +35,20 @@ def _first_largest_jvp(parts: Sequence[jax.Array], tangents: Sequence[jax.Array]
     return largest, tangent
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _max_pool_of_stride_one(x: jax.Array, windows: Windows) -> jax.Array:
+    """`max_pool` with a derivative that reads the place of each maximum instead of comparing all pixels again."""
+    padding, strides = windows.pads, (1, 1)
+    return _pool(x, windows.window, strides, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
+
+
+@_max_pool_of_stride_one.defjvp
+def _max_pool_of_stride_one_jvp(windows: Windows, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (x,), (tangent,) = primals, tangents
+    largest, place = first_largest_place(x, windows)
+    return largest, take(tangent, place, windows)
+
+
 def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
     """The maximum over each window.
 
@@ -48,13 +64,17 @@ def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: P
     Returns:
       `[..., H', W', channels]`.
     """
-    return _pool(x, window, strides, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
+    size, windows, steps = pair(x.shape[-3:-1]), pair(window), pair(window if strides is None else strides)
+    if steps == (1, 1) != windows and windows[0] * windows[1] <= MOST:
+        return _max_pool_of_stride_one(x, Windows(size, windows, pads_of(padding, size, windows, steps)))
+    return _pool(x, windows, steps, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
 
 
 def avg_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
     """The mean over each window; padding counts as zeros (PyTorch's and Flax's default). Arguments as in
     `max_pool`."""
-    total = _pool(x, window, strides, padding, lambda *parts: reduce(jnp.add, parts), jnp.zeros((), x.dtype))
+    steps = window if strides is None else strides
+    total = _pool(x, pair(window), pair(steps), padding, lambda *parts: reduce(jnp.add, parts), jnp.zeros((), x.dtype))
     return total / np.asarray(np.prod(pair(window)), total.dtype)
 
 
@@ -62,7 +82,8 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
     """Means over a fixed number of bins whatever the image's size, with PyTorch's bins, which overlap.
 
     Bin `i` of `n` over `size` pixels is `[floor(i * size / n), ceil((i + 1) * size / n))`: for 8 -> 3 the
-    rows [0, 3), [2, 6) and [5, 8). Along each axis that is a constant `[n, size]` matrix.
+    rows [0, 3), [2, 6) and [5, 8). Along each axis that is a constant `[n, size]` matrix; the identity where `n` is
+    `size`, and means of neighbours where `n` divides it.
 
     Args:
       x: `[..., H, W, channels]`.
@@ -80,9 +101,19 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
             f"pooling got an image of {height} x {width} pixels; expected at least 1 x 1: enlarge the images"
         )
     bins_h, bins_w = pair(output_size)
-    x = left_product(bin_means(height, bins_h), x.reshape(-1, height, width * channels))
-    x = left_product(bin_means(width, bins_w), x.reshape(-1, width, channels))
+    x = _means(x.reshape(-1, height, width * channels), bins_h)
+    x = _means(x.reshape(-1, width, channels), bins_w)
     return x.reshape(*leading, bins_h, bins_w, channels)
+
+
+def _means(x: jax.Array, bins: int) -> jax.Array:
+    """`[b, size, c]` -> `[b, bins, c]`: a product with `bin_means`, where bins do not overlap without its zeros."""
+    batch, size, channels = x.shape
+    if size == bins:
+        return x
+    if size % bins == 0:
+        return x.reshape(batch, bins, size // bins, channels).mean(2)
+    return left_product(bin_means(size, bins), x)
 
 
 def bin_means(size: int, bins: int) -> np.ndarray:
@@ -93,10 +124,9 @@ def bin_means(size: int, bins: int) -> np.ndarray:
 
 
 def _pool(
-    x: jax.Array, window: Size, strides: Size | None, padding: Padding, combine: Combine, neutral: jax.Array
+    x: jax.Array, windows: Pair, steps: Pair, padding: Padding, combine: Combine, neutral: jax.Array
 ) -> jax.Array:
     """`combine` of the pixels of each window, in reading order."""
-    windows, steps = pair(window), pair(window if strides is None else strides)
     pads = pads_of(padding, pair(x.shape[-3:-1]), windows, steps)
     if any(map(any, pads)):
         x = lax.pad(x, neutral, [*[(0, 0, 0)] * (x.ndim - 3), *((*pad, 0) for pad in pads), (0, 0, 0)])

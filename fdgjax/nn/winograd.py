@@ -162,16 +162,25 @@ def sandwich(left: np.ndarray, x: jax.Array, right: np.ndarray) -> jax.Array:
 
 def fits(geometry: Geometry) -> bool:
     """Whether the algorithm can compute it: no stride, no groups, a window of at most 5."""
-    plain = geometry.strides == geometry.dilation == (1, 1) and geometry.groups == 1
     inside = min(min(pads) for pads in geometry.pads) >= 0 and min(geometry.out()) > 0
-    return plain and inside and max(geometry.window) <= WIDEST
+    return geometry.plain and inside and max(geometry.window) <= WIDEST
+
+
+FEWEST_PIXELS = 512
+"""Output pixels in a batch that outweigh the transforms of the kernel."""
+
+CHANNELS_PER_PIXEL = 12
+"""By how much the multiplications saved, times the channels, exceed the pixels along an axis."""
 
 
 def pays(case: Case) -> bool:
     """Whether it is faster than the direct sum on a CPU: enough pixels to fill tiles and to outweigh the transforms of
-    the kernel, and few of them along an axis beside the channels, since all tiles of an axis share one matrix."""
-    sizes, channels = case.geometry.out(), min(case.inputs, case.outputs)
-    return min(sizes) > TILE // 2 and 2 * max(sizes) <= channels and case.pixels >= 256
+    the kernel, and few of them along an axis beside the channels, since all tiles of an axis share one matrix; more of
+    them with larger kernels, which save more multiplications."""
+    sizes, channels, (kh, kw) = case.geometry.out(), min(case.inputs, case.outputs), case.geometry.window
+    saved = TILE * kh / (TILE + kh - 1) * (TILE * kw / (TILE + kw - 1))
+    few = CHANNELS_PER_PIXEL * max(sizes) <= saved * channels
+    return min(sizes) > TILE // 2 and few and case.pixels >= FEWEST_PIXELS
 
 
 PARTS = 2

@@ -163,8 +163,8 @@ def test_every_network_of_the_registry_exists() -> None:
         assert about.network or name in models.MODELS
         assert isinstance(network(Job("engine", model=name)), nn.Module)
     assert network(Job("engine", model="dse_alexnet")) == AlexNet(7, unit=DSEUnit)
-    with pytest.raises(UserError, match="no torch twin"):
-        twin("digits_cnn", "torch")
+    with pytest.raises(UserError, match="no naive twin"):
+        twin("digits_cnn", "naive")
 
 
 def test_plans_apply_to_our_network_alone() -> None:

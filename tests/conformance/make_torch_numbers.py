@@ -1,6 +1,6 @@
 """Makes torch_numbers.npz, beside this file: what PyTorch's layers make of the inputs of the tests, in float64.
 
-Made with PyTorch 2.13.0 for CPUs, NumPy 2 and Python 3.11, by
+Made with PyTorch 2.13.0 (`digits_cnn` with 2.15.0) for CPUs, NumPy 2 and Python 3.11, by
 
     pip install -c constraints.txt -e '.[test]' && pip install torch==2.13.0
     python -m tests.conformance.make_torch_numbers
@@ -23,6 +23,7 @@ from tests.conformance.weights import images, weights_for
 
 TWINS: Mapping[str, Callable[..., torch.nn.Module]] = {
     "inception": partial(torch_models.InceptionCNN, dropout=0.0),
+    "digits_cnn": torch_models.DigitsCNN,
     "alexnet": partial(torch_models.AlexNet, width=1 / 8),
     "dse_alexnet": partial(torch_models.DSEAlexNet, width=1 / 8),
     "resnet18": partial(torch_models.ResNet18, width=8),

@@ -12,7 +12,7 @@ import numpy as np
 from flax import traverse_util
 
 from fdgjax.contract import Model
-from fdgjax.models import AlexNet, DSEUnit, InceptionCNN, ResNet
+from fdgjax.models import AlexNet, DigitsCNN, DSEUnit, InceptionCNN, ResNet
 from fdgjax.models.client_model import as_model
 from fdgjax.models.mnist import MnistCNN
 
@@ -30,6 +30,7 @@ class Network(NamedTuple):
 
 NETWORKS: Mapping[str, Network] = {
     "inception": Network(InceptionCNN(CLASSES, dropout=0.0), 8),
+    "digits_cnn": Network(DigitsCNN(CLASSES), 8),
     "alexnet": Network(AlexNet(CLASSES, 1 / 8), 67),
     "dse_alexnet": Network(AlexNet(CLASSES, 1 / 8, unit=DSEUnit), 67),
     "resnet18": Network(ResNet(CLASSES, width=1 / 8), 12),

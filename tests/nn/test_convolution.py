@@ -15,7 +15,9 @@ from jax import lax
 from fdgjax.nn import Conv, conv2d
 from fdgjax.nn.convolution import UNROLLED_CLIENTS
 from fdgjax.nn.formulations import LARGE
-from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS, Plan
+from fdgjax.nn.geometry import Case as GeometryCase
+from fdgjax.nn.geometry import Geometry
+from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS, Plan, choose, cpu_plan
 
 Case = dict[str, Any]
 
@@ -110,6 +112,26 @@ def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
         for function in (partial(conv2d, plan=plan), library)
     )
     close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("size", "inputs", "window", "stride", "expected"),
+    [
+        (32, 3, 3, 1, ("folded", "library", "folded")),
+        (32, 64, 3, 1, ("library", "library", "rows")),  # many pixels along an axis for 64 channels
+        (16, 128, 3, 1, ("winograd", "winograd", "winograd")),
+        (4, 512, 3, 1, ("library", "columns", "transposed")),  # few pixels for so large a kernel
+        (16, 128, 3, 2, ("library", "columns", "transposed")),
+        (32, 64, 1, 2, ("im2col", "library", "xcols")),
+        (32, 64, 1, 1, ("im2col", "im2col", "xcols")),
+    ],
+)
+def test_the_plan_of_a_resnets_layers(
+    size: int, inputs: int, window: int, stride: int, expected: tuple[str, str, str]
+) -> None:
+    geometry = Geometry((size, size), (window, window), (stride, stride), ((window // 2,) * 2,) * 2, 1)
+    case = GeometryCase(geometry, 16, inputs, stride * inputs)
+    assert choose(cpu_plan(case), case) == (*expected, "loop")
 
 
 @pytest.mark.parametrize("name", FITS)

@@ -17,7 +17,14 @@ from jax import lax
 from fdgjax.nn import adaptive_avg_pool, avg_pool, max_pool
 from fdgjax.nn.pooling import bin_means
 
-CASES = [(2, 2, "VALID"), (3, 1, "SAME"), (3, 2, "VALID"), (2, 2, "SAME"), (3, 2, [(1, 0), (1, 1)])]
+CASES = [
+    (2, 2, "VALID"),
+    (3, 1, "SAME"),
+    (3, 2, "VALID"),
+    (2, 2, "SAME"),
+    (3, 2, [(1, 0), (1, 1)]),
+    (4, 1, [(0, 2), (1, 3)]),
+]
 
 
 def images(*shape: int, seed: int = 0) -> jax.Array:
@@ -81,6 +88,46 @@ def test_max_pool_in_forward_mode() -> None:
     _, forward = jax.jvp(pool, (x,), (tangent,))
     small = (pool(x + 1e-3 * tangent) - pool(x - 1e-3 * tangent)) / 2e-3
     assert jnp.median(jnp.abs(forward - small)) < 1e-3
+
+
+def test_second_derivatives_of_max_pool_are_the_librarys() -> None:
+    # Where a loss bends after the pool; forward over reverse follows the places of the maxima in both directions.
+    x, tangent = images(2, 5, 4, 2), images(2, 5, 4, 2, seed=1)
+
+    def bent(pool: Any, x: jax.Array) -> jax.Array:
+        gradient = jax.grad(lambda x: (pool(x, 3, 1, "SAME") ** 3).sum())
+        return jax.jvp(gradient, (x,), (tangent,))[1] + jax.vjp(gradient, x)[1](tangent)[0]
+
+    got, expected = jax.jit(lambda x: [bent(pool, x) for pool in (max_pool, max_window)])(x)
+    chex.assert_trees_all_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_derivative_of_max_pool_under_vmap_of_images_or_gradients_alone() -> None:
+    x, g = images(3, 5, 4, 2), images(3, 5, 4, 2, seed=1)
+
+    def pulled(x: jax.Array, g: jax.Array) -> jax.Array:
+        return jax.vjp(lambda x: max_pool(x[None], 3, 1, "SAME")[0], x)[1](g)[0]
+
+    def both(x: jax.Array, g: jax.Array) -> list[list[jax.Array]]:
+        mapped = [jax.vmap(pulled, axes)(*given) for axes, given in (((None, 0), (x[0], g)), ((0, None), (x, g[0])))]
+        return [mapped, [jnp.stack([pulled(x[0], one) for one in g]), jnp.stack([pulled(one, g[0]) for one in x])]]
+
+    chex.assert_trees_all_close(*jax.jit(both)(x, g), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("height", "width", "bins"), [(4, 4, (4, 4)), (8, 6, (4, 3)), (6, 5, (1, 5)), (8, 6, (4, 4))])
+def test_adaptive_bins_with_and_without_overlap_are_means(height: int, width: int, bins: tuple[int, int]) -> None:
+    x = images(2, height, width, 3)
+    rows, columns = bin_means(height, bins[0]), bin_means(width, bins[1])
+    pooled, pullback = jax.vjp(lambda x: adaptive_avg_pool(x, bins), x)
+    np.testing.assert_allclose(pooled, np.einsum("ih,jw,bhwc->bijc", rows, columns, x), atol=1e-6)
+    expected = np.einsum("ih,jw,bijc->bhwc", rows, columns, pooled)
+    np.testing.assert_allclose(pullback(pooled)[0], expected, atol=1e-6)
+
+
+def test_adaptive_bins_of_one_pixel_are_the_image_itself() -> None:
+    x = images(2, 4, 4, 3)
+    np.testing.assert_array_equal(adaptive_avg_pool(x, 4), x)
 
 
 def test_pooling_has_no_preferred_leading_axes() -> None:
