@@ -31,6 +31,7 @@ ROOMS = {
 }
 """The public modules of fdgjax, in the order of the reference, and what is there."""
 FENCE = "`" * 6
+BADGE = re.compile(r"^\[!\[Open in Colab\].*\n\(OWNER.*\n\n?", re.MULTILINE)
 
 
 def place(path: str) -> str:
@@ -85,10 +86,10 @@ def made() -> Mapping[str, tuple[str, str]]:
 
 
 def notebook_page(path: Path) -> str:
-    """A notebook's cells: text as it is, code in blocks."""
+    """A notebook's cells: text without the badge, whose image would be fetched, and code in blocks."""
     cells = json.loads(path.read_text())["cells"]
     return "\n\n".join(
-        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        BADGE.sub("", text) if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
         for cell in cells
         for text in ["".join(cell["source"])]
     )
