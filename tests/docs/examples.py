@@ -9,12 +9,14 @@ from tests.docs.pages import PAGES, text_of
 
 TEXTS = [page for page in PAGES if page.suffix == ".md"]
 DOWNLOAD, MINUTES = "needs a download", "minutes to hours: it was measured, or reproduces a paper"
+PACKAGES = "needs packages that CI does not install; tests/writers has stand-ins for them"
 CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, of which others are examples"
 NOT_RUN = {
     r"make (demo|test|install)\b": CHECKOUT,
     r"source |pip install ": CHECKOUT,
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist)\b": DOWNLOAD,
     r"fdgjax data \w": DOWNLOAD,
+    r".*--config.writers=.*(wandb|mlflow)": PACKAGES,
     r"fdgjax (reproduce|sweep) ": MINUTES,
     r"(taskset -c \d )?python -m benchmarks\.": MINUTES,
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,
