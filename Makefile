@@ -5,7 +5,12 @@ BIN := .venv/bin
 
 MINUTES ?= 60
 
-.PHONY: install demo test slow torture lint format docs bench
+# The newest versions that pyproject.toml allows, on another Python; what touches most of them, a minute of one core.
+NEWEST ?= $(shell for p in python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13.*/bin/python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
+NEWEST_TESTS := tests/test_rooms.py tests/config/test_help.py tests/nn/test_layers.py tests/records tests/predicting
+
+.PHONY: install demo test slow newest torture lint format docs bench
 
 install: .venv/installed
 
@@ -23,6 +28,20 @@ test: install
 
 slow: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+newest:
+	@if test -z "$(NEWEST)"; then \
+		echo "newest: skipped, for want of Python 3.13; make newest NEWEST=/path/to/python"; \
+	else \
+		$(MAKE) --no-print-directory .venv-newest/installed && \
+		.venv-newest/bin/python -m pytest -m 'not slow' $(NEWEST_TESTS); \
+	fi
+
+.venv-newest/installed: pyproject.toml
+	$(NEWEST) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e . pytest hypothesis
+	.venv-newest/bin/python -m pip list --disable-pip-version-check 2>/dev/null | grep -E '^(flax|jax|numpy|optax|orbax)'
+	touch $@
 
 # Kills, power cuts, damage and bad input on real processes; one table. Power cuts need to be root.
 torture: install
