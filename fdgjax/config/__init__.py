@@ -1,12 +1,13 @@
 """An experiment as data: the typed config, its command line, presets and checks."""
 
-from fdgjax.config.making import from_plain, make_config, read_config, resolved
+from fdgjax.config.making import completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import Config, DataConfig, ModelConfig, for_seed, identity, seeds_of, to_plain
 
 __all__ = [
     "Config",
     "DataConfig",
     "ModelConfig",
+    "completed",
     "for_seed",
     "from_plain",
     "identity",

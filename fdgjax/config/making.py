@@ -76,6 +76,19 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     return resolved(typed)
 
 
+def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as nested plain data, with the keys that it lacks at their defaults: those that exist only since it was
+    written. A method that is not registered is left as it is."""
+    method = METHODS.get(plain["method"]["name"])
+    if method is None:
+        return dict(plain)
+    defaults = dataclasses.asdict(Config(method=method.hyper(name=method.name)))
+    return {
+        key: {**default, **plain.get(key, {})} if isinstance(default, dict) else plain.get(key, default)
+        for key, default in defaults.items()
+    } | {key: value for key, value in plain.items() if key not in defaults}
+
+
 def resolved(config: Config) -> Config:
     """The config with what follows from other keys: the scaling of images, where none is given, is the one that the
     pretrained weights expect, else `signed`."""

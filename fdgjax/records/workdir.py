@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
+from fdgjax.config import Config, completed, for_seed, identity, seeds_of, to_plain
 from fdgjax.config.registering import provenance
 from fdgjax.errors import UserError
 from fdgjax.files import Damaged, file_checksum, lock, make_folder, read_sealed, sync, write_sealed
@@ -124,15 +124,17 @@ def check_place(path: Path) -> None:
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
-    """The content of a run's `config.json`: its config and versions, and what a program registered for it.
+    """The content of a run's `config.json`: its config and versions, and what a program registered for it. Keys that
+    exist only since the run began have their defaults.
 
     Raises:
       Damaged: it is not what the run wrote.
     """
     try:
-        return read_sealed(workdir.config)
+        content = read_sealed(workdir.config)
     except Damaged as error:
         raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
+    return {**content, "config": completed(content["config"])}
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:

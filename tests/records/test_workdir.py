@@ -1,6 +1,7 @@
 """A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
 
 import contextlib
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.config import Config, make_config, read_config
+from fdgjax.config import Config, from_plain, make_config, read_config
 from fdgjax.errors import UserError
-from fdgjax.files import Damaged, read_sealed, write_sealed
-from fdgjax.records import Workdir, finished, open_workdir, own_workdir, read_summary, write_summary
+from fdgjax.files import CHECKSUM, Damaged, read_sealed, write_sealed
+from fdgjax.records import (
+    Workdir,
+    finished,
+    open_workdir,
+    own_workdir,
+    read_config_file,
+    read_summary,
+    write_summary,
+)
 from fdgjax.records.workdir import seed_workdir
 
 HOLD = "import sys; from pathlib import Path; from fdgjax.files import lock\nwith lock(Path(sys.argv[1])) as mine: "
@@ -70,6 +79,18 @@ def test_a_damaged_config_is_refused_in_one_line(damage: bytes, config: Config, 
     with pytest.raises(Damaged, match=r"config.json is damaged .*restore it from a copy") as error:
         open_workdir(tmp_path / "run", config)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_begun_before_a_key_existed_goes_on_with_its_default(config: Config, tmp_path: Path) -> None:
+    workdir = open_workdir(tmp_path / "run", config)
+    content = read_sealed(workdir.config)
+    for section, key in (("", "dtype"), ("data", "streaming"), ("method", "client_clip")):
+        del (content["config"][section] if section else content["config"])[key]
+    write_sealed(workdir.config, {key: value for key, value in content.items() if key != CHECKSUM})
+    assert from_plain(read_config_file(workdir)["config"]) == config
+    open_workdir(workdir.path, config)
+    with pytest.raises(UserError, match=r"config\.dtype is float32 there and bfloat16 here"):
+        open_workdir(workdir.path, dataclasses.replace(config, dtype="bfloat16"))
 
 
 def test_every_flipped_bit_of_a_sealed_file_is_noticed(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_cannot_be_opened_is_refused_in_one_line(
     write_sealed(tmp_path / "config.json", older)
     with pytest.raises(UserError, match="holds no checkpoint"):
         reopen(tmp_path)
-    del older["config"]["method"]["part"]
+    older["config"]["method"]["gone"] = 1
     write_sealed(tmp_path / "config.json", older)
     with pytest.raises(UserError, match=r"cannot be read .*; repeat the run"):
         config_of(tmp_path)
