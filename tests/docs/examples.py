@@ -14,6 +14,7 @@ CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, o
 NOT_RUN = {
     r"make (demo|test|install)\b": CHECKOUT,
     r"source |pip install ": CHECKOUT,
+    r"python -m venv ": "installs other people's frameworks, which are compared with ours",
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist)\b": DOWNLOAD,
     r"fdgjax data \w": DOWNLOAD,
     r".*--config.writers=.*(wandb|mlflow)": PACKAGES,

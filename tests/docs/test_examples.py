@@ -7,6 +7,7 @@ README's Python is run by `tests/test_readme.py`, that of docs/python.md by `tes
 import argparse
 import glob
 import importlib
+import importlib.util
 import re
 import shlex
 import shutil
@@ -105,7 +106,9 @@ def test_a_long_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
     words = shlex.split(re.sub(r"^taskset -c \d ", "", line))
-    program = importlib.import_module(COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2])
+    name = COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2]
+    package = importlib.util.find_spec(f"{name}.__main__") if (ROOT / name.replace(".", "/")).is_dir() else None
+    program = importlib.import_module(package.name if package else name)
     # A benchmark's `main` takes its arguments alone, a subcommand's its name before them.
     argv = words[1:] if words[0] == "fdgjax" else words[3 if "benchmarks" in line else 2 :]
     with pytest.raises(Parsed):

@@ -12,6 +12,7 @@ import pytest
 from fdgjax.aggregation import attention, min_norm
 from fdgjax.contract import Model, Setup
 from fdgjax.data.federation import Federation
+from fdgjax.engine.loops import until_over
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.evaluation.adaptation import adapt
@@ -160,7 +161,9 @@ def fitted(name: str, federation: Federation, model: str = "dense", **chosen: An
 
 
 def adapted(method: Any, before: Any, federation: Federation, rows: Any) -> Any:
-    run = functools.partial(adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1))
+    run = functools.partial(
+        adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1), repeat=until_over
+    )
     return jax.jit(run)(before, federation, rows)
 
 
