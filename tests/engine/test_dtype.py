@@ -39,10 +39,11 @@ def some(names: list[str], quick: tuple[str, ...]) -> list[Any]:
 
 
 def products(jaxpr: Any) -> Iterator[Any]:
-    """The types of what is multiplied in every matrix product and convolution of a jaxpr."""
+    """The types of the numbers in every matrix product, convolution and pool of a jaxpr (a pool's places are bytes)."""
     for equation in jaxpr.eqns:
         if "dot_general" in equation.primitive.name or "fdgjax" in equation.primitive.name:
-            yield from (value.aval.dtype for value in equation.invars)
+            dtypes = [value.aval.dtype for value in equation.invars]
+            yield from (dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating))
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns")):
             if hasattr(inner, "eqns"):
                 yield from products(getattr(inner, "jaxpr", inner))
