@@ -32,6 +32,7 @@ from fdgjax.run.description import fates, label_summary
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.variables import bytes_of, flatten, merge
 from tests.conformance.weights import CLASSES, FILES, SIDE
+from tests.marks import mostly_slow
 from tests.runs import StopAfter, assert_same_run, never, small
 from tests.toys import close, compiling_quickly, small_hyper
 
@@ -124,7 +125,7 @@ def test_no_state_holds_a_frozen_variable(method: str, cache: Path) -> None:
 
 KEPT_QUICKLY = ("fedavg", "fedbn", "hfedf")
 KEPT = [
-    pytest.param(name, marks=() if name in KEPT_QUICKLY else pytest.mark.slow)
+    name
     for name, entry in METHODS.items()
     if not entry.unlabelled and not entry.pixels(entry.hyper()) and name != "fedfa"
 ]
@@ -132,7 +133,7 @@ KEPT = [
 runs would differ here."""
 
 
-@pytest.mark.parametrize("method", KEPT)
+@pytest.mark.parametrize("method", mostly_slow(KEPT, KEPT_QUICKLY))
 def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None:
     ends = []
     for keep in (True, False):
@@ -202,6 +203,7 @@ def test_methods_without_labels_see_images(cache: Path) -> None:
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = frozen(tmp_path, "fedbn", seeds=2)
     run(config, tmp_path / "whole", Console(), never())

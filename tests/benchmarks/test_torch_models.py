@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance import check
 from tests.conformance.networks import NETWORKS, Given, float64, given, kept, torch_state
+from tests.marks import mostly_slow
 
 
 def ours(of: Given) -> dict[str, np.ndarray]:
@@ -33,7 +34,7 @@ def ours(of: Given) -> dict[str, np.ndarray]:
     return kept(evaluated, trained, torch_state({"params": gradients}), means)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", mostly_slow(NETWORKS, ("inception", "digits_cnn")))
 def test_the_torch_twin_is_the_same_network(name: str) -> None:
     with float64():
         got = ours(given(name))

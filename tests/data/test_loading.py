@@ -139,6 +139,7 @@ def test_file_that_vanishes_meanwhile_is_named(tree: Path, cache: Path, monkeypa
     assert list(cache.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_agree(tree: Path, cache: Path) -> None:
     script = (
         "import sys, numpy; from fdgjax.data.loading import load; import fdgjax.data.array_records;"

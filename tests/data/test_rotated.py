@@ -77,6 +77,7 @@ def test_resized_digits_have_the_size_asked_for(tmp_path: Path) -> None:
     chex.assert_shape(data.images, (1797, 12, 12, 1))
 
 
+@pytest.mark.slow
 def test_real_mnist_gives_six_thousand_different_images(shared_data: Path, tmp_path: Path) -> None:
     data = load("rotated_mnist", data_dir=str(shared_data), cache_dir=str(tmp_path))
     chex.assert_shape(data.images, (6000, 28, 28, 1))

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from fdgjax.config.presets import PRESETS
 from fdgjax.data.loading import DATASETS
 from fdgjax.data.protocols import PROTOCOLS
@@ -56,6 +58,7 @@ def test_the_table_of_what_can_be_fetched_is_the_registry() -> None:
     assert table == listed
 
 
+@pytest.mark.slow
 def test_the_table_of_models_is_the_registry() -> None:
     page = text_of(DOCS / "models.md")
     table = re.findall(r"^\| `(\w+)` \| (\S+) M \| (\S+) M \| (.*) \|$", page, re.MULTILINE)

@@ -18,6 +18,7 @@ from fdgjax.data.federation import pool
 from fdgjax.engine import Plan, compile_round, init_state
 from fdgjax.engine.loops import always_most, until_over
 from fdgjax.methods import METHODS
+from tests.marks import mostly_slow
 from tests.toys import are_exact, close, lengths_for, make_plan, shared_case, shared_method, toy_federation
 
 QUICK = ("fdse", "fedavg", "hfedf", "semifl")
@@ -65,9 +66,7 @@ def round_of(name: str, plan: Plan) -> Seen:
     return seen(compile_round(method, plan), state, federation)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(METHODS)]
-)
+@pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), QUICK))
 def test_a_round_never_asks_the_host(name: str) -> None:
     found = round_of(name, make_plan("vmap"))
     assert not found.asking

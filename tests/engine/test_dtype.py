@@ -20,6 +20,7 @@ from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model, make_client_model, make_network
 from fdgjax.run.training import train
+from tests.marks import mostly_slow
 from tests.runs import perceptron, small
 from tests.toy_models import IMAGE, tiny_network
 from tests.toys import lengths_for, make_plan, small_hyper, toy_federation
@@ -34,10 +35,6 @@ NETWORKS = [
 ]
 
 
-def some(names: list[str], quick: tuple[str, ...]) -> list[Any]:
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
 def products(jaxpr: Any) -> Iterator[Any]:
     """The types of the numbers in every matrix product, convolution and pool of a jaxpr (a pool's places are bytes)."""
     for equation in jaxpr.eqns:
@@ -49,7 +46,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
                 yield from products(getattr(inner, "jaxpr", inner))
 
 
-@pytest.mark.parametrize("name", some(NETWORKS, QUICK))
+@pytest.mark.parametrize("name", mostly_slow(NETWORKS, QUICK))
 def test_every_product_of_a_network_is_in_bfloat16_and_all_it_returns_in_float32(name: str) -> None:
     network, _, part = name.partition(" ")
     side, channels = SIDES.get(network, (32, 3))
@@ -78,7 +75,7 @@ def toy(method: str, dtype: str) -> Model:
     return as_model(network, image, dtype=dtype)
 
 
-@pytest.mark.parametrize("name", some(sorted(METHODS), ("fdse", "hfedf")))
+@pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), ("fdse", "hfedf")))
 def test_a_round_leaves_the_types_that_it_leaves_in_float32(name: str) -> None:
     federation, ends = toy_federation(lengths_for(name)), []
     for dtype in ("float32", "bfloat16"):

@@ -67,6 +67,7 @@ def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     assert not jax.tree.leaves(traffic(plain, case.federation).sent.more)
 
 
+@pytest.mark.slow
 def test_random_directions_drop_half_of_the_gradients_of_every_client() -> None:
     """Half in expectation; a client of this case has 2 to 4 steps with a dozen arrays each."""
     case = case_of(reference="random")

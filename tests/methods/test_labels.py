@@ -19,6 +19,7 @@ from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
+from tests.marks import mostly_slow
 from tests.shallow import shallow
 from tests.toys import BATCH, build, toy_federation
 
@@ -116,7 +117,7 @@ def pairs() -> list[tuple[str, str]]:
     return [pair for pair in told if pair not in REFUSED]
 
 
-@pytest.mark.parametrize(("name", "model"), pairs())
+@pytest.mark.parametrize(("name", "model"), mostly_slow(pairs(), pairs()[: len(ALL)]))
 def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model: str) -> None:
     entry = METHODS[name]
     network = narrow(model, entry.unit, entry.head, name not in LOOKING)

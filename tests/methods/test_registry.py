@@ -20,6 +20,7 @@ from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import flatten, label_table
+from tests.marks import mostly_slow
 from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
@@ -164,7 +165,7 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     assert jax.tree.map(lambda x: x.shape[1:], unseen) == jax.tree.map(lambda x: x.shape, model)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", mostly_slow(ALL, ("fdse", "fedgala", "hfedf", "uap")))
 def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     """Shapes only: nothing of the 47 million numbers is computed."""
     unit, head = METHODS[name].unit, METHODS[name].head

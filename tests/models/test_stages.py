@@ -12,12 +12,13 @@ from fdgjax.contract import Model, Output
 from fdgjax.models import MODELS, Part
 from fdgjax.models.client_model import as_model
 from fdgjax.variables import merge
+from tests.marks import mostly_slow
 from tests.shallow import SMALLEST, shallow
 
 KEY = jax.random.key(3)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", mostly_slow(MODELS, ("inception", "resnet10", "efficientnet_lite0")))
 def test_every_cut_splits_variables_and_function(name: str) -> None:
     side = SMALLEST.get(name, 16)
     maker, x = shallow(name), jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)

@@ -68,6 +68,7 @@ def test_images_have_a_class_and_probabilities(
     np.testing.assert_allclose(np.mean(own, axis=0), table(unseen), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [(), ("--client", "1", "--calibrated")])
 def test_the_exported_program_predicts_the_same_without_this_package(
     choice: tuple[str, ...], trained: Path, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

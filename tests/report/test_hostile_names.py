@@ -110,6 +110,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Run], dict[str,
 Made = tuple[list[Run], dict[str, str]]
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_shows_names_as_text(made: Made) -> None:
     _, files = made
     page = Page(files[PAGE])

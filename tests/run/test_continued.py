@@ -20,6 +20,7 @@ from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.continued import CONTINUED, programs
 from fdgjax.run.recorded import Interrupted, run
+from tests.marks import mostly_slow
 from tests.runs import StopAfter, assert_same_state, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
@@ -50,15 +51,15 @@ def cut_short(config: Config, path: Path) -> None:
         run(config, path, Console(), StopAfter(3))
 
 
-@pytest.mark.parametrize(
-    ("begin", "changes"),
-    [
-        (whole, {"selection": "validation"}),
-        (cut_short, {"clients_per_round": 2}),
-        (whole, {"seeds": 2, "seed_axis": "map"}),
-        (whole, {"data": {"streaming": True}}),
-    ],
-)
+PROLONGED = [
+    (whole, {"selection": "validation"}),
+    (cut_short, {"clients_per_round": 2}),
+    (whole, {"seeds": 2, "seed_axis": "map"}),
+    (whole, {"data": {"streaming": True}}),
+]
+
+
+@pytest.mark.parametrize(("begin", "changes"), mostly_slow(PROLONGED, PROLONGED[:2]))
 def test_a_continued_run_is_the_longer_run_from_the_start(
     begin: Callable[[Config, Path], None], changes: dict[str, Any], cache: Path, tmp_path: Path
 ) -> None:

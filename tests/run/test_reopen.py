@@ -42,6 +42,7 @@ def test_a_run_is_opened_as_it_was_left(finished: Path) -> None:
     assert [record["round"] for record in opened.history.records[0]] == [1]
 
 
+@pytest.mark.slow
 def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
     summary = read_sealed(finished / "summary.json")
     assert probe.main(["probe", str(finished)]) == 0

@@ -99,6 +99,7 @@ def test_stopped_and_continued_leaves_the_undisturbed_table(cache: Path, tmp_pat
     assert (tmp_path / "cut/one/summary.json").stat().st_mtime_ns == before, "a finished cell ran again"
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(cache: Path, tmp_path: Path) -> None:
     bad, broken, good = cell(cache, "bad"), cell(cache, "broken"), cell(cache, "good")
     bad.config.data.target = "atlantis"
