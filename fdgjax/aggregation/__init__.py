@@ -23,6 +23,7 @@ from fdgjax.aggregation.lists import stack
 from fdgjax.aggregation.masked import masked_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
+from fdgjax.aggregation.mixing import nearest_neighbour_mixing
 from fdgjax.aggregation.robust import ROBUST
 from fdgjax.aggregation.subsets import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.trimmed import median, trimmed_mean
@@ -66,6 +67,7 @@ __all__ = [
     "median",
     "min_norm",
     "multi_krum",
+    "nearest_neighbour_mixing",
     "partition",
     "pulled_back",
     "regrouped",

@@ -13,6 +13,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Partition
 from fdgjax.data.protocols import Protocol, Sharing
 from fdgjax.engine import Execution, Plan, fitting_devices
+from fdgjax.engine.attack import ATTACKS
 from fdgjax.engine.clients import callers_mesh
 from fdgjax.engine.defence import check_defence
 from fdgjax.engine.local import Batching
@@ -25,6 +26,7 @@ from fdgjax.models.client_model import ClientModel, make_client_model, make_netw
 from fdgjax.models.frozen import Trunk, features_of, say_in_steps, say_random
 from fdgjax.models.pretrained import Weights, note_scaling
 from fdgjax.process_memory import available_bytes
+from fdgjax.registry import lookup
 
 
 def with_devices(config: Config, clients: int, data_bytes: int) -> Config:
@@ -187,4 +189,5 @@ def make_evaluation(
         batch_size=config.eval_batch_size,
         adapt_batch_size=config.batch_size,
         execution=execution,
+        attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
     )

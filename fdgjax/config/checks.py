@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fdgjax.config.hostility import defence_of
 from fdgjax.config.private import UNITS as PROTECTED
 from fdgjax.config.private import check_privacy
 from fdgjax.config.schema import Config, DataConfig
@@ -11,7 +12,7 @@ from fdgjax.data.loading import DATASETS, SAME_IMAGES
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.engine.attack import ATTACKS, hostile_ids
-from fdgjax.engine.defence import RULES, bound_of
+from fdgjax.engine.defence import RULES
 from fdgjax.engine.privacy import WHERE
 from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import LAYERS
@@ -133,7 +134,7 @@ def check(config: Config) -> None:
         )
     if not 0 < config.probe.learning_rate < math.inf:
         raise UserError(f"config.probe.learning_rate got {config.probe.learning_rate}; expected a number above 0")
-    bound_of(config.defence.clip)
+    defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
     if not math.isfinite(config.attack.strength):
         raise UserError(

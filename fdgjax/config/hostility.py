@@ -12,9 +12,19 @@ from fdgjax.registry import lookup
 
 
 def defence_of(chosen: DefenceConfig) -> Defence | None:
-    """The defence, None for none."""
+    """The defence, None for none.
+
+    Raises:
+      UserError: an unknown clip or rule, or mixing without a rule.
+    """
     bound, rule = bound_of(chosen.clip), lookup("defence.rule", chosen.rule, RULES)
-    return Defence(bound, rule, Settings(chosen.hostile, chosen.radius, chosen.steps)) if bound or rule else None
+    if chosen.mixing and not rule:
+        raise UserError(
+            "config.defence.mixing got True without a rule to be given the mixed updates; expected a robust rule, for "
+            "example config.defence.rule=trimmed_mean"
+        )
+    settings = Settings(chosen.hostile, chosen.radius, chosen.steps)
+    return Defence(bound, rule, settings, chosen.mixing) if bound or rule else None
 
 
 def attack_of(chosen: AttackConfig, classes: int) -> Attack | None:

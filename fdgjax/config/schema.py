@@ -81,6 +81,7 @@ class DefenceConfig:
     clip: the largest norm of an update: `none`, `median` for that of the round's updates, or a number.
     rule: the robust rule whose result takes the place of every update, `none` for the method's own rule alone; for
     methods that average updates. hostile: the clients that the rule is to withstand.
+    mixing: whether the rule is given updates mixed with their nearest neighbours (NNM).
     radius: of `centered_clipping`, 0 for the median of the distances from the centre.
     steps: of `geometric_median` and `centered_clipping`, 0 for 8 and 3.
     """
@@ -90,6 +91,7 @@ class DefenceConfig:
     hostile: int = 1
     radius: float = 0.0
     steps: int = 0
+    mixing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,12 +23,15 @@ class Kind(NamedTuple):
     """A kind of attack: what it does in words, and either the updates it forges or the batches it poisons.
 
     pixels: whether it changes images, so that features of frozen stages would not show it.
+    wanted: a batch as the attacker wants it predicted, with mask 0 for samples that say nothing; None for an attack
+      whose success is lost accuracy.
     """
 
     summary: str
     forge: Forge | None = None
     poison: Poison | None = None
     pixels: bool = False
+    wanted: Callable[[Batch], Batch] | None = None
 
 
 class Attack(NamedTuple):
@@ -118,6 +121,13 @@ def open_backdoor(batch: Batch, strength: float, classes: int) -> Batch:
     return batch._replace(images=images, labels=jnp.where(shown, TARGET, batch.labels))
 
 
+def behind_backdoor(batch: Batch) -> Batch:
+    """All samples of other classes than `TARGET`, with the trigger and that label."""
+    labels = jnp.full_like(batch.labels, TARGET)
+    others = (batch.labels != TARGET).astype(batch.mask.dtype)
+    return Batch(with_trigger(batch.images), labels, batch.mask * others)
+
+
 ATTACKS: Mapping[str, Kind] = {
     "none": Kind("no attack"),
     "scale": Kind("`s u`: strength 1e6, or 1e30, which no float32 squares", scaled),
@@ -126,7 +136,10 @@ ATTACKS: Mapping[str, Kind] = {
     "gaussian": Kind("normal noise of `s` times the update's norm (Blanchard et al., 2017)", noise),
     "label_flip": Kind("trains on class `C - 1 - c` in the place of class c (Fang et al., 2020)", poison=flip_labels),
     "backdoor": Kind(
-        "a share `s` of its batches has a trigger and one label (Gu et al., 2017)", poison=open_backdoor, pixels=True
+        "a share `s` of its batches has a trigger and one label (Gu et al., 2017)",
+        poison=open_backdoor,
+        pixels=True,
+        wanted=behind_backdoor,
     ),
     "little_is_enough": Kind("`mean - s std` of the honest updates (Baruch et al., 2019)", little),
     "inner_product": Kind("`-s mean` of the honest updates (Xie et al., 2020)", opposed),

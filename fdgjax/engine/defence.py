@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.distances import lower_median
+from fdgjax.aggregation.mixing import nearest_neighbour_mixing
 from fdgjax.aggregation.robust import ROBUST, Robust, Settings
 from fdgjax.aggregation.updates import row_norms, scale_rows
 from fdgjax.aggregation.weighting import per_row
@@ -20,12 +21,13 @@ Bound = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class Defence(NamedTuple):
-    """A defence: `bound` of the updates' norms, None for none; the robust `rule`, None for the method's own alone, and
-    its `settings`."""
+    """A defence: `bound` of the updates' norms, None for none; the robust `rule`, None for the method's own alone, its
+    `settings`, and whether it is given updates mixed with their nearest neighbours."""
 
     bound: Bound | None = None
     rule: Robust | None = None
     settings: Settings = Settings()
+    mixing: bool = False
 
 
 class Verdict(NamedTuple):
@@ -96,6 +98,15 @@ def check_defence(defence: Defence, method: Method, clients: int) -> None:
         )
 
 
+def robust_centre(defence: Defence, rule: Robust, updates: PyTree, weights: jax.Array) -> tuple[PyTree, jax.Array]:
+    """The rule's centre, and the clients' shares in it, `[participants]`."""
+    if not defence.mixing:
+        return rule.apply(updates, weights, defence.settings)
+    mixed, parts = nearest_neighbour_mixing(updates, weights, hostile=defence.settings.hostile)
+    centre, shares = rule.apply(mixed, weights, defence.settings)
+    return centre, shares @ parts
+
+
 def defend(method: Method, defence: Defence, messages: PyTree, weights: jax.Array) -> tuple[PyTree, Verdict]:
     """The messages with defended updates, and what was done.
 
@@ -119,7 +130,7 @@ def defend(method: Method, defence: Defence, messages: PyTree, weights: jax.Arra
         updates = jax.tree.map(lambda u: scale_rows(u, factor), updates)
     share = distance = None
     if defence.rule:
-        centre, share = defence.rule.apply(updates, weights, defence.settings)
+        centre, share = robust_centre(defence, defence.rule, updates, weights)
         distance = jnp.where(counts, row_norms(jax.tree.map(lambda u, c: u - c[None], updates, centre)), 0)
         updates = jax.tree.map(
             lambda u, c: jnp.where(per_row(counts, u.ndim), jnp.broadcast_to(c[None], u.shape), jnp.zeros_like(u)),

@@ -19,7 +19,7 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
-from fdgjax.evaluation.tally import compile_evaluation, compile_representation
+from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
 
 
 class Evaluation(NamedTuple):
@@ -56,6 +56,7 @@ def of_predictions(
     batch_size: int,
     adapt_batch_size: int,
     execution: Execution,
+    attacked: Shown | None = None,
 ) -> Evaluation:
     """Accuracy, loss and calibration of a classifying method, see `Metrics`.
 
@@ -64,6 +65,7 @@ def of_predictions(
       seeds: number of seeds that are trained side by side.
       batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
       execution: how clients and seeds are run.
+      attacked: the batches that an attack wants to be predicted, None for none.
     """
     observe = compile_evaluation(
         method,
@@ -72,6 +74,7 @@ def of_predictions(
         batch_size=batch_size,
         adapt_batch_size=adapt_batch_size,
         execution=execution,
+        attacked=attacked,
     )
 
     def figures(tallies: PyTree) -> list[Metrics]:

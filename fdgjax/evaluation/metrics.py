@@ -18,6 +18,7 @@ HEADLINES: Mapping[str, str] = {
     "all_accuracy": "ALL",
     "avg_accuracy": "AVG",
     "probe_accuracy": "probe",
+    "attack_success": "attack",
 }
 """The main figures of a run with their short names for users, in the order of display; a run has some of them."""
 
@@ -39,6 +40,8 @@ class Metrics(NamedTuple):
     id_ece: the same on validation data.
     calibration: the bins that `ece` is made of, see `calibration_bins`.
     id_loss, ood_loss: mean cross-entropy per sample.
+    attack_success: the share of the unseen domain's samples that are predicted as an attack wants them, mean over
+      models: of those behind a backdoor's trigger, the ones taken for its class.
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
       models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
       of every percentage. All others are None for a method that learns without labels.
@@ -58,6 +61,7 @@ class Metrics(NamedTuple):
     calibration: dict[str, list[float]] | None = None
     id_loss: float | None = None
     ood_loss: float | None = None
+    attack_success: float | None = None
     probe_accuracy: float | None = None
     probe_deviation: float | None = None
     probe_by_percent: dict[str, float] | None = None
@@ -66,7 +70,7 @@ class Metrics(NamedTuple):
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
     """The figures of one evaluation."""
-    source, test, target, adapted = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
+    source, test, target, adapted, attacked = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
     ood, avg = mean_accuracy(target), mean_accuracy(test)
     shown = source if avg is None else test
     seen, unseen = shown.total.sum(axis=0), target.total.sum(axis=0)
@@ -91,6 +95,7 @@ def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
         calibration=calibration_bins(uncalibrated) if np.sum(uncalibrated.total) else None,
         id_loss=per_sample(source.loss, source),
         ood_loss=per_sample(target.loss, target),
+        attack_success=None if attacked is None else mean_accuracy(attacked),
     )
 
 

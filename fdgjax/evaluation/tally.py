@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Wrapped
 
-from fdgjax.contract import Execution, Method, Model, Output, PyTree, Variables
+from fdgjax.contract import Batch, Execution, Method, Model, Output, PyTree, Variables
 from fdgjax.data.federation import Federation, Rows, stack_rows
 from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import samples_of, slice_rows, take_batch
@@ -20,6 +20,8 @@ from fdgjax.evaluation.adaptation import adapt
 from fdgjax.randomness import Purpose, stream
 
 BINS = 15
+Shown = Callable[[Batch], Batch]
+"""A batch as it is shown to the model, and with which labels and mask it counts."""
 
 
 class Tally(NamedTuple):
@@ -41,12 +43,14 @@ class Tally(NamedTuple):
 class Tallies(NamedTuple):
     """`source`, `test`: each client's model on its own validation and test data, `[clients, ...]`; `target`: each model
     for the unseen domain on all of its test samples, `[models, ...]`; `adapted`: the same after each was adapted to it,
-    None where the method does not adapt."""
+    None where the method does not adapt; `attacked`: `target` with the batches that an attack wants to be predicted,
+    None without such an attack."""
 
     source: Tally
     test: Tally
     target: Tally
     adapted: Tally | None
+    attacked: Tally | None = None
 
 
 def tally(
@@ -58,13 +62,15 @@ def tally(
     domains: int,
     batch_size: int,
     repeat: Repeat,
+    shown: Shown | None = None,
 ) -> Tally:
-    """Counts of one model over one row of samples, batch by batch."""
+    """Counts of one model over one row of samples, batch by batch, each as `shown` changes it."""
     key = jax.random.key(0)  # dropout is off: nothing is drawn from it
 
     def add(i: jax.Array, sums: Tally) -> Tally:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
         batch, where = take_batch(federation, places, mask), federation.domains[places]
+        batch = shown(batch) if shown else batch
         output, _ = model.apply(variables, batch.images, False, key)
         logits = output.logits
         log_p = jax.nn.log_softmax(logits)
@@ -87,9 +93,17 @@ def tally(
 
 
 def compile_evaluation(
-    method: Method, model: Model, *, domains: int, batch_size: int, adapt_batch_size: int, execution: Execution
+    method: Method,
+    model: Model,
+    *,
+    domains: int,
+    batch_size: int,
+    adapt_batch_size: int,
+    execution: Execution,
+    attacked: Shown | None = None,
 ) -> Wrapped:
-    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis."""
+    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. `attacked`: the batches that
+    an attack wants to be predicted."""
     repeat = repeat_of(execution)
     count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
@@ -99,12 +113,13 @@ def compile_evaluation(
         variables = method.predict(server, client)
         return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
 
-    def on_target(shared: tuple[State, Federation], variables: Variables) -> tuple[Tally, Tally | None]:
+    def on_target(shared: tuple[State, Federation], variables: Variables) -> tuple[Tally, Tally | None, Tally | None]:
         state, federation = shared
         rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
         before = count(variables, federation, rows)
+        behind = count(variables, federation, rows, shown=attacked) if attacked else None
         if method.adapt is None:
-            return before, None
+            return before, None, behind
         fitted = adapt(
             method.adapt,
             variables,
@@ -115,7 +130,7 @@ def compile_evaluation(
             key=stream(state.seed, Purpose.ADAPTATION, state.round),
             repeat=repeat,
         )
-        return before, count(fitted, federation, rows)
+        return before, count(fitted, federation, rows), behind
 
     def evaluate(state: State, federation: Federation) -> Tallies:
         clients, tables = state.clients, stack_rows([federation.validation, federation.test])

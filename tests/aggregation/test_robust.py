@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import ROBUST, centered_clipping, geometric_median
+from fdgjax.aggregation import ROBUST, centered_clipping, geometric_median, nearest_neighbour_mixing
 from fdgjax.aggregation.robust import Settings
 from fdgjax.errors import UserError
 from tests.marks import mostly_slow
@@ -19,6 +19,7 @@ JITTED: Mapping[str, Any] = {
     name: jax.jit(lambda u, w, entry=entry: entry.apply(u, w, Settings(HOSTILE))) for name, entry in ROBUST.items()
 }
 every_rule = pytest.mark.parametrize("name", mostly_slow(sorted(ROBUST), ("centered_clipping", "krum", "trimmed_mean")))
+MIXED = jax.jit(lambda u, w: nearest_neighbour_mixing(u, w, hostile=HOSTILE))
 
 
 def run(name: str, updates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,19 +43,20 @@ def diameter(points: np.ndarray) -> float:
     scale=st.sampled_from([0.1, 1.0, 10.0, 1e3, 1e6, 1e15]),
     together=st.booleans(),
     places=st.permutations(range(N)),
+    mixing=st.booleans(),
 )
 def test_hostile_clients_leave_the_result_within_reach_of_the_honest(
-    name: str, seed: int, scale: float, together: bool, places: list[int]
+    name: str, seed: int, scale: float, together: bool, places: list[int], mixing: bool
 ) -> None:
     updates, hostile = draw(seed), places[:HOSTILE]
     honest = updates[places[HOSTILE:]]
     forged = np.random.default_rng(seed + 1).normal(size=(HOSTILE, SIZE)) * scale
     updates[hostile] = forged[:1] if together else forged
-    result, _ = run(name, updates)
+    result, _ = run(name, np.asarray(MIXED(updates, np.ones(N, np.float32))[0]) if mixing else updates)
     # Krum's choice is within sqrt(n - f - 2) diameters of an honest update; the geometric median within
     # 2 (n - f) / (n - 2f) radii of their centre.
     assert np.linalg.norm(result - honest.mean(axis=0)) <= 4 * diameter(honest)
-    if name in ("median", "trimmed_mean"):
+    if name in ("median", "trimmed_mean") and not mixing:
         slack = 1e-5 * np.abs(honest).max()
         assert (result >= honest.min(axis=0) - slack).all()
         assert (result <= honest.max(axis=0) + slack).all()
@@ -85,6 +87,31 @@ def by_the_book(name: str, updates: np.ndarray) -> np.ndarray:
 def test_rules_are_those_of_the_papers(name: str) -> None:
     for seed in range(5):
         np.testing.assert_allclose(run(name, draw(seed))[0], by_the_book(name, draw(seed)), rtol=1e-4, atol=1e-5)
+
+
+def test_mixing_averages_the_nearest_and_sees_only_who_counts() -> None:
+    for seed in range(5):
+        updates, weights = draw(seed), np.asarray([1, 1, 0, 2, 5, 1, 1], np.float32)
+        updates[2] = np.nan
+        mixed, shares = MIXED({"a": updates[:, :2], "b": updates[:, 2]}, weights)
+        got = np.concatenate([mixed["a"], np.asarray(mixed["b"])[:, None]], axis=1)
+        seen = updates.astype(np.float64)[weights > 0]
+        squared = ((seen[:, None] - seen[None]) ** 2).sum(axis=2)
+        nearest = np.argsort(squared, axis=1)[:, : len(seen) - HOSTILE]
+        np.testing.assert_allclose(got[weights > 0], seen[nearest].mean(axis=1), rtol=1e-4, atol=1e-5)
+        assert (got[2] == 0).all()
+        np.testing.assert_allclose(np.asarray(shares).sum(axis=1), 1, rtol=1e-6)
+        assert (np.asarray(shares)[weights > 0, 2] == 0).all()
+
+
+def test_after_mixing_the_honest_are_their_mean_where_the_hostile_stand_apart() -> None:
+    updates = draw(4)
+    updates[:HOSTILE] = 1e6 + updates[:HOSTILE]
+    mean = updates[HOSTILE:].mean(axis=0)
+    mixed = np.asarray(MIXED(updates, np.ones(N, np.float32))[0])
+    np.testing.assert_allclose(mixed[HOSTILE:], np.tile(mean, (N - HOSTILE, 1)), rtol=1e-4, atol=1e-5)
+    for name in ("median", "trimmed_mean", "krum"):
+        np.testing.assert_allclose(run(name, mixed)[0], mean, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -53,6 +53,18 @@ def test_a_robust_centre_is_what_the_methods_own_rule_aggregates() -> None:
     assert verdict.share.sum() == pytest.approx(1)
 
 
+def test_mixing_comes_before_the_rule_and_shares_are_those_of_what_was_sent() -> None:
+    sent = messages()
+    sent.update["a"][0] += 1e3
+    after, verdict = defended(Defence(rule=ROBUST["median"], mixing=True), sent, np.ones(N, np.float32))
+    honest = vectors(sent.update)[1:].mean(axis=0)
+    np.testing.assert_allclose(vectors(after.update), np.tile(honest, (N, 1)), rtol=1e-4, atol=1e-5)
+    assert verdict.share.sum() == pytest.approx(1)
+    assert verdict.share[0] < 0.01
+    with pytest.raises(UserError, match="got True without a rule"):
+        defence_of(config_of(defence={"mixing": True}).defence)
+
+
 @pytest.mark.parametrize("clip", ["median", "0.5"])
 def test_clipping_bounds_norms_and_keeps_directions(clip: str) -> None:
     sent = messages()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fdgjax.contract import Variables
 from fdgjax.data.federation import Federation, Rows, pad_rows, pool
 from fdgjax.engine import Execution, init_state
+from fdgjax.engine.attack import ATTACKS, TARGET, with_trigger
 from fdgjax.evaluation import (
     Metrics,
     Tallies,
@@ -185,6 +186,31 @@ def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
     same(got, expected(of_clients(federation.validation), of_clients(federation.test), target))
     assert ("ood_accuracy" in figures(got)) == (protocol != "every_domain")
     assert ("all_accuracy" in figures(got)) == ("avg_accuracy" in figures(got)) == (protocol != "leave_one_out")
+
+
+def test_a_backdoors_success_is_the_share_of_other_classes_that_are_taken_for_its_own() -> None:
+    federation, state = toy_federation(), trained("fedavg")
+    method = shared_case("fedavg", plan=make_plan(drop_nonfinite=True)).method
+    observe = compile_evaluation(
+        method,
+        tiny_model(method="fedavg"),
+        domains=DOMAINS,
+        batch_size=4,
+        adapt_batch_size=4,
+        execution=ONE_BY_ONE,
+        attacked=ATTACKS["backdoor"].wanted,
+    )
+    got = measure(jax.device_get(observe(state, federation)), NAMES)
+    rows = np.asarray(federation.target.places)[0, : int(federation.target.length[0])]
+    others = rows[np.asarray(federation.labels)[rows] != TARGET]
+    assert 0 < len(others) < len(rows)
+    images = np.asarray(federation.images).astype(np.float32) / 127.5 - 1
+    behind = np.asarray(with_trigger(jnp.asarray(images)))[others]
+    output, _ = forward("fedavg")(
+        row(method.unseen(state.server, state.clients), 0), jnp.asarray(behind), False, jax.random.key(0)
+    )
+    assert got.attack_success == pytest.approx(np.mean(np.argmax(output.logits, axis=1) == TARGET))
+    same(got._replace(attack_success=None), evaluate("fedavg", 4))
 
 
 @pytest.mark.parametrize("name", ALL)

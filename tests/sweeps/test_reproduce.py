@@ -37,7 +37,7 @@ CELLS = {
     "fedgala_ablation": 24,
     "pretrained_pacs": 60,
     "rotated_digits": 36,
-    "robustness": 164,
+    "robustness": 227,
 }
 """Rows times unseen domains (times d, clients or shots) of each paper's table."""
 

@@ -16,13 +16,14 @@ from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
 
 FIGURES = ("id_accuracy", "ood_accuracy")
+ROBUST = ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median", "centered_clipping")
+MIXED = ("trimmed_mean", "krum", "geometric_median")
+"""The rules that are tried behind nearest-neighbour mixing, too."""
 DEFENCES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "clip": {"clip": "median"},
-    **{
-        rule: {"rule": rule}
-        for rule in ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median", "centered_clipping")
-    },
+    **{rule: {"rule": rule} for rule in ROBUST},
+    **{f"mixed_{rule}": {"rule": rule, "mixing": True} for rule in MIXED},
 }
 ATTACKS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -52,7 +53,7 @@ def cells(scale: str) -> Sequence[Cell]:
 
     def cell(name: str, chosen: Scale, defence: str, attack: str, **data: Any) -> Cell:
         config = configured("fedavg", chosen, defence=DEFENCES[defence], attack=ATTACKS[attack], data=data)
-        return Cell(name, config, FIGURES)
+        return Cell(name, config, (*FIGURES, "attack_success") if attack == "backdoor" else FIGURES)
 
     pairs = [(d, a) for a in ATTACKS for d in DEFENCES if not (d == "none" and a in FATAL)]
     on_digits = [cell(f"digits-{d}-{a}", digits, d, a, target="r45") for d, a in pairs]
