@@ -126,6 +126,7 @@ def largest(line: str) -> int:
     return max(math.prod(int(side) for side in shape.split(",") if side) for shape in shapes)
 
 
+@pytest.mark.slow
 def test_fixed_embeddings_are_those_of_one_device() -> None:
     federation = toy_federation()
     states = []

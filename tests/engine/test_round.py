@@ -45,7 +45,9 @@ from tests.toys import (
 )
 
 ALL = sorted(METHODS)
-MOST = mostly_slow(ALL, set(ALL) - set(OBJECTIVES_ALONE))
+ALIKE = ("fedbyol", "fedgma", "fedomg", "fedprox", "fedsimclr", "fedsr", "gperxan", "ssfl")
+"""Whose round is another one's with an objective, a rule or a network of their own."""
+MOST = mostly_slow(ALL, set(ALL) - {*OBJECTIVES_ALONE, *ALIKE})
 FEDERATED = [name for name in ALL if name not in POOLED]
 WHOLE = make_plan("map", drop_nonfinite=True)
 """Everybody, partial batches kept; leaving out what is not finite changes nothing where all is finite."""

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Moment
 from fdgjax.methods.cbafed import CBAFed, choose_labels, shares_of, thresholds
@@ -41,6 +42,7 @@ def server_counts() -> np.ndarray:
     return np.bincount(np.asarray(federation.labels)[rows], minlength=CLASSES)
 
 
+@pytest.mark.slow
 def test_where_everything_is_used_it_is_ssfl_by_argmax() -> None:
     bare = {"threshold": -2.0, "residual": 1.0, "class_aware": True, "by_use": False}
     case = case_of("norm", **bare)

@@ -74,6 +74,7 @@ def test_every_switch_matters(switch: str) -> None:
     assert not np.allclose(flat((state.server, state.clients)), flat((other.server, other.clients)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_official_term_is_carried_through_a_round_and_no_further() -> None:
     federation = toy_federation(FULL_LENGTHS)
     method = build("fdse", federation, consistency="official", first_round=1)

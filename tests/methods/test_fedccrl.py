@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context
 from fdgjax.engine.traffic import traffic
@@ -41,6 +42,7 @@ def test_images_take_the_styles_of_others_and_keep_their_own_where_there_are_non
     np.testing.assert_allclose(alone, images, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_bank_holds_the_styles_that_clients_showed_last() -> None:
     case, federation = shared_case("fedccrl", plan=WHOLE), toy_federation()
     bank = case.advance(2).server.more

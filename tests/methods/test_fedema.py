@@ -61,6 +61,7 @@ def test_a_client_starts_from_the_global_model_then_from_tau_of_its_own_then_fro
                 assert share > 0
 
 
+@pytest.mark.slow
 def test_a_client_remembers_what_it_sent_statistics_come_from_the_server() -> None:
     case = case_of("norm")
     state = case.advance(2)
@@ -71,6 +72,7 @@ def test_a_client_remembers_what_it_sent_statistics_come_from_the_server() -> No
     jax.tree.map(np.testing.assert_array_equal, sent["batch_stats"], state.server.variables["batch_stats"])
 
 
+@pytest.mark.slow
 def test_with_tau_zero_clients_start_from_the_mean() -> None:
     case = case_of(tau=0.0)
     state = case.advance(2)

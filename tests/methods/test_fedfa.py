@@ -41,6 +41,7 @@ def test_without_augmentation_it_is_fedavg() -> None:
     np.testing.assert_allclose(flat(made), 0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_what_the_server_measured_matters_from_the_second_round_on() -> None:
     first, second = ([split(trained(name, 1.0, rounds)) for name in ("fedfa", "fedavg")] for rounds in (1, 2))
     close(first[0][0], first[1][0])

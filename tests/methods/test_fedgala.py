@@ -32,6 +32,7 @@ def case_of(**chosen: object) -> Case:
     return make_case(build("fedgala", federation, **chosen), federation, WHOLE)
 
 
+@pytest.mark.slow
 def test_without_both_alignments_it_is_fedsimclr() -> None:
     bare = case_of(local=False, globally=False, weighting="samples").advance(3)
     wanted = shared_case("fedsimclr", plan=WHOLE).advance(3)
@@ -39,6 +40,7 @@ def test_without_both_alignments_it_is_fedsimclr() -> None:
     close(bare.optimizers, wanted.optimizers, **tolerance("fedgala"))
 
 
+@pytest.mark.slow
 def test_nothing_is_dropped_before_the_global_model_has_moved_and_signs_are_opposite() -> None:
     rates = {}
     for sign in ("descent", "as_published"):

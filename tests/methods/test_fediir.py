@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context
 from fdgjax.engine.traffic import traffic
@@ -52,6 +53,7 @@ def test_the_gradient_of_the_last_layer_and_the_penalty_by_differentiation() -> 
     np.testing.assert_allclose(losses[1] - losses[0], 0.7 * gap, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_server_keeps_a_moving_mean_of_gradients_at_the_models_it_sent() -> None:
     case, federation = shared_case("fediir", plan=WHOLE), toy_federation()
     share = np.asarray(federation.train.length, np.float64)

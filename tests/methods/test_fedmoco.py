@@ -18,6 +18,7 @@ from tests.toys import FULL_LENGTHS, build, close, make_case, make_plan, small_h
 WHOLE = make_plan("map", drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_target_and_queue_may_be_averaged() -> None:
     """As the official code averages them: by samples, like everything else."""
     federation = toy_federation(FULL_LENGTHS)

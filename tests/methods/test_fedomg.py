@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from fdgjax.aggregation import gradient_matching
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
@@ -26,6 +27,7 @@ def test_the_server_takes_the_matched_step_of_what_clients_did() -> None:
     assert not np.allclose(flat(wanted), flat(fedavg), rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_statistics_are_averaged() -> None:
     federation = toy_federation(FULL_LENGTHS)
     mine, plain = (make_case(build(name, federation, "norm"), federation).advance(1) for name in ("fedomg", "fedavg"))

@@ -192,6 +192,7 @@ def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
         assert jax.eval_shape(method.init, jax.random.key(0), federation)[0].weights.nu.shape == (clients, 5)
 
 
+@pytest.mark.slow
 def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() -> None:
     federation, training = toy_federation(), EmbeddingTraining(dim=3, epochs=1, images=6)
     embed = jax.jit(lambda f, key: autoencoder_embeddings(training, Execution(), key, f))

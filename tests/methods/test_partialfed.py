@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context
 from fdgjax.engine import State
@@ -30,6 +31,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 FIXED = {"policy_learning_rate": 0.0}
 
 
+@pytest.mark.slow
 def test_loading_everything_is_fedavg_and_nothing_local() -> None:
     federation, chosen = toy_federation(FULL_LENGTHS), {"client_clip": 0.1}
 

@@ -56,6 +56,7 @@ def test_lots_are_fair_and_the_absent_come_last() -> None:
     assert np.asarray(draw_subsets(keys, weights, 3, 1.0)).all()
 
 
+@pytest.mark.slow
 def test_lots_are_drawn_anew_in_every_round() -> None:
     case = make_case(build("rscfed", toy_federation()), plan=WHOLE)
     state, seen = case.start(), []
@@ -131,6 +132,7 @@ def test_the_optimiser_is_the_official_one() -> None:
     assert build("rscfed", toy_federation()).keep_optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ratio"), [("sgd", 4.0), ("adam", 1.0)])
 def test_the_weight_of_consistency_is_nothing_to_adam(name: str, ratio: float) -> None:
     """One step of a client on r = 0.02 and on four times as much."""
@@ -148,6 +150,7 @@ def test_the_weight_of_consistency_is_nothing_to_adam(name: str, ratio: float) -
     np.testing.assert_allclose(ways[1][seen] / ways[0][seen], ratio, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_the_server_may_have_a_rate_of_its_own() -> None:
     """Official code: 0.03 with labels, 0.021 without."""
     bare = {"consistency": 0.0, "client_weight_decay": 0.0, "client_momentum": 0.0, "client_clip": 0.0}

@@ -17,6 +17,7 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.semifl import sure_labels
 from tests.engine.plain import PlainRound
+from tests.marks import mostly_slow
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import (
     BATCH,
@@ -173,7 +174,7 @@ def test_partial_batches_of_trusted_samples_may_be_left_out() -> None:
     assert trained.variables["params"]["led"].sum() == 3 * BATCH
 
 
-@pytest.mark.parametrize("model", ["dense", "norm"])
+@pytest.mark.parametrize("model", mostly_slow(("dense", "norm"), ("norm",)))
 def test_where_some_are_sure_it_is_the_plain_loop(model: str) -> None:
     case = case_of(model, threshold=0.57, augmentation="none")
     state, info = case.round(case.start(), case.federation)

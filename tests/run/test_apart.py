@@ -41,6 +41,7 @@ def test_models_have_the_accuracies_of_the_run(cache: Path, tmp_path: Path, caps
     assert "mean embedding" in screen
 
 
+@pytest.mark.slow
 def test_one_model_for_all_is_no_distance_apart(cache: Path, tmp_path: Path) -> None:
     path = finished("fedavg", cache, tmp_path / "run", seeds=2, data={"protocol": "every_domain", "target": ""})
     assert apart.main(["apart", str(path)]) == 0

@@ -124,6 +124,7 @@ def test_fewer_rounds_or_another_key_are_another_experiment(cache: Path, tmp_pat
         whole(dataclasses.replace(of_rounds(config, 3), batch_size=32), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_folder_is_prolonged_is_made_good(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ def test_the_targets_accuracy_changes_no_proposal(tmp_path: Path, monkeypatch: p
     assert told_of(tmp_path / "ours") == told_of(tmp_path / "theirs")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("perceptron")
 def test_the_targets_labels_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_other_labels(*args: Any, **options: Any) -> Domains:
