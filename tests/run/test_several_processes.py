@@ -83,29 +83,35 @@ def test_processes_leave_what_one_with_as_many_devices_leaves(
     same(tmp_path / "one", tmp_path / "several", method, cache, size, ROUNDS)
 
 
-def test_each_lost_process_ends_the_others_and_the_same_commands_go_on(cache: Path, tmp_path: Path) -> None:
-    size, rounds = 2, 40
-    words = command("fedavg", cache, tmp_path / "killed", size, rounds)
-    for victim, begun in ((1, EVERY + 1), (0, 8 * EVERY + 1)):
+@pytest.mark.parametrize(("method", "size"), [("fedavg", 2), ("hfedf", 3)])
+def test_each_lost_process_ends_the_others_and_the_same_commands_go_on(
+    method: str, size: int, cache: Path, tmp_path: Path
+) -> None:
+    rounds = 40
+    words = command(method, cache, tmp_path / "killed", size, rounds)
+    for victim in reversed(range(size)):
+        begun = 1 + EVERY * (1 + 8 * (size - 1 - victim))
         processes = start_together(words, size)
         try:
             wait_for(partial(lines_written(begun), tmp_path / "killed"), processes)
             os.kill(processes[victim].pid, signal.SIGKILL)
-            other = processes[1 - victim]
-            _, said = other.communicate(timeout=SOON)
+            others = [process for rank, process in enumerate(processes) if rank != victim]
+            said = [process.communicate(timeout=SOON)[1] for process in others]
         finally:
             for process in processes:
                 process.kill()
-        assert other.returncode == LOST, said
-        # Gloo says that it is connected, and the data are prepared where the cache has none.
-        lines = [line for line in said.splitlines() if not line.startswith(("[Gloo]", "preparing "))]
-        assert len(lines) == 1, said
-        assert re.match(rf"fdgjax: process {victim} of {size} was lost", lines[0])
+        assert [process.returncode for process in others] == [LOST] * (size - 1), said
+        for words_of_one in said:
+            # Gloo says that it is connected, and the data are prepared where the cache has none.
+            lines = [line for line in words_of_one.splitlines() if not line.startswith(("[Gloo]", "preparing "))]
+            assert len(lines) == 1, said
+            assert re.match(rf"fdgjax: process \d of {size} was lost", lines[0])
+        assert any(f"process {victim} of {size} was lost" in one for one in said)
         assert not Workdir(tmp_path / "killed").summary.exists()
         assert list((tmp_path / "killed/checkpoints").glob(f"*/{CHECKSUMS}")), "there is something to go on from"
     finish(start_together(words, size))
-    finish([start(command("fedavg", cache, tmp_path / "whole", size, rounds))])
-    same(tmp_path / "killed", tmp_path / "whole", "fedavg", cache, size, rounds)
+    finish(start_together(command(method, cache, tmp_path / "whole", size, rounds), size))
+    same(tmp_path / "killed", tmp_path / "whole", method, cache, size, rounds)
 
 
 def wait_for(moment: Callable[[], bool], processes: list[subprocess.Popen[str]]) -> None:
