@@ -126,7 +126,7 @@ def test_each_protocol_has_its_figures(
     summary = run(config, tmp_path / "run", console, never())
     console.result(summary)
     assert summary["clients"] == clients
-    absent = absent | {name for name in Metrics._fields if name.startswith("probe_")}
+    absent = absent | {"attack_success"} | {name for name in Metrics._fields if name.startswith("probe_")}
     assert set(Metrics._fields) - set(summary) == absent
     record = json.loads((tmp_path / "run/metrics.jsonl").read_text())
     assert set(Metrics._fields) - set(record) == absent
