@@ -36,7 +36,7 @@ from fdgjax.run.devices import as_begun, split_cpu_in_time
 from fdgjax.run.memory import Memory
 from fdgjax.run.recorded import Interrupted, nobody, run_experiment
 from fdgjax.run.reopen import reopen, restored
-from fdgjax.run.results import Timings, summaries
+from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.training import train
 from fdgjax.team import one_team
 
@@ -233,4 +233,4 @@ def summary_of(
 ) -> dict[str, Any]:
     """The summary of all seeds after the last round."""
     timings = Timings(time.perf_counter() - begin, statistics.median(durations), memory.total)
-    return summaries(built, records, timings, {})[1]
+    return of_all_seeds(summaries(built, records, timings))

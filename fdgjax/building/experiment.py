@@ -1,6 +1,6 @@
 """One experiment: data, model, method, rounds and evaluation put together, for one seed or for several side by side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from fdgjax.building.pieces import (
     model_config,
     on_callers_mesh,
     sharing,
+    vary,
     with_devices,
 )
 from fdgjax.config import Config, resolved, seeds_of
@@ -45,6 +46,8 @@ from fdgjax.variables import label_table
 class Experiment(NamedTuple):
     """Everything a run is made of, ready to train.
 
+    config: what it was built from, the first of a family's. seeds: of the splits and of all random draws; those of each
+      member in turn where it is a family.
     parts: each seed's split of the data.
     train: the federation as the method trains on it (one client where data are pooled); federation: as it is
     evaluated. Both, and the state, have a seed axis where there are several seeds.
@@ -58,6 +61,7 @@ class Experiment(NamedTuple):
     """
 
     config: Config
+    seeds: Sequence[int]
     data: Domains
     parts: list[Partition]
     federation: Federation
@@ -76,8 +80,13 @@ class Experiment(NamedTuple):
     epsilon: Callable[[int], float] | None
 
 
-def build(config: Config) -> Experiment:
+def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
+
+    Args:
+      config: of the experiment.
+      others: configs that differ from it in their first seed and in numbers of the method alone. The experiment is then
+        that of the whole family, with a seed axis of all its members' seeds.
 
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config asks for.
@@ -95,7 +104,7 @@ def build(config: Config) -> Experiment:
         cache_dir=where.cache_dir,
         same_images=where.same_images,
     )
-    seeds = seeds_of(config)
+    seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
     made = client_model(chosen, data, where.scaling, weights, config.dtype)
@@ -134,11 +143,13 @@ def build(config: Config) -> Experiment:
         plan = plan._replace(privacy=protected.round)
     apart = not method.pooled and not protocol.labelled_server and plan.clients_per_round in (0, setup.clients)
     federation, train = place_data(federations, trained_on, execution, streaming=where.streaming, apart=apart)
+    varied = vary(config, others, lambda one: make_method(one, entry, protocol, setup, batching)) or method
     travelling, needed = traffic(method, trained_on[0]), cost(made.network, data.images.shape[1:])
     label_table(travelling.received, method.label)
     numbers = np.array(seeds, np.uint32)
     return Experiment(
         config=config,
+        seeds=seeds,
         data=data,
         parts=parts,
         federation=federation,
@@ -161,8 +172,8 @@ def build(config: Config) -> Experiment:
             **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or setup.clients),
             **privacy_facts(config, protected),
         },
-        init=partial(compile_init(method, execution), numbers if len(seeds) > 1 else numbers[0], train),
-        round=compile_round(method, plan),
-        evaluation=make_evaluation(config, entry, method, setup.model, data, parts, execution),
+        init=partial(compile_init(varied, execution), numbers if len(seeds) > 1 else numbers[0], train),
+        round=compile_round(varied, plan),
+        evaluation=make_evaluation(config, entry, varied, setup.model, data, parts, execution, seeds),
         epsilon=protected.epsilon if protected else None,
     )

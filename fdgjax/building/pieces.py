@@ -1,7 +1,7 @@
 """The pieces of an experiment, each made from its config: devices, split, model, method, plan and evaluation."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from jax.sharding import Mesh
@@ -17,6 +17,7 @@ from fdgjax.engine.attack import ATTACKS
 from fdgjax.engine.clients import callers_mesh
 from fdgjax.engine.defence import check_defence
 from fdgjax.engine.local import Batching
+from fdgjax.engine.varied import Number, Varied
 from fdgjax.errors import UserError
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
 from fdgjax.methods import Entry
@@ -143,6 +144,22 @@ def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, 
     return CLIENT_MODELS[config.client_model](method)
 
 
+def vary(config: Config, others: Sequence[Config], make: Callable[[Config], Method]) -> Varied | None:
+    """The methods of configs that differ in numbers alone, one for each of their seeds; None where all have the same
+    numbers."""
+    members = [member for member in (config, *others) for _ in seeds_of(member)]
+    values = {
+        field.name: tuple(float(getattr(member.method, field.name)) for member in members)
+        for field in dataclasses.fields(config.method)
+        if any(getattr(other.method, field.name) != getattr(config.method, field.name) for other in others)
+    }
+
+    def of(numbers: Mapping[str, Number]) -> Method:
+        return make(dataclasses.replace(config, method=dataclasses.replace(config.method, **numbers)))
+
+    return Varied(values, of) if values else None
+
+
 def make_plan(config: Config, batching: Batching, execution: Execution, clients: int, method: Method) -> Plan:
     """How the rounds are executed, without an attack.
 
@@ -163,11 +180,12 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
 def make_evaluation(
     config: Config,
     entry: Entry,
-    method: Method,
+    method: Method | Varied,
     model: Model,
     data: Domains,
     parts: Sequence[Partition],
     execution: Execution,
+    seeds: Sequence[int],
 ) -> Evaluation:
     """How the method's states are evaluated."""
     if entry.unlabelled:
@@ -177,7 +195,7 @@ def make_evaluation(
             data,
             probing=config.probe,
             targets=[one.target for one in parts],
-            seeds=seeds_of(config),
+            seeds=seeds,
             batch_size=config.eval_batch_size,
             execution=execution,
         )
@@ -185,7 +203,7 @@ def make_evaluation(
         method,
         model,
         data,
-        seeds=config.seeds,
+        seeds=len(seeds),
         batch_size=config.eval_batch_size,
         adapt_batch_size=config.batch_size,
         execution=execution,

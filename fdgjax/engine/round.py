@@ -17,7 +17,7 @@ from fdgjax.engine.defence import Defence, Verdict, defend
 from fdgjax.engine.local import Batching, samples_of, train_locally
 from fdgjax.engine.privacy import Privacy, private_messages
 from fdgjax.engine.private_training import train_privately
-from fdgjax.engine.seeds import over_seeds
+from fdgjax.engine.varied import Varied, over_methods
 from fdgjax.randomness import Purpose, choose, stream
 
 
@@ -113,22 +113,28 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
-def compile_init(method: Method, execution: Execution) -> Wrapped:
+def compile_init(method: Method | Varied, execution: Execution) -> Wrapped:
     """The jitted `init_state`, `(seed, federation) -> state`: of one seed (uint32) or, with a federation of several, of
     `[seeds]`."""
-    one_seed = over_seeds(lambda seed, federation: init_state(method, federation, seed), execution.seed_axis)
-    return jit(one_seed, execution)
+
+    def init(method: Method, seed: jax.Array, federation: Federation) -> State:
+        return init_state(method, federation, seed)
+
+    return jit(over_methods(init, method, execution.seed_axis), execution)
 
 
-def compile_round(method: Method, plan: Plan) -> Wrapped:
+def compile_round(method: Method | Varied, plan: Plan) -> Wrapped:
     """The jitted round, `(state, federation) -> (state, info)`.
 
     Where state and federation have a seed axis, it runs the round of all seeds, and its results have that axis. The
     state's buffers are donated, so the state passed in cannot be used again. State and data are replicated on every
     device; a client's message stays on its device until it is aggregated.
     """
-    one_round = over_seeds(partial(run_round, method, plan), plan.execution.seed_axis)
-    return jit(one_round, plan.execution, donate_argnums=0)
+
+    def one_round(method: Method, state: State, federation: Federation) -> tuple[State, RoundInfo]:
+        return run_round(method, plan, state, federation)
+
+    return jit(over_methods(one_round, method, plan.execution.seed_axis), plan.execution, donate_argnums=0)
 
 
 def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:

@@ -17,6 +17,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
 from fdgjax.engine import State, each_seed
+from fdgjax.engine.varied import Varied
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
 from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
@@ -48,7 +49,7 @@ def references(evaluation: Evaluation, fresh: State, federation: Federation) -> 
 
 
 def of_predictions(
-    method: Method,
+    method: Method | Varied,
     model: Model,
     data: Domains,
     *,
@@ -84,7 +85,7 @@ def of_predictions(
 
 
 def of_representations(
-    method: Method,
+    method: Method | Varied,
     model: Model,
     data: Domains,
     *,

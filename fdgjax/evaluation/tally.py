@@ -15,7 +15,7 @@ from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import samples_of, slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
 from fdgjax.engine.round import State
-from fdgjax.engine.seeds import over_seeds
+from fdgjax.engine.varied import Varied, over_methods
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.randomness import Purpose, stream
 
@@ -93,7 +93,7 @@ def tally(
 
 
 def compile_evaluation(
-    method: Method,
+    method: Method | Varied,
     model: Model,
     *,
     domains: int,
@@ -107,13 +107,15 @@ def compile_evaluation(
     repeat = repeat_of(execution)
     count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
-    def on_source(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
+    def on_source(method: Method, shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
         # A loop over the tables, so that the program holds the model once.
         server, federation = shared
         variables = method.predict(server, client)
         return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
 
-    def on_target(shared: tuple[State, Federation], variables: Variables) -> tuple[Tally, Tally | None, Tally | None]:
+    def on_target(
+        method: Method, shared: tuple[State, Federation], variables: Variables
+    ) -> tuple[Tally, Tally | None, Tally | None]:
         state, federation = shared
         rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
         before = count(variables, federation, rows)
@@ -132,25 +134,22 @@ def compile_evaluation(
         )
         return before, count(fitted, federation, rows), behind
 
-    def evaluate(state: State, federation: Federation) -> Tallies:
+    def evaluate(method: Method, state: State, federation: Federation) -> Tallies:
         clients, tables = state.clients, stack_rows([federation.validation, federation.test])
         held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
         if method.pooled:
             clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
 
-        own = over_clients(on_source, execution)((state.server, federation), clients, held_out)
+        own = over_clients(partial(on_source, method), execution)((state.server, federation), clients, held_out)
         source, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
-        return Tallies(
-            source,
-            test,
-            *over_clients(on_target, execution)((state, federation), method.unseen(state.server, state.clients)),
-        )
+        models = method.unseen(state.server, state.clients)
+        return Tallies(source, test, *over_clients(partial(on_target, method), execution)((state, federation), models))
 
-    return jit(over_seeds(evaluate, execution.seed_axis), execution)
+    return jit(over_methods(evaluate, method, execution.seed_axis), execution)
 
 
 def compile_representation(
-    method: Method,
+    method: Method | Varied,
     model: Model,
     represent: Callable[[Output], jax.Array],
     *,
@@ -167,12 +166,12 @@ def compile_representation(
         found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
         return found
 
-    def evaluate(state: State, federation: Federation) -> jax.Array:
+    def evaluate(method: Method, state: State, federation: Federation) -> jax.Array:
         models = method.unseen(state.server, state.clients)
         found: jax.Array = over_clients(of_model, execution)(federation, models)
         return found
 
-    return jit(over_seeds(evaluate, execution.seed_axis), execution)
+    return jit(over_methods(evaluate, method, execution.seed_axis), execution)
 
 
 def calibration_bins(counts: Tally) -> dict[str, list[float]]:

@@ -1,7 +1,6 @@
 """What a run prints before any training: the labels each client holds, and how variables are shared."""
 
 from fdgjax.building import Experiment
-from fdgjax.config import seeds_of
 from fdgjax.data.splits import label_histogram
 from fdgjax.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
@@ -25,7 +24,7 @@ def label_summary(experiment: Experiment) -> str:
 
 def histogram(experiment: Experiment) -> str:
     """Training labels per client, a table for each seed."""
-    data, seeds = experiment.data, seeds_of(experiment.config)
+    data, seeds = experiment.data, experiment.seeds
     tables = [
         label_histogram(
             data.labels,

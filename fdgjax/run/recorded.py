@@ -4,12 +4,12 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fdgjax.building import Experiment, build
-from fdgjax.config import Config, seeds_of
+from fdgjax.config import Config
 from fdgjax.evaluation.metrics import Record
 from fdgjax.files import write_sealed
 from fdgjax.records import (
@@ -19,17 +19,18 @@ from fdgjax.records import (
     check_workdir,
     finished,
     mean_figures,
-    open_checkpoints,
+    open_seeds,
     write_summary,
 )
 from fdgjax.run.ahead import compile_ahead, first_state, state_shapes
+from fdgjax.run.berths import Berth, open_berths, places
 from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, more_than_cores
 from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
-from fdgjax.run.results import Timings, summaries
+from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
 from fdgjax.run.training import train
 from fdgjax.team import ALONE, Stop, Team
@@ -115,38 +116,38 @@ def run_experiment(
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, workdir, console, stop, on_round, programs, team)
+        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, programs, team)[0]
 
 
 def train_with_records(
     experiment: Experiment,
-    workdir: Workdir,
+    berths: Sequence[Berth],
     console: Console,
     stop: Stop,
     on_round: OnRound,
     programs: Path | None,
     team: Team,
-) -> dict[str, Any]:
-    """Training from the newest checkpoint to the summary; see `run`."""
+) -> list[dict[str, Any]]:
+    """Training from the newest checkpoint to the summary of each berth; see `run_experiment`."""
     begin = time.perf_counter()
     config = experiment.config
     durations = []
     with contextlib.ExitStack() as cleanup:
-        checkpoints = cleanup.enter_context(
-            contextlib.closing(open_checkpoints(workdir.checkpoints, console.say, team))
-        )
+        checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say, team)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
         restored, shelf = checkpoints.restore(shapes), shelf_of(experiment, programs)
-        fresh = History([[] for _ in seeds_of(config)], 0.0)
+        fresh = History([[] for _ in experiment.seeds], 0.0)
         state, (found, before) = restored or (first_state(experiment, shelf), fresh)
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
             console.say(f"continuing after round {done} of {config.rounds}")
-        folders, logs = logs_of(workdir, config, records, console.say, team)
-        for log in logs:
+        logs = [
             cleanup.enter_context(contextlib.closing(log))
+            for berth, place in zip(berths, places(berths), strict=True)
+            for log in logs_of(berth.workdir, berth.config, records[place], console.say, team)
+        ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
         experiment, memory = compile_ahead(experiment, state, shelf)
@@ -174,11 +175,21 @@ def train_with_records(
     console.say(f"memory: {peak_in_words(peak_bytes())}")
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
-    each, summary = summaries(experiment, records, timings, continued_from(workdir))
-    for folder, own in zip(folders, each if team.leads else (), strict=True):
-        write_summary(folder, own)
-    if len(each) > 1 and team.leads:
-        write_sealed(workdir.summary, summary)
+    each = summaries(experiment, records, timings)
+    return [
+        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=team.leads)
+        for berth, place in zip(berths, places(berths), strict=True)
+    ]
+
+
+def summed_up(berth: Berth, each: Sequence[Mapping[str, Any]], write: bool) -> dict[str, Any]:
+    """The summary of all of a run's seeds from that of each, all of them written where this process does."""
+    summary = of_all_seeds(each)
+    if write:
+        for folder, own in zip(open_seeds(berth.workdir, berth.config), each, strict=True):
+            write_summary(folder, own)
+        if len(each) > 1:
+            write_sealed(berth.workdir.summary, summary)
     return summary
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.building import Experiment
-from fdgjax.config import seeds_of
 from fdgjax.evaluation.metrics import Record
 from fdgjax.records import summarise, summarise_seeds
 from fdgjax.run.memory import peak_bytes
@@ -19,10 +18,8 @@ class Timings(NamedTuple):
     predicted_bytes: int
 
 
-def summaries(
-    experiment: Experiment, records: Sequence[Sequence[Record]], timings: Timings, more: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Each seed's summary, and that of all seeds; a single seed's own.
+def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timings: Timings) -> list[dict[str, Any]]:
+    """Each seed's summary.
 
     A seed's timings are those of the program it shared with the others.
 
@@ -30,23 +27,27 @@ def summaries(
       experiment: what was trained.
       records: of each seed's rounds.
       timings: of the run.
-      more: further facts.
     """
-    config, images, facts = experiment.config, images_per_round(experiment), {**experiment.facts, **more}
+    config, images = experiment.config, images_per_round(experiment)
     program = {
         "wall_seconds": timings.seconds,
         "predicted_memory_bytes": timings.predicted_bytes,
         "peak_memory_bytes": peak_bytes(),
     }
-    each = [
+    return [
         summarise(
             of_seed,
             config.selection,
-            facts | {"seed": seed},
+            experiment.facts | {"seed": seed},
             {"images_per_second": own / timings.round_seconds, **program},
         )
-        for seed, of_seed, own in zip(seeds_of(config), records, images, strict=True)
+        for seed, of_seed, own in zip(experiment.seeds, records, images, strict=True)
     ]
+
+
+def of_all_seeds(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The summary of all of a run's seeds from that of each; a single seed's own."""
     if len(each) == 1:
-        return each, each[0]
-    return each, summarise_seeds(each, {"images_per_second": sum(images) / timings.round_seconds, **program})
+        return dict(each[0])
+    together = {"images_per_second": sum(one["images_per_second"] for one in each)}
+    return summarise_seeds(each, {**each[0], **together})

@@ -48,10 +48,9 @@ def sees(file: Path, wanted: str) -> bool:
 
 def logs_of(
     workdir: Workdir, config: Config, records: list[list[Record]], say: Callable[[str], None], team: Team
-) -> tuple[list[Workdir], list[Log]]:
-    """Each seed's folder and log, for its rounds so far; no folders, and logs that write nothing, but in process 0."""
+) -> list[Log]:
+    """Each seed's log, for its rounds so far; those of other processes than the first write nothing."""
     if not team.leads:
-        return [], [Log(lambda record: None, lambda: None) for _ in records]
-    folders = open_seeds(workdir, config)
-    each = zip(folders, seeds_of(config), records, strict=True)
-    return folders, [open_log(folder, for_seed(config, seed), of_seed, say) for folder, seed, of_seed in each]
+        return [Log(lambda record: None, lambda: None) for _ in records]
+    each = zip(open_seeds(workdir, config), seeds_of(config), records, strict=True)
+    return [open_log(folder, for_seed(config, seed), of_seed, say) for folder, seed, of_seed in each]

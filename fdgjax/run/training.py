@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from fdgjax.building import Experiment
-from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.engine.defence import Verdict
@@ -76,7 +75,7 @@ def train(experiment: Experiment, state: State, ahead: Callable[[int], bool] = n
     Raises:
       UserError: the server's state is not finite, or a client's update is not and `config.drop_nonfinite` is False.
     """
-    config, count = experiment.config, len(seeds_of(experiment.config))
+    config, count = experiment.config, len(experiment.seeds)
     # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(np.max(jax.device_get(state.round))) + 1
@@ -117,7 +116,7 @@ def records_of(
     experiment: Experiment, one: Started, infos: Sequence[RoundInfo], tables: Sequence[PyTree], truth: np.ndarray
 ) -> list[Record]:
     """Each seed's record of a round, its figures included where it is evaluated. Raises like `train`."""
-    config, seeds = experiment.config, seeds_of(experiment.config)
+    config, seeds = experiment.config, experiment.seeds
     dropped = config.drop_nonfinite or infos[0].verdict is not None
     for seed, info in zip(seeds, infos, strict=True):
         check_finite(info, one.number, f" of seed {seed}" if len(seeds) > 1 else "", dropped)

@@ -34,6 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every cell's config, such as rounds=2")
     add("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N shares, from 1")
     add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
+    add("--together", type=positive, default=1, metavar="N", help="runs as one program that differ in numbers alone")
     add("--devices", type=positive, default=1, metavar="N", help="config.devices of every cell")
     add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
     add("--wait", type=float, default=math.inf, metavar="SECONDS", help="for runs that others hold; else until all end")

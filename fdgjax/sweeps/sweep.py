@@ -60,7 +60,9 @@ def start(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
     try:
         selected = select(read_spec(spec)(args.scale), args)
         published = read_published(spec)
-        sweep = Sweep(selected.share, selected.all, args.out, published, args.jobs, args.wait, args.batch)
+        sweep = Sweep(
+            selected.share, selected.all, args.out, published, args.jobs, args.wait, args.batch, args.together
+        )
         if args.worker:
             stop_with_parent(stop)
             work(sweep, console, stop)

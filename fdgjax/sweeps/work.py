@@ -1,11 +1,11 @@
 """One process's part of a sweep: it takes the next unclaimed cell until none is left."""
 
+import contextlib
 import math
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from fdgjax.errors import UserError
 from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import split_cpu
+from fdgjax.run.family import families, run_family
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
@@ -30,7 +31,8 @@ class Sweep(NamedTuple):
     """A sweep to run.
 
     cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
-    papers' figures. jobs: processes that share the cells.
+    papers' figures. jobs: processes that share the cells. wait: seconds for cells that others hold. batch: see
+    `note_failure`. together: the most cells that train as one program.
     """
 
     cells: list[Cell]
@@ -40,6 +42,7 @@ class Sweep(NamedTuple):
     jobs: int = 1
     wait: float = math.inf
     batch: str = ""
+    together: int = 1
 
 
 def pauses(wait: float) -> Iterator[float]:
@@ -60,8 +63,9 @@ def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
       Interrupted: `stop` was set.
     """
     rest = pauses(sweep.wait)
+    apart: set[str] = set()
     while left := unfinished(sweep):
-        tried = [attempt(sweep, cell, console, stop) for cell in left]
+        tried = [attempt_group(sweep, group, apart, console, stop) for group in groups(sweep, left, apart)]
         if any(tried):
             rest = pauses(sweep.wait)
         elif (pause := next(rest, None)) is not None:
@@ -69,6 +73,63 @@ def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
         else:
             console.say(f"{len(left)} of {len(sweep.cells)} runs are left to the processes that hold them")
             return
+
+
+def groups(sweep: Sweep, cells: Sequence[Cell], apart: Set[str]) -> list[list[Cell]]:
+    """The cells in groups that train as one program; those `apart` alone."""
+    if sweep.together == 1:
+        return [[cell] for cell in cells]
+    alone = [cell for cell in cells if cell.name in apart]
+    others = [cell for cell in cells if cell.name not in apart]
+    found = families([read_config(cell.config) for cell in others], sweep.together)
+    return [[others[place] for place in group] for group in found] + [[cell] for cell in alone]
+
+
+def attempt_group(
+    sweep: Sweep, group: Sequence[Cell], apart: set[str], console: Console, stop: threading.Event
+) -> bool:
+    """Runs those cells of a group that no other process has, as one program; puts them `apart` where they cannot be.
+
+    Returns:
+      Whether there was anything to run.
+
+    Raises:
+      Interrupted: `stop` was set.
+    """
+    if len(group) == 1:
+        return attempt(sweep, group[0], console, stop)
+    if stop.is_set():
+        raise Interrupted(left_over(sweep))
+    with contextlib.ExitStack() as held:
+        mine = [cell for cell in group if held.enter_context(claim(sweep.out, cell.name))]
+        mine = [cell for cell in mine if is_open(sweep.out, cell.name)]
+        if len(mine) > 1:
+            begin = time.perf_counter()
+            try:
+                run_cells(sweep, mine, console, stop)
+            except Interrupted:
+                raise
+            # Whatever it is, each cell's own run will say so, or do without it.
+            except Exception as error:
+                console.say(f"{', '.join(cell.name for cell in mine)}: one by one, for {error}")
+                apart.update(cell.name for cell in mine)
+            else:
+                for cell in mine:
+                    console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))
+            jax.clear_caches()
+            write_tables(sweep.shown, sweep.out, sweep.published)
+            return True
+    tried = [attempt(sweep, cell, console, stop) for cell in mine]
+    return any(tried)
+
+
+def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threading.Event) -> None:
+    """Several runs as one program."""
+    configs = [read_config(cell.config) for cell in cells]
+    remember_compilations(configs[0])
+    split_cpu(configs[0])
+    with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
+        run_family(configs, [sweep.out / cell.name for cell in cells], shown, stop)
 
 
 def unfinished(sweep: Sweep) -> list[Cell]:
@@ -118,7 +179,7 @@ def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) 
         run(config, sweep.out / cell.name, shown, stop, programs)
 
 
-@contextmanager
+@contextlib.contextmanager
 def screen(out: Path, name: str, alone: bool, console: Console) -> Iterator[Console]:
     """The run's own output: the console, or a file if several processes run at once."""
     if alone:

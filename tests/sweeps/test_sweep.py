@@ -29,7 +29,7 @@ from fdgjax.sweeps.reproduce import EXPERIMENTS
 from fdgjax.sweeps.reproduce import main as reproduce
 from fdgjax.sweeps.sweep import main
 from fdgjax.sweeps.work import Sweep, work
-from tests.runs import ROOT, StopAfter, built_once, never, perceptron, small
+from tests.runs import ROOT, StopAfter, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
@@ -97,6 +97,35 @@ def test_stopped_and_continued_leaves_the_undisturbed_table(cache: Path, tmp_pat
     before = (tmp_path / "cut/one/summary.json").stat().st_mtime_ns
     work(sweep(cells, tmp_path / "cut"), Console(), never())
     assert (tmp_path / "cut/one/summary.json").stat().st_mtime_ns == before, "a finished cell ran again"
+
+
+@pytest.mark.slow
+def test_cells_that_differ_in_numbers_train_together_and_leave_what_they_leave_alone(
+    cache: Path, tmp_path: Path
+) -> None:
+    rates = {"one": 1e-2, "two": 3e-3, "three": 1e-3}
+    cells = [cell(cache, name) for name in rates] + [cell(cache, "other", rounds=3)]
+    for one, rate in zip(cells, rates.values(), strict=False):
+        one.config.method.client_learning_rate = rate
+    screen = io.StringIO()
+    together = sweep(cells, tmp_path / "together")._replace(together=2)
+    work(together, Console(RichConsole(file=screen, width=200)), never())
+    assert screen.getvalue().count("2 runs as one program: method.client_learning_rate=0.01,0.003") == 1
+    assert "[4/4] other: ood_accuracy " in screen.getvalue()
+    work(sweep(cells, tmp_path / "alone"), Console(), never())
+    for one in cells:
+        assert records_of(tmp_path / "together" / one.name) == records_of(tmp_path / "alone" / one.name)
+    assert tables(tmp_path / "together") == tables(tmp_path / "alone")
+
+
+def test_a_family_that_cannot_train_together_is_run_one_by_one(cache: Path, tmp_path: Path) -> None:
+    cells = [cell(cache, name) for name in ("one", "two")]
+    cells[0].config.method.client_learning_rate = 1e30
+    screen = io.StringIO()
+    work(sweep(cells, tmp_path)._replace(together=2), Console(RichConsole(file=screen, width=300)), never())
+    assert re.search("one, two: one by one, for client . of seed 0 sent an update with", screen.getvalue())
+    assert "one: failed: client " in screen.getvalue()
+    assert "two: ood_accuracy " in screen.getvalue()
 
 
 @pytest.mark.slow

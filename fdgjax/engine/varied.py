@@ -1,0 +1,150 @@
+"""Methods that differ in numbers alone, as one program: learning rates and weights are its arguments, one for each seed
+of the seed axis."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Method, PyTree
+from fdgjax.engine.seeds import over_seeds
+
+
+class Undecided(Exception):
+    """Python was to decide by a number on which the members of a family differ."""
+
+
+class Number:
+    """A hyperparameter that is another number for each member of a family.
+
+    In arithmetic it is a traced scalar, weakly typed as a Python float is. Where Python decides by it (`if h.clip`,
+    `h.decay != 1`) it is whatever all members agree on.
+
+    Raises:
+      Undecided: they do not agree, or a Python float is asked for and they have different ones.
+    """
+
+    __array_ufunc__ = None
+    # Nothing may keep it, as functions with a cache would: it is good for one trace alone.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, traced: jax.Array, values: tuple[float, ...]) -> None:
+        self.traced, self.values = traced, values
+
+    def agreed(self, of: Callable[[float], Any]) -> Any:
+        """What Python makes of the number, the same for every member."""
+        first, *others = [of(value) for value in self.values]
+        if any(other != first for other in others):
+            raise Undecided(f"members of a family differ: {self.values}")
+        return first
+
+    def __jax_array__(self) -> jax.Array:
+        return self.traced
+
+    def __bool__(self) -> bool:
+        return bool(self.agreed(bool))
+
+    def __float__(self) -> float:
+        return float(self.agreed(float))
+
+    def __eq__(self, other: object) -> Any:
+        return self.compared(other, lambda a, b: a == b)
+
+    def __ne__(self, other: object) -> Any:
+        return self.compared(other, lambda a, b: a != b)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.compared(other, lambda a, b: a < b)
+
+    def __le__(self, other: Any) -> Any:
+        return self.compared(other, lambda a, b: a <= b)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.compared(other, lambda a, b: a > b)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.compared(other, lambda a, b: a >= b)
+
+    def compared(self, other: Any, how: Callable[[Any, Any], Any]) -> Any:
+        """With a Python number, by every member; with an array, an array."""
+        if isinstance(other, int | float):
+            return self.agreed(lambda value: how(value, other))
+        return how(self.traced, other)
+
+    def __neg__(self) -> jax.Array:
+        return -self.traced
+
+    def __add__(self, other: Any) -> jax.Array:
+        return self.traced + plain(other)
+
+    def __radd__(self, other: Any) -> jax.Array:
+        return plain(other) + self.traced
+
+    def __sub__(self, other: Any) -> jax.Array:
+        return self.traced - plain(other)
+
+    def __rsub__(self, other: Any) -> jax.Array:
+        return plain(other) - self.traced
+
+    def __mul__(self, other: Any) -> jax.Array:
+        return self.traced * plain(other)
+
+    def __rmul__(self, other: Any) -> jax.Array:
+        return plain(other) * self.traced
+
+    def __truediv__(self, other: Any) -> jax.Array:
+        return self.traced / plain(other)
+
+    def __rtruediv__(self, other: Any) -> jax.Array:
+        return plain(other) / self.traced
+
+    def __pow__(self, other: Any) -> jax.Array:
+        return self.traced ** plain(other)
+
+    def __rpow__(self, other: Any) -> jax.Array:
+        return plain(other) ** self.traced
+
+
+def plain(operand: Any) -> Any:
+    """What stands behind a `Number`; anything else is itself."""
+    return operand.traced if isinstance(operand, Number) else operand
+
+
+class Varied(NamedTuple):
+    """A method for each seed of a program.
+
+    values: the numbers in which they differ, at least one, each with a value for every seed.
+    of: the method of one seed, given its numbers.
+    """
+
+    values: Mapping[str, tuple[float, ...]]
+    of: Callable[[Mapping[str, Number]], Method]
+
+
+def over_methods(function: Callable[..., PyTree], method: Method | Varied, axis: str) -> Callable[..., PyTree]:
+    """`function(method, *trees, federation)` over seeds as by `over_seeds`, where each may have a method of its own."""
+    if not isinstance(method, Varied):
+        return over_seeds(partial(function, method), axis)
+    varied = method
+
+    def one_seed(seed: jax.Array, *arguments: Any) -> PyTree:
+        own = {name: Number(choose(seed, values), values) for name, values in varied.values.items()}
+        return function(varied.of(own), *arguments)
+
+    several = over_seeds(one_seed, axis)
+
+    def each_with_its_own(*arguments: Any) -> PyTree:
+        first = next(iter(varied.values.values()))
+        return several(jnp.arange(len(first)), *arguments)
+
+    return each_with_its_own
+
+
+def choose(place: jax.Array, values: Sequence[float]) -> jax.Array:
+    """`values[place]`, weakly typed as a Python float is, so that it changes no array's dtype."""
+    chosen = jnp.asarray(values[0])
+    for i, value in enumerate(values):
+        chosen = jnp.where(place == i, value, chosen)
+    return chosen
