@@ -70,6 +70,13 @@ def test_parts_know_no_method_file() -> None:
         assert not named & {f"fdgjax.methods.{method}" for method in files}, file.name
 
 
+def test_a_run_loads_what_it_needs_when_it_needs_it() -> None:
+    late = ("flax.nnx", "orbax.checkpoint", "tensorflow", "tensorflow_datasets", "matplotlib", "optuna", "flwr")
+    code = f"import sys, fdgjax.main; print([name for name in {late!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_contract_loads_no_data_sets() -> None:
     code = "import sys, fdgjax.contract; print('\\n'.join(name for name in sys.modules if name.startswith('fdgjax.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

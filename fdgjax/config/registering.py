@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fdgjax.config.command_line import search_beside
 from fdgjax.config.presets import PRESETS
@@ -21,8 +21,10 @@ from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS
-from fdgjax.models import given as networks
 from fdgjax.registry import Registry, register
+
+if TYPE_CHECKING:
+    from fdgjax.models.given import Network
 
 REGISTRIES: Mapping[str, Registry[Any]] = {"method.name": METHODS, "model.name": MODELS, "data.name": DATASETS}
 """The registries that a program may add to, by the key of a config that names an entry."""
@@ -48,7 +50,7 @@ def register_method(entry: Entry, origin: str | None = None) -> str:
     return register(METHODS, entry.name, entry, origin)
 
 
-def register_model(name: str, network: networks.Network, origin: str | None = None) -> str:
+def register_model(name: str, network: "Network", origin: str | None = None) -> str:
     """Registers a network under a name, for `config.model.name`.
 
     Args:
@@ -63,6 +65,8 @@ def register_model(name: str, network: networks.Network, origin: str | None = No
     Raises:
       UserError: no network, or the name of one of the package's.
     """
+    from fdgjax.models import given as networks  # loads flax.nnx, a tenth of all imports, which few runs need
+
     return register(MODELS, name or networks.name_of(network), networks.backbone_of(network), origin)
 
 

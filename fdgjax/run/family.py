@@ -83,7 +83,8 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
     experiment = tried(lambda: build(begun[0], begun[1:]))
     tried(lambda: jax.eval_shape(experiment.round, state_shapes(experiment), experiment.train))
     tried(lambda: jax.eval_shape(experiment.evaluation.observe, state_shapes(experiment), experiment.federation))
-    resolved = [dataclasses.replace(config, devices=experiment.config.devices) for config in begun]
+    built = experiment.config
+    resolved = [dataclasses.replace(config, devices=built.devices, data=built.data) for config in begun]
     with contextlib.ExitStack() as held:
         berths = [
             Berth(config, held.enter_context(own_workdir(path, config, console.say)))
