@@ -35,7 +35,8 @@ CELLS = {
     "uap_pacs": 24,
     "fedgala_pacs": 24,
     "fedgala_ablation": 24,
-    "pretrained_pacs": 60,
+    "pretrained_pacs": 84,
+    "pacs_small": 12,
     "rotated_digits": 36,
     "robustness": 227,
 }

@@ -1,4 +1,4 @@
-"""PACS from ImageNet's features: fifteen methods by one protocol, every domain the unseen one in turn, three seeds.
+"""PACS from ImageNet's features: twenty-one methods by one protocol, every domain the unseen one in turn, three seeds.
 
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA --only fedavg
@@ -19,7 +19,8 @@ SCALES = {"paper": Scale("pretrained_pacs", {"seeds": 3})}
 METHODS = (
     *("fedavg", "fedprox", "hfedf", "pfedhn", "fedsr", "fedgma", "feddg_ga"),
     *("fedomg", "fediir"),
-    *("fedbn", "moon", "scaffold", "ditto", "local", "central"),
+    *("fedbn", "moon", "scaffold", "ditto", "local"),
+    *("central", "coral", "mixup", "groupdro", "mmd", "irm", "fishr"),
 )
 
 
