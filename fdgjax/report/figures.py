@@ -110,7 +110,7 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
                 line(axes, rounds, values, number)
             draw_lines(axes, [lines for *_, lines in found], numbers)
             round_axis(axes)
-            percent_axis(axes, f"{short} accuracy (%)")
+            percent_axis(axes, f"{short} {name.rpartition('_')[2]} (%)")
 
         return draw_panels(runs, f"rounds-{name}", curves, draw, f"{short}, ")
 
