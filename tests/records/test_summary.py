@@ -56,7 +56,7 @@ def test_a_round_that_was_not_evaluated_has_no_figures() -> None:
 
 
 def test_figures_a_protocol_does_not_have_are_absent() -> None:
-    absent = {"ood_accuracy", "ood_adapted_accuracy", "ood_loss"}
+    absent = {"ood_accuracy", "ood_adapted_accuracy", "ood_loss", "attack_success"}
     absent |= {name for name in Metrics._fields if name.startswith("probe_")}
     records = [{"round": 1, "train_loss": 0.5}]
     records += [{key: value for key, value in summary(0, 0.5, {"r0": 0.5}).items() if key not in absent} | {"round": 2}]

@@ -27,7 +27,7 @@ class Watched:
         self.path = path
         patch.setattr("fdgjax.run.recorded.compile_ahead", self.compiled)
         patch.setattr("fdgjax.run.together.open_log", self.log)
-        patch.setattr("fdgjax.run.recorded.open_checkpoints", self.checkpoints)
+        patch.setattr("fdgjax.run.berths.open_checkpoints", self.checkpoints)
 
     def compiled(self, experiment: Experiment, state: State, shelf: Any) -> Any:
         ready, memory = compile_ahead(experiment, state, shelf)
