@@ -106,6 +106,7 @@ def test_residuals_by_hand() -> None:
         np.testing.assert_allclose(flat(server.base.variables) - begin, way, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_clients_train_on_the_samples_they_use_alone() -> None:
     """The plain loop's epochs pass over the pseudo-labels that are used, and over nothing else."""
     case = case_of(threshold=0.38)

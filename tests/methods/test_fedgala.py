@@ -57,6 +57,7 @@ def test_nothing_is_dropped_before_the_global_model_has_moved_and_signs_are_oppo
     assert not np.allclose(rates["descent"][1], rates["as_published"][1])
 
 
+@pytest.mark.slow
 def test_the_last_step_is_kept_and_sent_beside_the_model() -> None:
     case = shared_case("fedgala", plan=WHOLE)
     one = case.advance(1)

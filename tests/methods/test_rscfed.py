@@ -21,6 +21,7 @@ WHOLE = make_plan("map", drop_nonfinite=True)
 TOGETHER: dict[str, Any] = {"subsets": 1, "share": 1.0, "beta": 0.0}
 
 
+@pytest.mark.slow
 def test_without_consistency_only_the_server_trains() -> None:
     case = make_case(build("rscfed", toy_federation(), consistency=0.0, client_weight_decay=0.0), plan=WHOLE)
     state, server = case.start(), case.start().server

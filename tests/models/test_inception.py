@@ -49,6 +49,7 @@ def drawn(variables: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.1, leaf.shape), leaf.dtype), variables)
 
 
+@pytest.mark.slow
 def test_dropout_only_in_training() -> None:
     model, x = InceptionCNN(classes=3), images(2, 8, 8, 3)
     variables = drawn(shapes(model, x))

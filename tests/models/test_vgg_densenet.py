@@ -33,6 +33,7 @@ def test_fdses_variant_replaces_the_last_operator_of_each_layer() -> None:
         assert set(params[name]["unit_2"]) == {"dfe", "bn_dse", "dse", "bn_dfe"}
 
 
+@pytest.mark.slow
 def test_a_client_axis_is_a_loop_over_clients() -> None:
     model = as_model(DenseNet(3, 1 / 16, FEW), (32, 32, 3))
     images = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 32, 32, 3)), jnp.float32)

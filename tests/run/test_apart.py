@@ -21,6 +21,7 @@ def finished(method: str, cache: Path, path: Path, **changes: object) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_models_have_the_accuracies_of_the_run(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = finished("hfedf", cache, tmp_path / "run")
     summary = read_sealed(path / "summary.json")

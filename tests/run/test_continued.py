@@ -81,6 +81,7 @@ def test_a_continued_run_is_the_longer_run_from_the_start(
     assert run(long, tmp_path / "run", Console(), never()) == summary
 
 
+@pytest.mark.slow
 def test_a_continued_run_may_go_on_once_more(cache: Path, tmp_path: Path) -> None:
     for rounds in (2, 3, 4):
         whole(small(cache, rounds=rounds), tmp_path)

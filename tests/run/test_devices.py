@@ -68,6 +68,7 @@ def test_a_run_keeps_the_number_it_began_with(cache: Path, tmp_path: Path) -> No
     assert reopen(tmp_path).experiment.execution.devices == 3
 
 
+@pytest.mark.slow
 def test_a_run_is_reopened_on_one_device_where_there_are_not_so_many(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_run_leaves_its_records(finished: Finished) -> None:
     assert summary["bytes_up_per_round"] == 5 * 4 * summary["parameters"]
 
 
+@pytest.mark.slow
 def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(finished: Finished, tmp_path: Path) -> None:
     config = dataclasses.replace(finished.config, data=dataclasses.replace(finished.config.data, streaming=True))
     with pytest.raises(Interrupted):

@@ -118,6 +118,7 @@ def test_cells_that_differ_in_numbers_train_together_and_leave_what_they_leave_a
     assert tables(tmp_path / "together") == tables(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_a_family_that_cannot_train_together_is_run_one_by_one(cache: Path, tmp_path: Path) -> None:
     cells = [cell(cache, name) for name in ("one", "two")]
     cells[0].config.method.client_learning_rate = 1e30
