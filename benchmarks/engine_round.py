@@ -21,6 +21,7 @@ from fdgjax.contract import Model, Output, PyTree, Setup, Variables
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
+from fdgjax.engine.devices import MOST_DEVICES, fastest_devices, split_cpu
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS as NETWORKS
@@ -29,12 +30,14 @@ from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, conv2d
 from fdgjax.registry import lookup
 from fdgjax.run.memory import free_bytes, peak_bytes, predict
+from fdgjax.threads import cores
 
 
 def measure(job: Job) -> Result:
     """Compile time, seconds per round, and memory; or `skipped`, where the program would not fit into memory."""
     jax.config.update("jax_enable_compilation_cache", False)
-    jax.config.update("jax_num_cpu_devices", job.devices)
+    job = job._replace(devices=job.devices or fastest_devices(job.clients, cores(), MOST_DEVICES))
+    split_cpu(job.devices)
     with jax.default_matmul_precision(job.precision):
         federation = random_federation(job)
         module = network(job)

@@ -18,7 +18,7 @@ class Job(NamedTuple):
     kind: entry of `benchmarks.child.KINDS`.
     model: entry of `benchmarks.models.MODELS`; network: `ours`, or `naive` for its twin on XLA's own layers.
     method: entry of `fdgjax.methods.METHODS`, with its defaults.
-    client_axis, chunk, devices: see `fdgjax.engine.Execution`.
+    client_axis, chunk, devices: see `fdgjax.engine.Execution`; no devices are those that a run has by default.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
     clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: number of timed rounds.
     precision: any value of `jax.default_matmul_precision`; dtype: as `config.dtype`.

@@ -18,11 +18,12 @@ import jax
 from benchmarks.options import guarded
 from fdgjax.building import build
 from fdgjax.config.command_line import parse
+from fdgjax.engine.devices import split_cpu
 from fdgjax.main import remember_compilations
 from fdgjax.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.run.ahead import compile_ahead
-from fdgjax.run.devices import split_cpu
 from fdgjax.run.training import train
+from fdgjax.threads import cores
 
 MEBIBYTE = 2**20
 SETTLED = 20
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints."""
     config, _ = parse(["benchmarks.memory", *argv])
     remember_compilations(config)
-    split_cpu(config)
+    split_cpu(config.devices or cores())
     jax.block_until_ready(jax.numpy.zeros(1))
     experiment = build(config)
     state = experiment.init()

@@ -19,10 +19,12 @@ CONTENDERS: Mapping[str, dict[str, Any]] = {
     "vmap": {"client_axis": "vmap"},
     "chunk": {"client_axis": "chunk"},
     "cores": {"client_axis": "map", "devices": cores()},
+    "auto": {"client_axis": "map", "devices": 0},
     "naive": {"client_axis": "vmap", "network": "naive"},
     "torch": {"kind": "torch"},
 }
-"""How each differs from the run's common settings; `cores` makes a device of each of a CPU's cores."""
+"""How each differs from the run's common settings; `cores` makes a device of each of a CPU's cores, `auto` as
+many as a run of these clients has by default."""
 
 REFERENCES = ("torch", "naive")
 """Contenders with which all others are compared, if they were measured."""

@@ -25,7 +25,7 @@ from fdgjax.data.cache import cache_root
 from fdgjax.distributed import Place, join, split_off
 from fdgjax.door import door
 from fdgjax.run.console import Console, silent_console
-from fdgjax.run.devices import as_begun, split_cpu
+from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.team import ALONE, Stop, Team, one_team
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         config, workdir = parse(words)
         programs = remember_compilations(config)
         if place is None:
-            split_cpu(as_begun(config, workdir))
+            prepare_cpu(as_begun(config, workdir), workdir)
             train(config, workdir, console, stop, programs, ALONE)
         else:
             train_together(config, workdir, stop, place)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
 def train_together(config: Config, workdir: Path, stop: Stop, place: Place) -> None:
     """The run of several processes, of which the first alone writes records and speaks. Raises like `run`."""
     join(place)
-    split_cpu(as_begun(config, workdir), place.size or 1)
+    prepare_cpu(as_begun(config, workdir), workdir, place.size or 1)
     stopped: Interrupted | None = None
     with one_team() as team:
         try:

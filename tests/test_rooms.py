@@ -10,7 +10,7 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
-    {"errors", "process_memory", "randomness", "views"},
+    {"errors", "process_memory", "randomness", "threads", "views"},
     {"door", "files"},
     {"accounting", "distributed", "registry", "sealed", "team", "variables"},
     {"data", "nn", "writers"},

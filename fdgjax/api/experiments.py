@@ -24,6 +24,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.given import Arrays, domains_of, name_of
 from fdgjax.data.loading import DATASETS
 from fdgjax.data.source import Source
+from fdgjax.engine.devices import split_cpu
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
 from fdgjax.methods import Entry
@@ -32,7 +33,7 @@ from fdgjax.records import Workdir, check_place, finished, mean_figures
 from fdgjax.registry import lent
 from fdgjax.run.ahead import compile_ahead, first_state
 from fdgjax.run.console import Console
-from fdgjax.run.devices import as_begun, split_cpu_in_time
+from fdgjax.run.devices import as_begun
 from fdgjax.run.memory import Memory
 from fdgjax.run.recorded import Interrupted, nobody, run_experiment
 from fdgjax.run.reopen import reopen, restored
@@ -85,7 +86,8 @@ def experiment(
             set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
         set_values(config, keys | ({} if target is None else {"data.target": target}))
         asked = read_config(config)
-        split_cpu_in_time(asked)
+        if asked.devices:
+            split_cpu(asked.devices)
         return Trainer(asked, build(asked), given)
 
 

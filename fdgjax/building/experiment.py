@@ -13,6 +13,7 @@ from fdgjax.building.pieces import (
     client_model,
     execution_of,
     keeps_features,
+    make_devices,
     make_evaluation,
     make_method,
     make_plan,
@@ -107,6 +108,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
+    make_devices(config, len(parts[0].train), data.images.nbytes)
     made = client_model(chosen, data, where.scaling, weights, config.dtype)
     kept = keeps_features(config, entry, made.trunk)
     batching = Batching(config.local_epochs, config.batch_size, config.drop_last)

@@ -12,7 +12,7 @@ from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Partition
 from fdgjax.data.protocols import Protocol, Sharing
-from fdgjax.engine import Execution, Plan, fitting_devices
+from fdgjax.engine import Execution, Plan, split_for, suitable_devices
 from fdgjax.engine.attack import ATTACKS
 from fdgjax.engine.clients import callers_mesh
 from fdgjax.engine.defence import check_defence
@@ -30,10 +30,21 @@ from fdgjax.process_memory import available_bytes
 from fdgjax.registry import lookup
 
 
+def make_devices(config: Config, clients: int, data_bytes: int) -> None:
+    """Splits a CPU into devices for the clients of a round, where their number is open and JAX has not started."""
+    if not config.devices:
+        split_for(of_a_round(config, clients), data_bytes, available_bytes())
+
+
 def with_devices(config: Config, clients: int, data_bytes: int) -> Config:
     """The config with the number of devices that suits the clients of a round."""
-    together = min(config.clients_per_round or clients, clients)
-    return dataclasses.replace(config, devices=fitting_devices(together, data_bytes, available_bytes()))
+    suitable = suitable_devices(of_a_round(config, clients), data_bytes, available_bytes())
+    return dataclasses.replace(config, devices=suitable)
+
+
+def of_a_round(config: Config, clients: int) -> int:
+    """How many of the clients take part in a round."""
+    return min(config.clients_per_round or clients, clients)
 
 
 def on_callers_mesh(config: Config) -> tuple[Config, Mesh | None]:

@@ -1,7 +1,8 @@
 """The compiled round: start, local training, aggregation, server update; and functions run over clients and seeds."""
 
 from fdgjax.contract import Execution
-from fdgjax.engine.clients import CLIENT_AXES, everywhere, fitting_devices, over_clients
+from fdgjax.engine.clients import CLIENT_AXES, everywhere, over_clients
+from fdgjax.engine.devices import split_for, suitable_devices
 from fdgjax.engine.round import Plan, RoundInfo, State, compile_init, compile_round, init_state
 from fdgjax.engine.seeds import SEED_AXES, each_seed, over_seeds
 
@@ -16,8 +17,9 @@ __all__ = [
     "compile_round",
     "each_seed",
     "everywhere",
-    "fitting_devices",
     "init_state",
     "over_clients",
     "over_seeds",
+    "split_for",
+    "suitable_devices",
 ]

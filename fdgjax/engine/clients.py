@@ -14,6 +14,7 @@ from jax.stages import Wrapped
 from fdgjax.aggregation.gradients import one_by_one
 from fdgjax.contract import Execution, PyTree
 from fdgjax.data.held import Held
+from fdgjax.engine.devices import each_process
 from fdgjax.engine.loops import Repeat, always_most, until_over
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
@@ -94,8 +95,8 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
     """`function` of stacked rows, with an equal share of the rows on each device.
 
     If the number of rows is not a multiple of the number of devices, rows of zeros are appended and their results
-    dropped. Training and evaluation treat them as clients without samples, so that their devices finish early, and a
-    CPU's cores then help the others. Results stay on the device that computed them until they are used elsewhere.
+    dropped. Training and evaluation treat them as clients without samples, so that their devices finish early. Results
+    stay on the device that computed them until they are used elsewhere.
     """
     by_client = PartitionSpec(mesh.axis_names)
 
@@ -154,14 +155,6 @@ def client_mesh(execution: Execution) -> Mesh:
     return jax.make_mesh((devices,), (MESH_AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
 
 
-def each_process() -> list[list[jax.Device]]:
-    """The devices of each process, by its number; of a single one, all that JAX sees."""
-    devices = jax.devices()
-    if jax.process_count() == 1:
-        return [devices]
-    return [[one for one in devices if one.process_index == rank] for rank in range(jax.process_count())]
-
-
 def callers_mesh() -> Mesh | None:
     """The mesh that the caller has set by `jax.set_mesh`, of two devices or more; None for none.
 
@@ -177,28 +170,6 @@ def callers_mesh() -> Mesh | None:
             "expected Auto; make it by jax.make_mesh(..., axis_types=(jax.sharding.AxisType.Auto,))"
         )
     return mesh
-
-
-MOST_DEVICES = 8
-"""More of one process are not chosen by themselves: each has the whole state, and most often all data."""
-
-
-def fitting_devices(clients: int, data_bytes: int, free_bytes: int | None) -> int:
-    """The fewest devices on which so many clients take as few turns as on all that JAX sees; the same number of each
-    process, where there are several.
-
-    Args:
-      clients: those of a round.
-      data_bytes: what every device keeps; a CPU's together keep at most a quarter of what is free.
-      free_bytes: None where that is not known. Several processes do not look at it: they must choose the same.
-    """
-    processes = each_process()
-    count = len(processes)
-    share = min(*map(len, processes), MOST_DEVICES, -(-clients // count))
-    if jax.default_backend() == "cpu" and free_bytes is not None and count == 1:
-        share = max(1, min(share, free_bytes // (4 * max(data_bytes, 1))))
-    turns = -(-clients // (share * count))
-    return count * -(-clients // (turns * count))
 
 
 def compiler_options(devices: int) -> dict[str, int] | None:

@@ -13,6 +13,7 @@ from fdgjax.config import Config, completed, for_seed, identity, seeds_of, to_pl
 from fdgjax.config.registering import provenance
 from fdgjax.errors import UserError
 from fdgjax.files import Damaged, file_checksum, lock, make_folder, read_sealed, sync, write_sealed
+from fdgjax.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
 """The key of `summary.json` with the SHA-256 of `metrics.jsonl`; one of several seeds together has none."""
@@ -87,7 +88,8 @@ def open_workdir(path: Path, config: Config) -> Workdir:
     check_workdir(path, config)
     if not workdir.config.exists():
         make_folder(path)
-        write_sealed(workdir.config, {"config": to_plain(config), "versions": versions(), **provenance(config)})
+        facts = {"versions": versions(), "threads": threads(), **provenance(config)}
+        write_sealed(workdir.config, {"config": to_plain(config), **facts})
     return workdir
 
 
@@ -124,8 +126,8 @@ def check_place(path: Path) -> None:
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
-    """The content of a run's `config.json`: its config and versions, and what a program registered for it. Keys that
-    exist only since the run began have their defaults.
+    """The content of a run's `config.json`: its config, versions, threads, and what a program registered for it. Keys
+    that exist only since the run began have their defaults.
 
     Raises:
       Damaged: it is not what the run wrote.

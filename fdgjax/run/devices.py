@@ -1,19 +1,14 @@
 """How many devices a run has: chosen once, from the machine and the experiment, and kept in its folder."""
 
-import contextlib
 import dataclasses
-import os
 from pathlib import Path
 
 import jax
 
 from fdgjax.config import Config
+from fdgjax.engine.devices import split_cpu
 from fdgjax.records import Workdir, read_config_file
-
-
-def cores() -> int:
-    """Those of the CPU that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from fdgjax.threads import cores, settle_threads, suggested_threads, threads
 
 
 def as_begun(config: Config, path: Path) -> Config:
@@ -28,32 +23,54 @@ def as_begun(config: Config, path: Path) -> Config:
     return dataclasses.replace(config, devices=read_config_file(workdir)["config"]["devices"])
 
 
-def split_cpu(config: Config, processes: int = 1) -> None:
-    """Splits a CPU into `config.devices` devices, into its cores where that is 0; only possible before JAX initialises
-    its backends. Each of several processes makes its share."""
-    devices = -(-config.devices // processes) or cores()
-    if devices > 1:
-        jax.config.update("jax_num_cpu_devices", devices)
+def prepare_cpu(config: Config, path: Path, processes: int = 1) -> None:
+    """Before JAX starts: as many threads as when the folder's run began, and the config's devices, of which each of
+    several processes makes its share. Where their number is open, it waits until a round's clients are known.
+
+    Raises:
+      Damaged: the run's config is not what was written.
+    """
+    settle_threads(threads_of(path))
+    if config.devices or processes > 1:
+        split_cpu(-(-config.devices // processes) or cores())
 
 
-def split_cpu_in_time(config: Config) -> None:
-    """`split_cpu`, where JAX has not started; where it has, what devices there are must do."""
-    with contextlib.suppress(RuntimeError):
-        split_cpu(config)
+def threads_of(path: Path) -> int:
+    """Those on which the folder's run began; what JAX starts with, where there is none or it does not say.
+
+    Raises:
+      Damaged: the run's config is not what was written.
+    """
+    workdir = Workdir(path)
+    begun = read_config_file(workdir).get("threads") if workdir.config.is_file() else None
+    return begun or suggested_threads()
 
 
 def as_there_are(config: Config) -> Config:
     """The config of a trained run for further evaluation: on its own number of devices where that can still be had,
     else on one, with the same figures to rounding."""
-    split_cpu_in_time(config)
+    if config.devices:
+        split_cpu(config.devices)
     return config if config.devices <= len(jax.devices()) else dataclasses.replace(config, devices=1)
 
 
-def more_than_cores(config: Config) -> str:
-    """What to know about a run that began on a machine with more cores; empty for others."""
-    if jax.default_backend() != "cpu" or jax.process_count() > 1 or config.devices <= cores():
+def unlike_begun(config: Config, path: Path) -> str:
+    """What to know about a run that began on another machine, or with other threads; empty for others.
+
+    Raises:
+      Damaged: the run's config is not what was written.
+    """
+    if jax.default_backend() != "cpu" or jax.process_count() > 1 or not Workdir(path).config.is_file():
         return ""
-    return (
-        f"config.devices is {config.devices} and this machine has {cores()} cores: the run goes on with the numbers it "
-        f"would have had, more slowly; with --config.devices={cores()} and another --workdir it would begin again"
-    )
+    begun, here = threads_of(path), threads()
+    if begun != here:
+        return (
+            f"the run began with {begun} threads and this process has {here}, which JAX cannot change once it has "
+            "started: it goes on with the same numbers to rounding; for the same bits give it a process of its own"
+        )
+    if begun > max(cores(), config.devices):
+        return (
+            f"the run began with {begun} threads and this machine has {cores()} cores: it goes on with the numbers it "
+            "would have had, more slowly; in another --workdir it would begin again"
+        )
+    return ""

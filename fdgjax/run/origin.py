@@ -20,7 +20,7 @@ from fdgjax.files import file_checksum
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 from fdgjax.models.weight_files import weights_path
-from fdgjax.run.devices import cores
+from fdgjax.threads import cores, threads
 
 OUTSIDE = ("seed", "selection", "eval_every", "checkpoint_every")
 """Keys of a config that no program depends on: the seed is an argument, the others say when programs run."""
@@ -48,6 +48,7 @@ def made_of(config: Config, known: Mapping[str, Any]) -> str:
         "versions": {name: metadata.version(name) for name in LIBRARIES} | {"python": sys.version},
         "settings": {name: repr(value) for name, value in jax.config.values.items()},
         "environment": {name: value for name, value in os.environ.items() if name.startswith(("XLA_", "LIBTPU_"))},
+        "threads": threads(),
         "processor": processor(),
         "devices": [(repr(one), one.device_kind, one.client.platform_version) for one in jax.devices()],
     }

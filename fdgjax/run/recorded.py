@@ -27,7 +27,7 @@ from fdgjax.run.berths import Berth, open_berths, places
 from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
-from fdgjax.run.devices import as_begun, more_than_cores
+from fdgjax.run.devices import as_begun, unlike_begun
 from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
 from fdgjax.run.results import Timings, of_all_seeds, summaries
@@ -102,8 +102,8 @@ def run_experiment(
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = team.tell(found)
-    if more := more_than_cores(config):
-        console.say(more)
+    if other := unlike_begun(config, path):
+        console.say(other)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")
         return dict(summary)

@@ -27,7 +27,7 @@ from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.files import make_folder
 from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
-from fdgjax.run.devices import as_begun, split_cpu
+from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run_experiment
 from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.space import Search
@@ -204,7 +204,7 @@ def run_trial(
     config = read_config(chosen)
     path = search.out / name_of(trial.number)
     programs = remember_compilations(config)
-    split_cpu(config)
+    prepare_cpu(config, path)
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
     def told(records: Sequence[Record]) -> None:

@@ -16,7 +16,7 @@ from fdgjax.config import read_config
 from fdgjax.errors import UserError
 from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
-from fdgjax.run.devices import split_cpu
+from fdgjax.run.devices import prepare_cpu
 from fdgjax.run.family import families, run_family
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
@@ -127,7 +127,7 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threa
     """Several runs as one program."""
     configs = [read_config(cell.config) for cell in cells]
     remember_compilations(configs[0])
-    split_cpu(configs[0])
+    prepare_cpu(configs[0], sweep.out / cells[0].name)
     with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
         run_family(configs, [sweep.out / cell.name for cell in cells], shown, stop)
 
@@ -174,7 +174,7 @@ def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) 
     """One run."""
     config = read_config(cell.config)
     programs = remember_compilations(config)
-    split_cpu(config)
+    prepare_cpu(config, sweep.out / cell.name)
     with screen(sweep.out, cell.name, sweep.jobs == 1, console) as shown:
         run(config, sweep.out / cell.name, shown, stop, programs)
 

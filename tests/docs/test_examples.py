@@ -157,7 +157,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Iterato
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv(WITH, "")
         # The tests' process has its devices already.
-        patch.setattr("fdgjax.main.split_cpu", lambda config: None)
+        patch.setattr("fdgjax.main.prepare_cpu", lambda config, path: None)
         try:
             typed("fdgjax train --config=lgfedavg:folder --config.data.dir=DATA --config.data.target=b --workdir=RUN")
             yield folder

@@ -15,7 +15,8 @@ from fdgjax.building import on_callers_mesh
 from fdgjax.contract import Execution, PyTree
 from fdgjax.data.held import hold
 from fdgjax.engine import State
-from fdgjax.engine.clients import each_process, everywhere, fitting_devices
+from fdgjax.engine.clients import everywhere
+from fdgjax.engine.devices import each_process, suitable_devices
 from fdgjax.engine.placing import on_every_device
 from fdgjax.engine.round import run_round
 from fdgjax.errors import UserError
@@ -86,8 +87,8 @@ def test_an_experiment_takes_the_callers_mesh(cache: Any) -> None:
 
 @pytest.mark.parametrize(("clients", "devices"), [(1, 2), (4, 4), (5, 6), (9, 6), (40, 8)])
 def test_every_process_gives_as_many_devices(clients: int, devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fdgjax.engine.clients.each_process", lambda: [[None] * 4, [None] * 5])
-    assert fitting_devices(clients, 1, 1) == devices
+    monkeypatch.setattr("fdgjax.engine.devices.each_process", lambda: [[None] * 4, [None] * 5])
+    assert suitable_devices(clients, 1, 1) == devices
     monkeypatch.undo()
     assert sum(map(len, each_process())) == len(jax.devices())
 

@@ -81,8 +81,8 @@ def of_target(config: Config) -> float:
 def pretending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fdgjax.sweeps.trials.run_experiment", pretended)
     monkeypatch.setattr("fdgjax.sweeps.trials.build", lambda config: config)
-    for idle in ("split_cpu", "remember_compilations"):
-        monkeypatch.setattr(f"fdgjax.sweeps.trials.{idle}", lambda config: None)
+    for idle in ("prepare_cpu", "remember_compilations"):
+        monkeypatch.setattr(f"fdgjax.sweeps.trials.{idle}", lambda *_: None)
     monkeypatch.setattr("fdgjax.sweeps.trials.jax.clear_caches", lambda: None)
 
 
