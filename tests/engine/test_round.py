@@ -27,7 +27,6 @@ from tests.toys import (
     CLIENTS,
     KINDS,
     LENGTHS,
-    OBJECTIVES_ALONE,
     POOLED,
     Case,
     check_recordable,
@@ -45,9 +44,9 @@ from tests.toys import (
 )
 
 ALL = sorted(METHODS)
-ALIKE = ("fedbyol", "fedgma", "fedomg", "fedprox", "fedsimclr", "fedsr", "gperxan", "ssfl")
-"""Whose round is another one's with an objective, a rule or a network of their own."""
-MOST = mostly_slow(ALL, set(ALL) - {*OBJECTIVES_ALONE, *ALIKE})
+OFTEN = {*KINDS, "cbafed", "fedema", "feddg_ga", "feddyn", "fedgala", "moon", "semifl"}
+"""A method for each kind of round, and those whose server or clients remember in a way of their own."""
+MOST = mostly_slow(ALL, OFTEN)
 FEDERATED = [name for name in ALL if name not in POOLED]
 WHOLE = make_plan("map", drop_nonfinite=True)
 """Everybody, partial batches kept; leaving out what is not finite changes nothing where all is finite."""
@@ -176,7 +175,7 @@ def test_an_unknown_client_axis_is_refused_in_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", mostly_slow(FEDERATED, OFTEN))
 def test_the_order_of_the_clients_does_not_matter(name: str) -> None:
     case, order = some(name), [2, 0, 3, 1]
     swapped = reorder(case.federation, order)

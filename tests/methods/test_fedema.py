@@ -44,6 +44,7 @@ def apart(left: PyTree, right: PyTree) -> float:
     return float(np.linalg.norm(flat(model(left)) - flat(model(right))))
 
 
+@pytest.mark.slow
 def test_a_client_starts_from_the_global_model_then_from_tau_of_its_own_then_from_what_the_distance_says() -> None:
     case, lambdas = shared_case("fedema", plan=WHOLE), np.zeros(4)
     for rounds in range(4):

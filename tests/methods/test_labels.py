@@ -24,6 +24,8 @@ from tests.shallow import shallow
 from tests.toys import BATCH, DOMAINS, POOLED, build, toy_federation
 
 ALL = sorted(METHODS)
+OWN = ("fdse", "fedavg", "feddg_ga", "fedema", "fedgala", "hfedf", "lgfedavg", "local", "pfedhn", "scaffold", "uap")
+"""With labels, rules or what is remembered of their own."""
 ROWS = 4
 IMAGE = (64, 64, 3)
 
@@ -197,7 +199,7 @@ def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
     return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in POOLED])
+@pytest.mark.parametrize("name", mostly_slow([name for name in ALL if name not in POOLED], OWN))
 def test_a_marked_value_goes_where_its_label_says(name: str) -> None:
     # With BatchNorm there are variables of every kind.
     one, other = outcomes(name, "norm")

@@ -15,6 +15,7 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabels, on_pseudo_labels
 from tests.engine.plain import PlainRound
+from tests.marks import mostly_slow
 from tests.toy_models import CLASSES, IMAGE, tiny_model
 from tests.toys import (
     BATCH,
@@ -63,7 +64,7 @@ def test_labels_of_clients_change_nothing(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["fedavg", "moon", "hfedf", "fedsr", "feddg_ga"])
+@pytest.mark.parametrize("name", mostly_slow(["fedavg", "moon", "hfedf", "fedsr", "feddg_ga"], ["fedavg"]))
 def test_labels_of_clients_change_nothing_for_a_supervised_method_on_pseudo_labels(name: str) -> None:
     case = wrapped_case(name)
     jax.tree.map(

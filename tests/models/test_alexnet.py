@@ -6,6 +6,7 @@ import pytest
 
 from fdgjax.errors import UserError
 from fdgjax.models import AlexNet, DSEUnit
+from tests.marks import mostly_slow
 
 
 def logits(model: AlexNet, *size: int) -> tuple[int, ...]:
@@ -23,7 +24,7 @@ def test_one_unit_per_row_of_the_table() -> None:
     assert params["linear_1"]["dfe"]["kernel"].shape == (9216, 512)
 
 
-@pytest.mark.parametrize("size", [(63, 63), (64, 100), (224, 224)])
+@pytest.mark.parametrize("size", mostly_slow([((63, 63),), ((64, 100),), ((224, 224),)], [((63, 63),), ((64, 100),)]))
 def test_image_sizes(size: tuple[int, int]) -> None:
     assert logits(AlexNet(classes=5, width=0.25), *size) == (2, 5)
 

@@ -19,6 +19,7 @@ from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order
 from fdgjax.nn import Dense
 from fdgjax.variables import flatten
+from tests.marks import mostly_slow
 from tests.shallow import SMALLEST, shallow
 
 LAST = dict.fromkeys(MODELS, "head") | dict.fromkeys(("inception", "digits_cnn"), "linear_2")
@@ -43,6 +44,7 @@ def numbers(tree: object) -> int:
 
 KINDS = [(name, unit) for name in MODELS for unit in ("", *(UNITS if name in ("alexnet", "resnet18") else ("dse",)))]
 """Every network and its twin; one chain and one residual network with every kind of unit."""
+QUICK = [(name, unit) for name, unit in KINDS if name in ("alexnet", "resnet10") or not unit]
 
 
 def network(name: str, unit: str, width: float = 1 / 32) -> nn.Module:
@@ -87,7 +89,7 @@ def in_training(name: str, unit: str) -> Program:
     return Program(program.jaxpr, returned, flatten(jax.tree.unflatten(treedef, program.jaxpr.invars[: len(leaves)])))
 
 
-@pytest.mark.parametrize(("name", "unit"), KINDS)
+@pytest.mark.parametrize(("name", "unit"), mostly_slow(KINDS, QUICK))
 def test_every_model_obeys_the_calling_convention(name: str, unit: str) -> None:
     model, variables = small(name, unit), shapes(name, unit)
     assert set(variables) <= {"params", "batch_stats"}
@@ -107,7 +109,7 @@ def order_of_use(name: str, unit: str) -> list[str]:
     return list(dict.fromkeys(module for module in read if module is not None))
 
 
-@pytest.mark.parametrize(("name", "unit"), KINDS)
+@pytest.mark.parametrize(("name", "unit"), mostly_slow(KINDS, QUICK))
 def test_calls_are_in_the_order_in_which_the_program_reads_variables(name: str, unit: str) -> None:
     order, used = depth_order(small(name, unit).init), order_of_use(name, unit)
     assert sorted(order) == sorted(used)

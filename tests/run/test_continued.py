@@ -59,7 +59,7 @@ PROLONGED = [
 ]
 
 
-@pytest.mark.parametrize(("begin", "changes"), mostly_slow(PROLONGED, PROLONGED[:2]))
+@pytest.mark.parametrize(("begin", "changes"), mostly_slow(PROLONGED, PROLONGED[:1]))
 def test_a_continued_run_is_the_longer_run_from_the_start(
     begin: Callable[[Config, Path], None], changes: dict[str, Any], cache: Path, tmp_path: Path
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_claim_is_one_processs_and_free_once_that_is_killed(tmp_path: Path) ->
         assert not again
 
 
+@pytest.mark.slow
 def test_cells_that_another_process_holds_are_waited_for(cache: Path, tmp_path: Path) -> None:
     cells = [cell(cache, "held"), cell(cache, "free")]
     with contextlib.ExitStack() as held:
