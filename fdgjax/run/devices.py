@@ -30,20 +30,19 @@ def prepare_cpu(config: Config, path: Path, processes: int = 1) -> None:
     Raises:
       Damaged: the run's config is not what was written.
     """
-    settle_threads(threads_of(path))
+    settle_threads(threads_of(path) or suggested_threads())
     if config.devices or processes > 1:
         split_cpu(-(-config.devices // processes) or cores())
 
 
-def threads_of(path: Path) -> int:
-    """Those on which the folder's run began; what JAX starts with, where there is none or it does not say.
+def threads_of(path: Path) -> int | None:
+    """Those on which the folder's run began; None where there is none or it does not say.
 
     Raises:
       Damaged: the run's config is not what was written.
     """
     workdir = Workdir(path)
-    begun = read_config_file(workdir).get("threads") if workdir.config.is_file() else None
-    return begun or suggested_threads()
+    return read_config_file(workdir).get("threads") if workdir.config.is_file() else None
 
 
 def as_there_are(config: Config) -> Config:
@@ -60,9 +59,10 @@ def unlike_begun(config: Config, path: Path) -> str:
     Raises:
       Damaged: the run's config is not what was written.
     """
-    if jax.default_backend() != "cpu" or jax.process_count() > 1 or not Workdir(path).config.is_file():
+    if jax.default_backend() != "cpu" or jax.process_count() > 1:
         return ""
-    begun, here = threads_of(path), threads()
+    here = threads()
+    begun = threads_of(path) or here
     if begun != here:
         return (
             f"the run began with {begun} threads and this process has {here}, which JAX cannot change once it has "
