@@ -4,7 +4,6 @@ JAX reads their number when it starts. Sums are split among them, so that the la
 round of hFedF on PACS gave the same with 2 and 3, and others with 1 and 5.
 """
 
-import contextlib
 import os
 
 import jax
@@ -32,8 +31,16 @@ def threads() -> int:
 
 def settle_threads(count: int) -> None:
     """Makes JAX start with so many, instead of those that this machine suggests; nothing, where it has started."""
-    with contextlib.suppress(RuntimeError):
-        jax.config.update(
-            "jax_num_cpu_devices", jax.config.values["jax_num_cpu_devices"]
-        )  # refused once JAX has started
+    if not _jax_has_started():
         os.environ[VARIABLES[0]] = str(count)
+
+
+def _jax_has_started() -> bool:
+    """Whether JAX has its devices, without making them."""
+    devices = jax.config.values["jax_num_cpu_devices"]
+    try:
+        jax.config.update("jax_num_cpu_devices", devices + 1)  # refused once JAX has started, unless it is the same
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", devices)
+    return False

@@ -168,6 +168,16 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     assert after(2, without) == "3"
 
 
+def test_threads_are_settled_before_jax_starts_and_never_after() -> None:
+    program = (
+        "import jax; from fdgjax.threads import settle_threads, threads; settle_threads(3); jax.devices(); "
+        "settle_threads(5); print(threads())"
+    )
+    without = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    done = subprocess.run([sys.executable, "-c", program], env=without, capture_output=True, text=True, check=True)
+    assert done.stdout == "3\n"
+
+
 def test_the_word_auto_is_the_default() -> None:
     config, workdir = parse(["fdgjax", "--config=fedavg", "--config.devices=auto"])
     assert config.devices == 0

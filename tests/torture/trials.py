@@ -1,8 +1,11 @@
 """The faults: each trial commits one and says what came of it."""
 
 import contextlib
+import filecmp
+import os
 import random
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -169,6 +172,17 @@ def mounted(image: Path, at: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(at)], check=True)
 
 
+def copy_moment(disk: Path, copy: Path) -> None:
+    """The bytes of a disk at one moment, though the kernel may write to it meanwhile: a single copy could have an old
+    block beside a later one that needs the new. Where two agree, each byte was that between them."""
+    before = copy.with_name("before.img")
+    shutil.copyfile(disk, copy)
+    while not before.exists() or not filecmp.cmp(before, copy, shallow=False):
+        copy.replace(before)
+        shutil.copyfile(disk, copy)
+    before.unlink()
+
+
 def cut_power(bench: Bench) -> Outcome:
     """A run on a file system of its own, of which the disk is copied at a random moment, before what the kernel still
     holds was written; the run goes on from that copy."""
@@ -185,7 +199,8 @@ def cut_power(bench: Bench) -> Outcome:
         begin = time.monotonic()
         child = start(trains(tortured.arguments), log)
         time.sleep(bench.random.uniform(0.3, 1.0) * bench.seconds[method])
-        shutil.copyfile(disk, copy)
+        os.kill(child, signal.SIGSTOP)
+        copy_moment(disk, copy)
         end(child, log, begin, kill_at=0)
     with mounted(copy, folder / "after"):
         left = sorted(p.name for p in (folder / "after").glob("run/checkpoints/*"))
