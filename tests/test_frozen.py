@@ -123,7 +123,6 @@ def test_no_state_holds_a_frozen_variable(method: str, cache: Path) -> None:
     assert not any("first" in path for path in paths)
 
 
-KEPT_QUICKLY = ("fedavg", "hfedf")
 KEPT = [
     name
     for name, entry in METHODS.items()
@@ -133,7 +132,7 @@ KEPT = [
 random, its runs would differ here."""
 
 
-@pytest.mark.parametrize("method", mostly_slow(KEPT, KEPT_QUICKLY))
+@pytest.mark.parametrize("method", mostly_slow(KEPT, ["fedavg"]))
 def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None:
     ends = []
     for keep in (True, False):

@@ -17,6 +17,7 @@ from fdgjax.contract import Execution
 from fdgjax.engine import init_state
 from fdgjax.engine.clients import everywhere, jit, over_clients
 from fdgjax.errors import UserError
+from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, Case, build, close, make_plan, poison, shared_case, tolerance, toy_federation
 
 WHOLE = make_plan("map", drop_nonfinite=True)
@@ -57,7 +58,7 @@ def program(name: str) -> Any:
     return case.round.lower(*placed(case, 3)).compile()
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", mostly_slow(KINDS, ("fedavg", "fdse")))
 def test_three_devices_equal_one(name: str) -> None:
     assert CLIENTS % 3
     state, federation = placed(shared_case(name, plan=THREE), 3)

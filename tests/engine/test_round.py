@@ -44,7 +44,7 @@ from tests.toys import (
 )
 
 ALL = sorted(METHODS)
-OFTEN = {*KINDS, "cbafed", "fedema", "feddg_ga", "feddyn", "fedgala", "moon", "semifl"}
+OFTEN = {*KINDS, "feddg_ga", "feddyn", "fedgala", "moon"}
 """A method for each kind of round, and those whose server or clients remember in a way of their own."""
 MOST = mostly_slow(ALL, OFTEN)
 FEDERATED = [name for name in ALL if name not in POOLED]

@@ -25,6 +25,7 @@ from fdgjax.evaluation import (
     measure,
 )
 from fdgjax.methods import METHODS
+from tests.marks import mostly_slow
 from tests.toy_models import tiny_model
 from tests.toys import DOMAINS, KINDS, close, make_plan, row, shared_case, shared_method, toy_federation
 
@@ -163,9 +164,10 @@ CASES = [
     *((name, "unseen_client") for name in ("fedavg", "local", "central")),
     *((name, "every_domain") for name in ("fedavg", "local", "central")),
 ]
+QUICKLY = [case for case in CASES if case[0] in ("fedavg", "local", "fdse")]
 
 
-@pytest.mark.parametrize(("name", "protocol"), CASES)
+@pytest.mark.parametrize(("name", "protocol"), mostly_slow(CASES, QUICKLY))
 def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
     federation, state = federations()[protocol], trained(name)
     method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method

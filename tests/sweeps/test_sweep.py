@@ -272,6 +272,7 @@ def test_a_failure_is_tried_again_by_another_batch_alone(tmp_path: Path) -> None
     assert failure_of(tmp_path, "one") == ""
 
 
+@pytest.mark.slow
 def test_shares_are_disjoint_complete_and_stable(cache: Path, tmp_path: Path) -> None:
     spec, out = spec_file(tmp_path, cache), tmp_path / "out"
     whole = [one.name for one in read_spec(spec)("paper")]

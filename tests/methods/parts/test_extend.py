@@ -8,6 +8,7 @@ import pytest
 from fdgjax.contract import Context, Method, PyTree, Trained
 from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
 from fdgjax.variables import bytes_of
+from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, close, flat, make_case, make_plan, shared_case, shared_method
 
 WHOLE = make_plan("map", drop_nonfinite=True)
@@ -41,7 +42,7 @@ def begin(fresh: Fresh) -> jax.Array:
     return jnp.zeros(len(fresh.federation.ids))
 
 
-@pytest.mark.parametrize("name", ["fedavg", "scaffold", "hfedf", "uap"])
+@pytest.mark.parametrize("name", mostly_slow(["fedavg", "scaffold", "hfedf", "uap"], ["fedavg", "hfedf"]))
 def test_the_base_method_trains_as_if_nothing_had_been_added(name: str) -> None:
     base = shared_method(name)
     case = make_case(counting(base), plan=WHOLE)
