@@ -103,14 +103,16 @@ def collect_rarely() -> None:
 
 
 def remember_compilations(config: Config) -> Path | None:
-    """Keeps compiled programs on disk, so that the same experiment need not be compiled again.
+    """Keeps compiled programs on disk, so that the same experiment need not be compiled again: beside the decoded data,
+    or where the user said (`JAX_COMPILATION_CACHE_DIR`).
 
     Returns:
       The user's own folder for a run's whole programs (`fdgjax.run.kept`); None where `JAX_ENABLE_COMPILATION_CACHE`
       switches caches off.
     """
     root = cache_root(config.data.cache_dir)
-    jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
+    if not jax.config.values["jax_compilation_cache_dir"]:
+        jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
     return root / f"programs-{os.geteuid()}" if jax.config.values["jax_enable_compilation_cache"] else None
 
 

@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     # Every process has several devices; a program that asks for one runs on the first, as ever.
     jax.config.update("jax_num_cpu_devices", 4)
+    jax.devices()  # from here on, as no program that a test runs may make others of them
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
 

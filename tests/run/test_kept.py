@@ -14,6 +14,7 @@ import pytest
 
 import fdgjax
 from fdgjax.config import make_config, read_config
+from fdgjax.main import remember_compilations
 from fdgjax.models import MODELS, Backbone
 from fdgjax.run import kept
 from fdgjax.run.kept import Shelf, compiled, is_private, remove_oldest, shelf_of
@@ -198,6 +199,18 @@ def test_a_network_from_outside_the_package_is_not_kept(monkeypatch: pytest.Monk
 
 def test_without_a_folder_there_is_no_shelf() -> None:
     assert shelf_of(NEVER, None) is None
+
+
+@pytest.mark.parametrize("said", ["", "of-the-user"])
+def test_jaxs_own_cache_is_where_the_user_said_or_beside_the_data(said: str, tmp_path: Path) -> None:
+    key, config = "jax_compilation_cache_dir", make_config("fedavg", "rotated_digits")
+    config.data.cache_dir, before = str(tmp_path), jax.config.values[key]
+    try:
+        jax.config.update(key, said)
+        remember_compilations(read_config(config))
+        assert jax.config.values[key] == (said or str(tmp_path / "compiled"))
+    finally:
+        jax.config.update(key, before)
 
 
 @pytest.mark.slow
