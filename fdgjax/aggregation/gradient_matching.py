@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.directions import combined, directions_of
 from fdgjax.aggregation.lists import of_clients
-from fdgjax.aggregation.min_norm import simplex_weights, visible
+from fdgjax.aggregation.min_norm import simplex_weights
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit
-from fdgjax.aggregation.weighting import normalise
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.registry import lookup
@@ -77,21 +77,13 @@ def gradient_matching(
     factor, solve = lookup("scale", scale, FACTORS)(kappa), lookup("solver", solver, SOLVERS)
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        shares = normalise(weights, updates.clients)
-        each = jax.tree.leaves(shares)
-        share = jnp.mean(jnp.stack(each), axis=0)
-        lengths, cosines = (updates if len(each) == 1 else visible(updates, shares)).pairs()
-        seen = share > 0
-        lengths = jnp.where(seen, lengths, 0)
-        relative = lengths / jnp.where(jnp.max(lengths) > 0, jnp.max(lengths), 1)
-        gram = jnp.where(seen[:, None] & seen[None], cosines * relative[:, None] * relative[None], 0)
-        gamma = solve(gram, share, kappa, seen)
+        found = directions_of(updates, weights)
+        share, gram = found.share, found.relative_gram()
+        gamma = solve(gram, share, kappa, found.seen)
         squared = quadratic(gram, gamma)
         length = jnp.sqrt(jnp.where(squared > SHORTEST_SQUARED, squared, 1))
         along = jnp.where(squared > SHORTEST_SQUARED, kappa * jnp.sqrt(quadratic(gram, share)) / length, 0)
-        coefficients = (share + along * gamma) / factor
-        used = jax.tree.map(lambda one: jnp.where(one > 0, coefficients, 0), shares)
-        return updates.combine(used), used
+        return combined(updates, (share + along * gamma) / factor, found.shares)
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
 

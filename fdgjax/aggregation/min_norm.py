@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.directions import combined, directions_of
 from fdgjax.aggregation.lists import of_clients
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit
-from fdgjax.aggregation.weighting import keep_rows, normalise
 from fdgjax.contract import PyTree
 from fdgjax.registry import lookup
 
@@ -47,35 +47,17 @@ def min_norm(
     """
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        shares = normalise(weights, updates.clients)
-        each = jax.tree.leaves(shares)
-        share = jnp.mean(jnp.stack(each), axis=0)
-        lengths, cosines = (updates if len(each) == 1 else visible(updates, shares)).pairs()
-        seen = share > 0
-        lengths = jnp.where(seen, lengths, 0)
-        cosines = jnp.where(seen[:, None] & seen[None], cosines, 0)
+        found = directions_of(updates, weights)
         if normalize:
-            mean_length = jnp.sum(share * lengths)
-            factors = jnp.where(lengths > 0, mean_length / jnp.where(lengths > 0, lengths, 1), 0)
-            coefficients = factors * simplex_weights(cosines, seen & (lengths > 0))
+            lengths, moving = found.lengths, found.lengths > 0
+            mean_length = jnp.sum(found.share * lengths)
+            factors = jnp.where(moving, mean_length / jnp.where(moving, lengths, 1), 0)
+            coefficients = factors * simplex_weights(found.cosines, moving)
         else:
-            longest = jnp.max(lengths)
-            relative = lengths / jnp.where(longest > 0, longest, 1)
-            coefficients = simplex_weights(cosines * relative[:, None] * relative[None], seen)
-        used = jax.tree.map(lambda one: jnp.where(one > 0, coefficients, 0), shares)
-        return updates.combine(used), used
+            coefficients = simplex_weights(found.relative_gram(), found.seen)
+        return combined(updates, coefficients, found.shares)
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
-
-
-def visible(updates: Updates, shares: PyTree) -> Updates:
-    """The updates with zeros where a leaf's own share is zero."""
-    stacked = updates.stacked()
-    return explicit(
-        jax.tree.map(
-            lambda u, share: keep_rows(share > 0, u, jnp.zeros_like(u)), stacked, jax.tree.broadcast(shares, stacked)
-        )
-    )
 
 
 MANY, EXCHANGES = 64, 12
