@@ -26,6 +26,7 @@ EXPERIMENTS: Mapping[str, Path] = {
     "hfedf-fewshot": SPECS / "hfedf_fewshot.py",
     "fdse-pacs": SPECS / "fdse_pacs.py",
     "fdse-ablation": SPECS / "fdse_ablation.py",
+    "fdse-office-ablation": SPECS / "fdse_office_ablation.py",
     "uap-rotated-mnist": SPECS / "uap_rotated_mnist.py",
     "uap-pacs": SPECS / "uap_pacs.py",
     "fedgala-pacs": SPECS / "fedgala_pacs.py",

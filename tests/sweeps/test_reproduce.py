@@ -20,6 +20,7 @@ from tests.docs.pages import ROOT
 
 DOMAINS_OF = {
     "pacs": {"photo", "art_painting", "cartoon", "sketch"},
+    "office_caltech10": {"amazon", "caltech", "dslr", "webcam"},
     "rotated_mnist": set(DOMAINS),
     "rotated_digits": set(DOMAINS),
 }
@@ -30,6 +31,7 @@ CELLS = {
     "hfedf_fewshot": 48,
     "fdse_pacs": 13,
     "fdse_ablation": 5,
+    "fdse_office_ablation": 5,
     "uap_rotated_mnist": 60,
     "uap_rotated_digits": 60,
     "uap_pacs": 24,
@@ -125,6 +127,7 @@ def test_figures_that_were_copied_are_the_papers() -> None:
         ("hfedf-pacs-ablation", "without_ema-d3", "ood_accuracy", (54.5, None)),
         ("fdse-pacs", "ditto", "avg_accuracy", (80.03, 1.37)),
         ("fdse-ablation", "AB", "all_accuracy", (83.40, None)),
+        ("fdse-office-ablation", "AC", "avg_accuracy", (89.25, None)),
         ("uap-rotated-mnist", "uap-r45-r30", "ood_accuracy", (84.1, None)),
         ("uap-rotated-mnist", "ssfl-r60-r75", "ood_accuracy", (77.3, None)),
         ("uap-pacs", "ssfl-sketch-photo", "ood_accuracy", (32.34, None)),
