@@ -7,6 +7,7 @@ built from operations that are as fast inside a loop.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from fdgjax.nn import blocked, depthwise, folded, winograd
@@ -35,6 +36,7 @@ FORWARD: Mapping[str, Formulation] = {
     "folded": folded.forward,
     "blocked": blocked.forward,
     "winograd": winograd.forward,
+    "winograd_small": partial(winograd.forward, tile=winograd.SMALL_TILE),
 }
 
 INPUT_GRADIENT: Mapping[str, Formulation] = {
@@ -44,6 +46,7 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "depthwise": by_adjoint(depthwise.forward),
     "columns": columns_input_gradient,
     "winograd": winograd.input_gradient,
+    "winograd_small": partial(winograd.input_gradient, tile=winograd.SMALL_TILE),
 }
 
 KERNEL_GRADIENT: Mapping[str, Formulation] = {
@@ -56,6 +59,7 @@ KERNEL_GRADIENT: Mapping[str, Formulation] = {
     "few_images": few_images_kernel_gradient,
     "rows": rows_kernel_gradient,
     "winograd": winograd.kernel_gradient,
+    "winograd_small": partial(winograd.kernel_gradient, tile=winograd.SMALL_TILE),
 }
 
 
@@ -75,6 +79,7 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
     "folded": lambda case: folded.fits(case.geometry),
     "blocked": lambda case: blocked.fits(case.geometry),
     "winograd": lambda case: winograd.fits(case.geometry),
+    "winograd_small": lambda case: winograd.fits(case.geometry),
 }
 """Which convolutions a formulation can compute; all where it is not named here."""
 
@@ -92,6 +97,7 @@ class Plan(NamedTuple):
 LIBRARY = Plan("library", "library", "library", "batch")
 IM2COL = Plan("im2col", "im2col", "xcols", "batch")
 WINOGRAD = Plan("winograd", "winograd", "winograd", "batch")
+WINOGRAD_SMALL = Plan("winograd_small", "winograd_small", "winograd_small", "loop")
 IMAGE_CHANNELS = 4
 """Channels up to which an input counts as an image."""
 FEW_PIXELS = 1024
@@ -113,15 +119,29 @@ def cpu_plan(case: Case) -> Plan:
         return Plan("im2col", "library", "xcols", "loop")
     if winograd.fits(geometry) and winograd.pays(case):
         return WINOGRAD._replace(clients="loop")
-    if case.inputs <= IMAGE_CHANNELS and folded.fits(geometry):
-        return Plan("folded", "library", "folded", "loop")
+    if winograd.fits(geometry) and winograd.pays(case, winograd.SMALL_TILE):
+        return WINOGRAD_SMALL
     if case.inputs <= IMAGE_CHANNELS:
-        forward = "blocked" if blocked.fits(geometry) and blocked.pays(case) else "library"
-        return Plan(forward, "library", "few_images", "loop")
-    by_rows = geometry.plain and case.pixels >= LARGE_OUTPUT * case.batch
+        return image_plan(case)
+    if min(geometry.out()) < max(geometry.window):  # XLA's own is up to 70 times slower there
+        return Plan("im2col", "columns", kernel_gradient(case), "loop")
     by_columns = case.pixels <= min(FEW_PIXELS, case.inputs * geometry.window[0] * geometry.window[1])
-    input_gradient = "columns" if by_columns else "library"
-    return Plan("library", input_gradient, "rows" if by_rows else "transposed", "loop")
+    return Plan("library", "columns" if by_columns else "library", kernel_gradient(case), "loop")
+
+
+def image_plan(case: Case) -> Plan:
+    """The same for images, with their few channels."""
+    if folded.fits(case.geometry):
+        return Plan("folded", "library", "folded", "loop")
+    forward = "blocked" if blocked.fits(case.geometry) and blocked.pays(case) else "library"
+    return Plan(forward, "library", "few_images", "loop")
+
+
+def kernel_gradient(case: Case) -> str:
+    """The direct sum's kernel gradient for more than an image's channels."""
+    if not case.geometry.plain:
+        return "shift"
+    return "rows" if case.pixels >= LARGE_OUTPUT * case.batch else "transposed"
 
 
 def im2col_plan(case: Case) -> Plan:

@@ -15,7 +15,7 @@ one bilinear algorithm and its two transposes, so that they share what they tran
 
 All tiles of an axis, its padding and the rows that fill no tile are folded into `D` and `A`, which makes the
 transforms matrix products as well. With 4 outputs a tile, the error is about ten times that of the direct sum (1e-5
-of the largest output in float32).
+of the largest output in float32); with 2 it is that of the direct sum.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,9 @@ from fdgjax.nn.windows import Pair, left_product, tall_product
 
 TILE = 4
 """Outputs per tile and axis."""
+
+SMALL_TILE = 2
+"""The same where the kernel is large beside the pixels: fewer of its transformed numbers, more multiplications."""
 
 POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 """Where polynomials are evaluated, besides infinity: small numbers, exact in binary, lose the fewest digits."""
@@ -68,18 +71,18 @@ class Axis(NamedTuple):
 
 
 @lru_cache
-def axis(size: int, window: int, pads: Pair) -> Axis:
+def axis(size: int, window: int, pads: Pair, tile: int = TILE) -> Axis:
     """The constants for `size` pixels, a filter of `window` elements and `pads` zeros before and after."""
-    points = TILE + window - 1
+    points = tile + window - 1
     roots = np.array(POINTS[: points - 1])
     # The last point is infinity: a polynomial's value there is its leading coefficient.
-    values = np.vstack([np.vander(roots, max(TILE, window), increasing=True), np.zeros(max(TILE, window))])
-    gather, kernel = values[:, :TILE].copy(), values[:, :window].copy()
+    values = np.vstack([np.vander(roots, max(tile, window), increasing=True), np.zeros(max(tile, window))])
+    gather, kernel = values[:, :tile].copy(), values[:, :window].copy()
     gather[-1, -1] = kernel[-1, -1] = 1
     spread = np.zeros((points, points))
     for i, root in enumerate(roots):
         others = np.delete(roots, i)
-        spread[i, :-1] = np.poly(others)[::-1]
+        spread[i, :-1] = np.atleast_1d(np.poly(others))[::-1]
         kernel[i] /= np.prod(root - others)
     spread[-1] = np.poly(roots)[::-1]
     return over_tiles(spread, gather.T, kernel, size, pads)
@@ -166,35 +169,39 @@ def fits(geometry: Geometry) -> bool:
     return geometry.plain and inside and max(geometry.window) <= WIDEST
 
 
-FEWEST_PIXELS = 512
+FEWEST_PIXELS = 256
 """Output pixels in a batch that outweigh the transforms of the kernel."""
+
+LARGE_KERNEL = 2**17
+"""Pairs of channels beyond which the kernel's transform with `TILE` leaves the cache, and needs twice the pixels."""
 
 CHANNELS_PER_PIXEL = 12
 """By how much the multiplications saved, times the channels, exceed the pixels along an axis."""
 
 
-def pays(case: Case) -> bool:
+def pays(case: Case, tile: int = TILE) -> bool:
     """Whether it is faster than the direct sum on a CPU: enough pixels to fill tiles and to outweigh the transforms of
     the kernel, and few of them along an axis beside the channels, since all tiles of an axis share one matrix; more of
     them with larger kernels, which save more multiplications."""
     sizes, channels, (kh, kw) = case.geometry.out(), min(case.inputs, case.outputs), case.geometry.window
-    saved = TILE * kh / (TILE + kh - 1) * (TILE * kw / (TILE + kw - 1))
+    saved = tile * kh / (tile + kh - 1) * (tile * kw / (tile + kw - 1))
     few = CHANNELS_PER_PIXEL * max(sizes) <= saved * channels
-    return min(sizes) > TILE // 2 and few and case.pixels >= FEWEST_PIXELS
+    large = tile == TILE and case.inputs * case.outputs > LARGE_KERNEL
+    return min(sizes) > tile // 2 and few and case.pixels >= FEWEST_PIXELS * (2 if large else 1)
 
 
 PARTS = 2
 """XLA:CPU runs a batched product on one core, but independent operations side by side, so the points are split."""
 
 
-def parts(geometry: Geometry) -> list[Transform]:
+def parts(geometry: Geometry, tile: int = TILE) -> list[Transform]:
     """The constants of a convolution: transforms whose results add up to it."""
-    rows, columns = (axis(*both) for both in zip(geometry.size, geometry.window, geometry.pads, strict=True))
+    rows, columns = (axis(*both, tile) for both in zip(geometry.size, geometry.window, geometry.pads, strict=True))
     each = -(-rows.points // PARTS)
     return [Transform(rows.only(slice(i, i + each)), columns) for i in range(0, rows.points, each)]
 
 
-def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry, tile: int = TILE) -> jax.Array:
     """The convolution."""
 
     def part(change: Transform) -> jax.Array:
@@ -202,10 +209,10 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
         return change.outputs(products, len(x))
 
     wide_x, wide_kernel = _wide(x, kernel)
-    return _total(part, geometry).astype(x.dtype)
+    return _total(part, geometry, tile).astype(x.dtype)
 
 
-def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
+def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, tile: int = TILE) -> jax.Array:
     """Its transpose by the image."""
 
     def part(change: Transform) -> jax.Array:
@@ -214,10 +221,10 @@ def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
         return change.pixels_transposed(products, len(g))
 
     wide_g, wide_kernel = _wide(g, kernel)
-    return _total(part, geometry).astype(g.dtype)
+    return _total(part, geometry, tile).astype(g.dtype)
 
 
-def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
+def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry, tile: int = TILE) -> jax.Array:
     """Its transpose by the kernel."""
     swap = x.shape[3] > g.shape[3]
 
@@ -226,7 +233,7 @@ def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array
         return change.kernel_transposed(tall_product(outputs, pixels) if swap else tall_product(pixels, outputs))
 
     wide_x, wide_g = _wide(x, g)
-    total = _total(part, geometry).astype(x.dtype)
+    total = _total(part, geometry, tile).astype(x.dtype)
     return total.swapaxes(2, 3) if swap else total
 
 
@@ -235,5 +242,5 @@ def _wide(*arrays: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(array.astype(at_least_float32(array.dtype)) for array in arrays)
 
 
-def _total(part: Callable[[Transform], jax.Array], geometry: Geometry) -> jax.Array:
-    return reduce(jnp.add, map(part, parts(geometry)))
+def _total(part: Callable[[Transform], jax.Array], geometry: Geometry, tile: int) -> jax.Array:
+    return reduce(jnp.add, map(part, parts(geometry, tile)))

@@ -1,6 +1,7 @@
 """The benchmarks measure what they say: the same network on other layers, its operations counted, ratios within a
 repeat. One tiny run; no figure is asserted."""
 
+import argparse
 import importlib
 import json
 import os
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks import aggregation, views
+from benchmarks import aggregation, layers, views
 from benchmarks.ceiling import forward_flops
 from benchmarks.engine_round import network, with_plan
 from benchmarks.jobs import Job, alternate
@@ -71,6 +72,26 @@ def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixtur
     assert name == "digits_cnn"
     assert float(alone) > 0
     assert float(share.rstrip(" %")) == pytest.approx(100 * float(alone) / float(step), rel=0.02, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_layer_is_measured_by_each_formulation(capsys: pytest.CaptureFixture[str]) -> None:
+    small = "--layers 2,4,3,4,3,1 --without winograd winograd_small --turns 1 --repeats 1"
+    with compiling_quickly():
+        assert guarded(layers.main, small.split()) == 0
+    lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [name for _, name, *_ in lines] == ["forward", "input gradient", "kernel gradient"]
+    for _, _, choice, times in lines:
+        of = dict(each.rsplit(" ", 1) for each in times.split(", "))
+        assert choice in of
+        assert "winograd" not in of
+        assert all(float(time) >= 0 for time in of.values())
+
+
+@pytest.mark.parametrize("text", ["16,32,64", "16,32,64,128,3,0", "a,b,c,d,e,f"])
+def test_a_layer_that_is_not_six_numbers_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"got|expected"):
+        layers.layer(text)
 
 
 @pytest.mark.slow

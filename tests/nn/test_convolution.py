@@ -120,8 +120,10 @@ def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
         (32, 3, 3, 1, ("folded", "library", "folded")),
         (32, 64, 3, 1, ("library", "library", "rows")),  # many pixels along an axis for 64 channels
         (16, 128, 3, 1, ("winograd", "winograd", "winograd")),
-        (4, 512, 3, 1, ("library", "columns", "transposed")),  # few pixels for so large a kernel
-        (16, 128, 3, 2, ("library", "columns", "transposed")),
+        (4, 256, 3, 1, ("winograd", "winograd", "winograd")),
+        (4, 512, 3, 1, ("winograd_small", "winograd_small", "winograd_small")),  # few pixels for so large a kernel
+        (2, 512, 3, 1, ("im2col", "columns", "transposed")),  # a window wider than the image
+        (16, 128, 3, 2, ("library", "columns", "shift")),
         (32, 64, 1, 2, ("im2col", "library", "xcols")),
         (32, 64, 1, 1, ("im2col", "im2col", "xcols")),
     ],

@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from fdgjax.nn.winograd import POINTS, TILE, WIDEST, axis
+from fdgjax.nn.winograd import POINTS, SMALL_TILE, TILE, WIDEST, axis
 
 
 @pytest.mark.parametrize("window", range(1, WIDEST + 1))
 @pytest.mark.parametrize("pads", [(0, 0), (1, 2)])
 @pytest.mark.parametrize("size", [5, 8, 13])
-def test_an_axis_is_the_filter(size: int, window: int, pads: tuple[int, int]) -> None:
+@pytest.mark.parametrize("tile", [TILE, SMALL_TILE])
+def test_an_axis_is_the_filter(tile: int, size: int, window: int, pads: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     x, k = rng.normal(size=size), rng.normal(size=window)
-    constants = axis(size, window, pads)
-    assert constants.points == TILE + window - 1
+    constants = axis(size, window, pads, tile)
+    assert constants.points == tile + window - 1
     products = (constants.kernel @ k).repeat(constants.tiles) * (constants.spread @ x)
     np.testing.assert_allclose(constants.gather @ products, np.correlate(np.pad(x, pads), k), atol=1e-12)
 
