@@ -97,10 +97,22 @@ def rows(leaf: jax.Array) -> jax.Array:
     return leaf.reshape(len(leaf), -1).astype(jnp.float32)
 
 
+FEW_NUMBERS = 2**14
+"""Numbers of a client up to which a leaf is copied beside others."""
+
+
+def few_rows(updates: PyTree) -> list[jax.Array]:
+    """`rows` of all leaves, small ones side by side in one array: what is computed of each array is a program of its
+    own to compile, and of small leaves there are many."""
+    every = [rows(leaf) for leaf in jax.tree.leaves(updates)]
+    small = [u for u in every if u.shape[1] <= FEW_NUMBERS]
+    return [u for u in every if u.shape[1] > FEW_NUMBERS] + ([jnp.concatenate(small, axis=1)] if small else [])
+
+
 def gram(updates: PyTree) -> jax.Array:
     """`<u_i, u_j>` over all leaves, `[clients, clients]`."""
     exact = jax.lax.Precision.HIGHEST  # a GPU's short products would show in the cosines
-    return sum_over_leaves(jax.tree.map(lambda u: jnp.matmul(rows(u), rows(u).T, precision=exact), updates))
+    return sum_over_leaves([jnp.matmul(u, u.T, precision=exact) for u in few_rows(updates)])
 
 
 def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
@@ -188,10 +200,11 @@ def row_norms(updates: PyTree) -> jax.Array:
     """`|u_i|` over all leaves, `[clients]`, in float32."""
 
     def scaled_norms() -> jax.Array:
-        scaled, powers = rows_of_order_one(updates)
+        scaled, powers = rows_of_order_one(parts)
         return powers * jnp.sqrt(squared_norms(scaled))
 
-    squares = squared_norms(updates)
+    parts = few_rows(updates)
+    squares = squared_norms(parts)
     return jax.lax.cond(are_ordinary(squares), lambda: jnp.sqrt(squares), scaled_norms)
 
 
@@ -200,10 +213,11 @@ def row_pairs(updates: PyTree) -> Pairs:
     """Norms and cosines of all pairs, over all leaves: `u_i' u_j` of stacked updates."""
 
     def scaled_pairs() -> Pairs:
-        scaled, powers = rows_of_order_one(updates)
+        scaled, powers = rows_of_order_one(parts)
         return as_pairs(gram(scaled), powers)
 
-    products = gram(updates)
+    parts = few_rows(updates)
+    products = gram(parts)
     ordinary = are_ordinary(jnp.diagonal(products))
     return jax.lax.cond(ordinary, lambda: as_pairs(products, jnp.ones(len(products))), scaled_pairs)
 
@@ -217,7 +231,7 @@ def as_pairs(products: jax.Array, powers: jax.Array) -> Pairs:
 
 def squared_norms(updates: PyTree) -> jax.Array:
     """`|u_i|^2` over all leaves, `[clients]`, in float32: infinite or zero where squares are too large or small."""
-    return sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), updates))
+    return sum_over_leaves([jnp.sum(u**2, axis=1) for u in few_rows(updates)])
 
 
 def are_ordinary(squares: jax.Array) -> jax.Array:

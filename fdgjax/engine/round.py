@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.stages import Wrapped
 
+from fdgjax.aggregation.updates import few_rows
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
 from fdgjax.data.federation import Federation
@@ -283,8 +284,8 @@ def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
 def largest_magnitude(tree: PyTree) -> jax.Array:
     """The largest magnitude of the tree's floating-point numbers, float32: NaN where one is NaN, 0 where there are
     none."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact) and leaf.size]
-    return jnp.max(jnp.array([jnp.max(jnp.abs(leaf)).astype(jnp.float32) for leaf in leaves] or [jnp.float32(0)]))
+    leaves = [leaf[None] for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.max(jnp.array([jnp.max(jnp.abs(part), initial=0) for part in few_rows(leaves)] or [jnp.float32(0)]))
 
 
 def all_finite(tree: PyTree) -> jax.Array:
