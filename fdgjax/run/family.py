@@ -72,6 +72,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
     Raises:
       UserError: bad input, a member that diverged, one that has come to another round than the others, or a method
         that needs its numbers before it is compiled; each member can still be run by itself.
+      TooLarge: all of them at a time need more memory than is free.
       Interrupted: `stop` was set; the states are saved.
     """
     for path in paths:

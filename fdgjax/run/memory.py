@@ -14,6 +14,10 @@ from fdgjax.process_memory import available_bytes, peak_resident_bytes, total_by
 MEBIBYTE = 2**20
 
 
+class TooLarge(UserError):
+    """A program that memory does not hold: fewer runs at a time may."""
+
+
 class Memory(NamedTuple):
     """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
 
@@ -82,12 +86,23 @@ def shortage(memory: Memory, free: int | None) -> str | None:
     )
 
 
+def refuse_shortage(memory: Memory, free: int | None) -> None:
+    """Raises `TooLarge` where `shortage` would warn."""
+    if warning := shortage(memory, free):
+        raise TooLarge(warning)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether it is for want of memory, found out beforehand or by the allocator of Python or of a device."""
+    return isinstance(error, TooLarge | MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
 def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
-    """Raises a `UserError` where the state of a run alone, of which these are the shapes, is more than all memory."""
+    """Raises `TooLarge` where the state of a run alone, of which these are the shapes, is more than all memory."""
     copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
     needed = copies * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     if capacity is not None and needed > capacity:
-        raise UserError(
+        raise TooLarge(
             f"the state of the run needs {needed / MEBIBYTE:,.0f} MiB of memory and there are "
             f"{capacity / MEBIBYTE:,.0f}; expected a model that fits; lower config.model.width, or the number of "
             "clients, seeds or devices"

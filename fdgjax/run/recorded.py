@@ -29,7 +29,16 @@ from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, pro
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, unlike_begun
 from fdgjax.run.kept import shelf_of
-from fdgjax.run.memory import Memory, capacity_bytes, free_bytes, peak_bytes, peak_in_words, refuse_impossible, shortage
+from fdgjax.run.memory import (
+    Memory,
+    capacity_bytes,
+    free_bytes,
+    peak_bytes,
+    peak_in_words,
+    refuse_impossible,
+    refuse_shortage,
+    shortage,
+)
 from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
 from fdgjax.run.training import train
@@ -128,7 +137,11 @@ def train_with_records(
     programs: Path | None,
     team: Team,
 ) -> list[dict[str, Any]]:
-    """Training from the newest checkpoint to the summary of each berth; see `run_experiment`."""
+    """Training from the newest checkpoint to the summary of each berth; see `run_experiment`.
+
+    Raises:
+      TooLarge: the berths are several, and a round of all needs more memory than is free.
+    """
     begin = time.perf_counter()
     config = experiment.config
     durations = []
@@ -151,6 +164,8 @@ def train_with_records(
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
         experiment, memory = compile_ahead(experiment, state, shelf)
+        if len(berths) > 1:
+            refuse_shortage(memory, free_bytes())
         say_memory(memory, console)
         leave_if(stop, done, config.rounds)
 

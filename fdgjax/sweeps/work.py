@@ -5,7 +5,7 @@ import math
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import prepare_cpu
 from fdgjax.run.family import families, run_family
+from fdgjax.run.memory import lacks_memory
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
@@ -63,9 +64,9 @@ def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
       Interrupted: `stop` was set.
     """
     rest = pauses(sweep.wait)
-    apart: set[str] = set()
+    most: dict[str, int] = {}
     while left := unfinished(sweep):
-        tried = [attempt_group(sweep, group, apart, console, stop) for group in groups(sweep, left, apart)]
+        tried = [attempt_group(sweep, group, most, console, stop) for group in groups(sweep, left, most)]
         if any(tried):
             rest = pauses(sweep.wait)
         elif (pause := next(rest, None)) is not None:
@@ -75,20 +76,25 @@ def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
             return
 
 
-def groups(sweep: Sweep, cells: Sequence[Cell], apart: Set[str]) -> list[list[Cell]]:
-    """The cells in groups that train as one program; those `apart` alone."""
+def groups(sweep: Sweep, cells: Sequence[Cell], most: Mapping[str, int]) -> list[list[Cell]]:
+    """The cells in groups that train as one program, of at most `sweep.together`, or of fewer where `most` says so."""
     if sweep.together == 1:
         return [[cell] for cell in cells]
-    alone = [cell for cell in cells if cell.name in apart]
-    others = [cell for cell in cells if cell.name not in apart]
-    found = families([read_config(cell.config) for cell in others], sweep.together)
-    return [[others[place] for place in group] for group in found] + [[cell] for cell in alone]
+    by_size: dict[int, list[Cell]] = {}
+    for cell in cells:
+        by_size.setdefault(most.get(cell.name, sweep.together), []).append(cell)
+    return [
+        [same[place] for place in group]
+        for size, same in by_size.items()
+        for group in families([read_config(cell.config) for cell in same], size)
+    ]
 
 
 def attempt_group(
-    sweep: Sweep, group: Sequence[Cell], apart: set[str], console: Console, stop: threading.Event
+    sweep: Sweep, group: Sequence[Cell], most: dict[str, int], console: Console, stop: threading.Event
 ) -> bool:
-    """Runs those cells of a group that no other process has, as one program; puts them `apart` where they cannot be.
+    """Runs those cells of a group that no other process has, as one program. Where they cannot be, writes to `most` how
+    many of them may at a time: half for want of memory, else one.
 
     Returns:
       Whether there was anything to run.
@@ -111,8 +117,9 @@ def attempt_group(
                 raise
             # Whatever it is, each cell's own run will say so, or do without it.
             except Exception as error:
-                console.say(f"{', '.join(cell.name for cell in mine)}: one by one, for {error}")
-                apart.update(cell.name for cell in mine)
+                size, names = len(mine) // 2 if lacks_memory(error) else 1, [cell.name for cell in mine]
+                console.say(f"{', '.join(names)}: {f'{size} by {size}' if size > 1 else 'one by one'}, for {error}")
+                most.update(dict.fromkeys(names, size))
             else:
                 for cell in mine:
                     console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))

@@ -22,7 +22,7 @@ from fdgjax.errors import UserError
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, read_spec
-from fdgjax.sweeps.claims import claim, failure_of, forget_failure, note_failure
+from fdgjax.sweeps.claims import claim, failure_of, forget_failure, note_failure, summary_of
 from fdgjax.sweeps.options import shard
 from fdgjax.sweeps.processes import run_workers
 from fdgjax.sweeps.reproduce import EXPERIMENTS
@@ -127,6 +127,28 @@ def test_a_family_that_cannot_train_together_is_run_one_by_one(cache: Path, tmp_
     assert re.search("one, two: one by one, for client . of seed 0 sent an update with", screen.getvalue())
     assert "one: failed: client " in screen.getvalue()
     assert "two: ood_accuracy " in screen.getvalue()
+
+
+@pytest.mark.slow
+def test_a_family_that_memory_does_not_hold_trains_by_halves(cache: Path, tmp_path: Path) -> None:
+    cells = [cell(cache, name) for name in ("one", "two", "three", "four")]
+    for one, rate in zip(cells, (1e-2, 3e-3, 2e-3, 1e-3), strict=True):
+        one.config.method.client_learning_rate = rate
+    whole: list[int] = []
+
+    def free() -> int:
+        """No memory for the first program, that of all four."""
+        whole.append(0)
+        return 0 if len(whole) == 1 else 2**40
+
+    screen = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fdgjax.run.recorded.free_bytes", free)
+        work(sweep(cells, tmp_path)._replace(together=4), Console(RichConsole(file=screen, width=400)), never())
+    assert "one, two, three, four: 2 by 2, for memory: a round needs" in screen.getvalue()
+    assert screen.getvalue().count("4 runs as one program") == 1
+    assert screen.getvalue().count("2 runs as one program") == 2
+    assert all(summary_of(tmp_path, one.name) for one in cells)
 
 
 @pytest.mark.slow
