@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.contract import Part, PyTree
 from fdgjax.randomness import Purpose, stream
 from fdgjax.registry import lookup
@@ -45,7 +46,7 @@ def clip_norm(tree: PyTree, most: float) -> PyTree:
     Squares neither overflow nor vanish, however large or small the numbers are.
     """
     leaves = [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
-    largest = jnp.max(jnp.array([jnp.max(jnp.abs(leaf)) for leaf in leaves] or [jnp.float32(0)]))
+    largest = largest_magnitude(leaves)
     usable = jnp.isfinite(largest)
     divisor = jnp.where(usable & (largest > 0), largest, 1)
     # The largest number becomes 1, so that this norm is at least 1.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.stages import Wrapped
 
-from fdgjax.aggregation.updates import few_rows
+from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
 from fdgjax.data.federation import Federation
@@ -279,13 +279,6 @@ def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
     if plan.clients_per_round in (0, clients):
         return jnp.arange(clients)
     return choose(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
-
-
-def largest_magnitude(tree: PyTree) -> jax.Array:
-    """The largest magnitude of the tree's floating-point numbers, float32: NaN where one is NaN, 0 where there are
-    none."""
-    leaves = [leaf[None] for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.max(jnp.array([jnp.max(jnp.abs(part), initial=0) for part in few_rows(leaves)] or [jnp.float32(0)]))
 
 
 def all_finite(tree: PyTree) -> jax.Array:

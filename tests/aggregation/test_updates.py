@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back, through_heads
-from fdgjax.aggregation.updates import cosines, power_of_two
+from fdgjax.aggregation.updates import cosines, largest_magnitude, power_of_two
 from tests.toys import close, flat
 
 CLIENTS = 4
@@ -31,6 +31,19 @@ def server_model(primal: Any, scale: jax.Array, x: jax.Array) -> Any:
     """A small nonlinear model whose gradient by `primal` differs from input to input."""
     hidden = scale * jnp.tanh(primal["w"] @ x + primal["b"])
     return {"out": primal["head"] @ hidden, "sum": jnp.sum(hidden)}
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("size", [1, 100, 4096, 20_000])
+def test_one_number_that_is_not_finite_is_found_in_any_leaf(size: int, bad: float) -> None:
+    # XLA:CPU's maximum of 4,096 numbers and more passes over NaN.
+    of = jax.jit(largest_magnitude)
+    tree = {"a": np.ones((3, 5), np.float32), "b": np.full(size, -2, np.float32), "count": np.int32(7)}
+    assert of(tree) == 2
+    for place in {0, size // 2, size - 1}:
+        b = tree["b"].copy()
+        b[place] = bad
+        assert of({**tree, "b": b}) == np.inf
 
 
 def problem(seed: int) -> tuple[Any, jax.Array, Any]:

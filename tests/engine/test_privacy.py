@@ -41,6 +41,13 @@ def test_no_update_is_longer_than_the_clip(one: np.ndarray, other: np.ndarray) -
         assert not after.any()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_number_of_many_that_is_not_finite_hides_all(bad: float) -> None:
+    leaf = np.ones(20_000, np.float32)
+    leaf[123] = bad
+    assert not flat(clipped({"a": leaf, "b": np.ones(3, np.float32)}, CLIP)).any()
+
+
 def without_gradient(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
     del key, context
     return 0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(variables)) + 0 * jnp.sum(batch.images), ({}, {})
