@@ -37,7 +37,7 @@ CELLS = {
     "uap_pacs": 24,
     "fedgala_pacs": 24,
     "fedgala_ablation": 24,
-    "pretrained_pacs": 84,
+    "pretrained_pacs": 92,
     "pacs_small": 12,
     "rotated_digits": 36,
     "robustness": 227,

@@ -1,4 +1,4 @@
-"""PACS from ImageNet's features: twenty-one methods by one protocol, every domain the unseen one in turn, three seeds.
+"""PACS from ImageNet's features: twenty-three methods by one protocol, every domain the unseen one in turn, three seeds.
 
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA --only fedavg
@@ -20,6 +20,7 @@ METHODS = (
     *("fedavg", "fedprox", "hfedf", "pfedhn", "fedsr", "fedgma", "feddg_ga"),
     *("fedomg", "fediir"),
     *("fedbn", "moon", "scaffold", "ditto", "local"),
+    *("ssfl", "uap"),  # the first of the other domains is the server's, with labels; the clients have none
     *("central", "coral", "mixup", "groupdro", "mmd", "irm", "fishr"),
 )
 
