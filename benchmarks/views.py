@@ -58,7 +58,7 @@ def row(name: str, chosen: Any) -> list[str]:
     def step(carry: tuple[Variables, Any], key: jax.Array) -> tuple[tuple[Variables, Any], None]:
         variables, state = carry
         loss = lambda params: objective({**variables, "params": params}, batch, key, nothing)  # noqa: E731
-        gradient, (changed, _) = jax.grad(loss, has_aux=True)(variables["params"])
+        gradient, changed = jax.grad(loss, has_aux=True)(variables["params"])
         updates, state = optimizer.update(gradient, state)
         return ({**variables, **changed, "params": optax.apply_updates(variables["params"], updates)}, state), None
 

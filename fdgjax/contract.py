@@ -15,9 +15,9 @@ from jax.sharding import Mesh
 from fdgjax.data.federation import Federation
 from fdgjax.variables import PyTree, Variables
 
-ObjectiveResult = tuple[jax.Array, tuple[Variables, dict[str, jax.Array]]]
-"""What an objective returns, `(loss, (changed collections, info))`, in the form that `jax.value_and_grad` with
-`has_aux=True` expects; `info` is diagnostics."""
+ObjectiveResult = tuple[jax.Array, Variables]
+"""What an objective returns, `(loss, changed collections)`, in the form that `jax.value_and_grad` with `has_aux=True`
+expects."""
 
 
 class Batch(NamedTuple):
@@ -181,7 +181,7 @@ class Moment(NamedTuple):
 class Objective(Protocol):
     """A local training objective, averaged over the unmasked samples of the batch.
 
-    Returns `(loss, (changed collections, info))`; the gradient is taken by `variables["params"]`.
+    Returns `(loss, changed collections)`; the gradient is taken by `variables["params"]`.
     """
 
     def __call__(self, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:

@@ -139,7 +139,7 @@ def train_locally(
                 ),
                 has_aux=True,
             )
-            (loss, (changed, _)), grads = gradient(variables["params"])
+            (loss, changed), grads = gradient(variables["params"])
             updates, state = optimizer.update(grads, state, variables["params"], round=context.round, context=context)
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)

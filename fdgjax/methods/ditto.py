@@ -91,9 +91,9 @@ def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         near = context._replace(received=part(context.received, "global"))
-        loss, (changed, _) = for_global(part(variables, "global"), batch, key, near)
-        own, (own_changed, _) = for_personal(part(variables, "personal"), batch, key, near)
-        return loss + own, (beside(changed, own_changed), {})
+        loss, changed = for_global(part(variables, "global"), batch, key, near)
+        own, own_changed = for_personal(part(variables, "personal"), batch, key, near)
+        return loss + own, beside(changed, own_changed)
 
     return objective
 

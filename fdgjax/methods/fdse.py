@@ -126,8 +126,8 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     forward = statistics_only(setup.model, fixed=layers)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        _, (changed, info) = forward(variables, batch, key, context)
-        return consistency_loss(changed, context.received, layers, h.beta), (changed, info)
+        _, changed = forward(variables, batch, key, context)
+        return consistency_loss(changed, context.received, layers, h.beta), changed
 
     def labels(params: PyTree) -> PyTree:
         return unflatten({path: label(f"params/{path}") for path in flatten(params)})

@@ -99,7 +99,7 @@ def agreeing(model: Model, h: FedCCRL) -> Objective:
             loss += h.contrast * sum(contrasts) / len(contrasts)
         if h.divergence:
             loss += h.divergence * jensen_shannon([output.logits for output in outputs], batch.mask)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 

@@ -128,7 +128,7 @@ def aligned(model: Model, penalty: float) -> Objective:
             own = head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.trust)
             gaps = jax.tree.map(lambda g, mean: jnp.sum((g - mean) ** 2), own, context.sent.more)
             loss += penalty * (gaps.kernel + gaps.bias)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 

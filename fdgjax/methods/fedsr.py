@@ -91,7 +91,7 @@ def simple_representation(model: Model, h: FedSR) -> Objective:
         if h.cmi:
             divergences = from_references(variables["params"]["gaussian"], output.more, batch.labels)
             loss += h.cmi * masked_mean(divergences, batch.mask * batch.trust)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 

@@ -67,7 +67,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
         kept = jnp.where(there[:, None, None] > 0, jax.lax.stop_gradient(averaged), before)
         weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 0.0)
         loss = mean_cross_entropy(output.logits, batch) + weight * spread(averaged / (1 - h.ema), there)
-        return loss, ({**changed, MEMORY: {"variances": kept}}, {})
+        return loss, {**changed, MEMORY: {"variances": kept}}
 
     def nothing(fresh: Fresh) -> dict[str, jax.Array]:
         return {"variances": jnp.zeros((len(fresh.federation.ids), setup.domains, size + bias, classes))}

@@ -84,7 +84,7 @@ def guided(model: Model, guidance: float) -> Objective:
             logits = output.features @ received[kernel]
             logits = logits + received[bias][None] if bias in received else logits
             loss += guidance * mean_cross_entropy(logits, batch)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 

@@ -50,7 +50,7 @@ def groupdro(setup: Setup, h: GroupDRO) -> Method:
         losses = domain_means(each_cross_entropy(output.logits, batch), members(batch, setup.domains))
         grown = variables[MEMORY]["weights"] * jnp.exp(h.eta * jax.lax.stop_gradient(losses))
         weights = grown / jnp.sum(grown)
-        return jnp.sum(weights * losses), ({**changed, MEMORY: {"weights": weights}}, {})
+        return jnp.sum(weights * losses), {**changed, MEMORY: {"weights": weights}}
 
     def uniform(fresh: Fresh) -> dict[str, jax.Array]:
         counts = label_counts(fresh.federation.domains, fresh.federation.train, setup.domains)

@@ -51,7 +51,7 @@ def irm(setup: Setup, h: IRM) -> Method:
         own = members(batch, setup.domains)
         loss = mean_over_domains(each_cross_entropy(output.logits, batch), own)
         weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 1.0)
-        return loss + weight * invariance_penalty(output.logits, batch.labels, own), (changed, {})
+        return loss + weight * invariance_penalty(output.logits, batch.labels, own), changed
 
     optimizer = renewed(client_optimizer(h, setup.rounds), begins)
     return central_by_domain(setup, h, objective)._replace(optimizer=optimizer)

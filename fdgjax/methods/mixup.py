@@ -53,7 +53,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
         theirs = batch._replace(labels=batch.labels[other])
         losses = share * each_cross_entropy(output.logits, batch)
         losses += (1 - share) * each_cross_entropy(output.logits, theirs)
-        return mean_over_domains(losses, own), (changed, {})
+        return mean_over_domains(losses, own), changed
 
     return central_by_domain(setup, h, objective)
 

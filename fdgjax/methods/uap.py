@@ -103,7 +103,7 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
         if h.beta:
             enough = jnp.sum(batch.mask) >= min(h.least_samples, len(batch.mask))
             loss += h.beta * jnp.where(enough, covariance(output.features, batch.mask, h.gamma * h.lambda_), 0)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 

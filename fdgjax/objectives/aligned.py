@@ -26,6 +26,6 @@ def aligned_domains(
         output, changed = model.apply(variables, batch.images, True, key)
         own = members(batch, domains)
         loss = mean_over_domains(each_cross_entropy(output.logits, batch), own)
-        return loss + penalty * distance(output.features, own), (changed, {})
+        return loss + penalty * distance(output.features, own), changed
 
     return objective

@@ -118,10 +118,10 @@ def consistent(
 
     def with_consistency(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         bare = {name: leaf for name, leaf in variables.items() if name != "carried"}
-        loss, (changed, info) = objective(bare, batch, key, context)
+        loss, changed = objective(bare, batch, key, context)
         value, carried = of_layers(variables, changed, context.received)
         applied = jnp.where(context.round >= first_round, strength, 0.0)
-        return loss + applied * value, ({**changed, **carried}, info)
+        return loss + applied * value, {**changed, **carried}
 
     return with_consistency
 
@@ -138,7 +138,7 @@ def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         with nn.intercept_methods(by_fixed_statistics(context.received, fixed)):
             _, changed = model.apply(variables, batch.images, True, key)
-        return jnp.zeros(()), (changed, {})
+        return jnp.zeros(()), changed
 
     return objective
 

@@ -42,6 +42,6 @@ def model_contrastive(
             model.apply(fixed, batch.images, False, key)[0].features for fixed in (context.received, previous(context))
         )
         away = masked_mean(contrast(output.features, near, far, temperature), batch.mask)
-        return mean_cross_entropy(output.logits, batch) + strength * away, (changed, {})
+        return mean_cross_entropy(output.logits, batch) + strength * away, changed
 
     return objective

@@ -57,6 +57,6 @@ def mean_teacher(
         # A power of probabilities, scaled to a sum of one, is the softmax of scaled logits.
         wanted = jax.nn.softmax(guide.logits / temperature)
         apart = jnp.sum(jnp.square(jax.nn.softmax(output.logits) - wanted), axis=1)
-        return strength * masked_mean(apart, batch.mask), ({**changed, "teacher": teacher}, {})
+        return strength * masked_mean(apart, batch.mask), {**changed, "teacher": teacher}
 
     return objective

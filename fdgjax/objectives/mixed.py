@@ -29,9 +29,9 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
     fixed = on_view(cross_entropy(model), views.strong)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, _) = fixed(variables, batch, key, context)
+        loss, changed = fixed(variables, batch, key, context)
         if not mix:
-            return loss, (changed, {})
+            return loss, changed
         assert isinstance(batch.others, Batch), "the method has others=True"
         view_key, share_key, other_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
         share = jax.random.beta(share_key, alpha, alpha)
@@ -40,6 +40,6 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
         own = mean_cross_entropy(output.logits, batch)
         other = mean_cross_entropy(output.logits, batch._replace(labels=batch.others.labels))
-        return loss + mix * (share * own + (1 - share) * other), (changed, {})
+        return loss + mix * (share * own + (1 - share) * other), changed
 
     return objective

@@ -14,10 +14,10 @@ def proximal(objective: Objective, strength: float) -> Objective:
     """
 
     def with_proximal(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, info) = objective(variables, batch, key, context)
+        loss, changed = objective(variables, batch, key, context)
         gaps = jax.tree.map(
             lambda w, start: jnp.sum(jnp.square(w - start)), variables["params"], context.received["params"]
         )
-        return loss + strength / 2 * sum(jax.tree.leaves(gaps)), (changed, info)
+        return loss + strength / 2 * sum(jax.tree.leaves(gaps)), changed
 
     return with_proximal

@@ -19,10 +19,10 @@ def shifted(objective: Objective, shift: Callable[[Context], PyTree]) -> Objecti
     """
 
     def with_shift(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, info) = objective(variables, batch, key, context)
+        loss, changed = objective(variables, batch, key, context)
         terms = jax.tree.map(
             lambda s, w: jnp.sum(s * (w - jax.lax.stop_gradient(w))), shift(context), variables["params"]
         )
-        return loss + sum(jax.tree.leaves(terms)), (changed, info)
+        return loss + sum(jax.tree.leaves(terms)), changed
 
     return with_shift

@@ -24,12 +24,12 @@ def also_transformed(model: Model, transform: Transform, strength: float, meta_s
 
     def loss_on(variables: Variables, images: jax.Array, batch: Batch, key: jax.Array) -> ObjectiveResult:
         output, changed = model.apply(variables, images, True, key)
-        return mean_cross_entropy(output.logits, batch), (changed, {})
+        return mean_cross_entropy(output.logits, batch), changed
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, (changed, info) = loss_on(variables, batch.images, batch, key)
+        loss, changed = loss_on(variables, batch.images, batch, key)
         if not strength:
-            return loss, (changed, info)
+            return loss, changed
         transform_key, apply_key = jax.random.split(jax.random.fold_in(key, 1))
         params = variables["params"]
         if meta_step:

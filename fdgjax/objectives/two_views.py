@@ -81,7 +81,7 @@ def simclr(model: Model, view: View, settings: Settings) -> Objective:
         del context
         first, second, changed, _ = both_views(model, view, variables, batch, key)
         loss = nt_xent(first.logits, second.logits, batch.mask, temperature=settings.temperature)
-        return loss, (changed, {})
+        return loss, changed
 
     return objective
 
@@ -95,7 +95,7 @@ def simsiam(model: Model, view: View, settings: Settings) -> Objective:
         first, second, changed, _ = both_views(model, view, variables, batch, key)
         apart = negative_cosine(first.more["prediction"], second.logits)
         apart += negative_cosine(second.more["prediction"], first.logits)
-        return masked_mean(0.5 * apart, batch.mask), (changed, {})
+        return masked_mean(0.5 * apart, batch.mask), changed
 
     return objective
 
@@ -121,7 +121,7 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
         former, latter = jnp.split(wanted.logits, 2)
         apart = 2 + 2 * negative_cosine(first.more["prediction"], latter)
         apart += 2 + 2 * negative_cosine(second.more["prediction"], former)
-        return masked_mean(apart, batch.mask), ({**changed, "target": target}, {})
+        return masked_mean(apart, batch.mask), {**changed, "target": target}
 
     return objective
 
@@ -149,7 +149,7 @@ def moco(model: Model, view: View, settings: Settings) -> Objective:
         loss = info_nce(asked.logits, answer.logits, queue, batch.mask, temperature=settings.temperature)
         newest = jax.lax.stop_gradient(directions(answer.logits))
         keys = jnp.concatenate([newest, queue])[: len(queue)]
-        return loss, ({**changed, "target": target, "queue": {"keys": keys}}, {})
+        return loss, {**changed, "target": target, "queue": {"keys": keys}}
 
     return objective
 

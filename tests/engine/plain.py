@@ -31,7 +31,7 @@ def one_step(trainer: Method | Stage) -> Any:
 
     def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
         params = variables["params"]
-        (value, (changed, _)), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
+        (value, changed), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
         updates, optimizer = transform.update(grads, optimizer, params, round=rest[-1].round, context=rest[-1])
         return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
 

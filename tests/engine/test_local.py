@@ -41,7 +41,7 @@ def counting_case(axis: str, drop_last: bool, epochs: int) -> Case:
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
         sample = jnp.round((batch.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32)
-        return -jnp.sum(variables["params"]["seen"][sample] * batch.mask), ({}, {})
+        return -jnp.sum(variables["params"]["seen"][sample] * batch.mask), {}
 
     method = METHODS["local"].build(Setup(model, 4, 3), small_hyper("local"))
     method = method._replace(objective=objective, optimizer=optax.sgd(1.0))

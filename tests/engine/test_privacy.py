@@ -50,7 +50,7 @@ def test_one_number_of_many_that_is_not_finite_hides_all(bad: float) -> None:
 
 def without_gradient(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
     del key, context
-    return 0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(variables)) + 0 * jnp.sum(batch.images), ({}, {})
+    return 0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(variables)) + 0 * jnp.sum(batch.images), {}
 
 
 @functools.cache
@@ -162,7 +162,7 @@ def test_without_noise_and_clipping_it_is_gradient_descent_on_the_whole_client()
 def test_each_step_takes_each_sample_with_the_probability_accounted_for() -> None:
     def constant(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
         del batch, key, context
-        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(variables)), ({}, {})
+        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(variables)), {}
 
     # Gradients are alike and clipped to C, so that each sample taken moves the parameters by C / (q N).
     epochs, size, length = 60, 4, 9

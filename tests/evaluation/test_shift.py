@@ -52,7 +52,7 @@ def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() 
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
         drawn = jax.random.normal(key)
-        return variables["params"]["w"] ** 2 * jnp.mean(batch.images) * drawn, ({}, {})
+        return variables["params"]["w"] ** 2 * jnp.mean(batch.images) * drawn, {}
 
     context = Context((), (), variables, jnp.int32(0))
     found = mean_gradient(objective, variables, context, samples, key)["w"]

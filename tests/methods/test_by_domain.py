@@ -48,7 +48,7 @@ def compiled(name: str, **chosen: Any) -> Any:
         output, _ = model.apply(variables, batch.images, True, jax.random.key(1))
         started = variables if memory is None else {**variables, MEMORY: memory}
         context = Context((), Extended((), memory), variables, round_)
-        loss, (changed, _) = method.objective(started, batch, jax.random.key(1), context)
+        loss, changed = method.objective(started, batch, jax.random.key(1), context)
         return loss, changed, output
 
     return compute

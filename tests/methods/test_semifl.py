@@ -137,7 +137,7 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
             jnp.round((one.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.others)
         )
         params = variables["params"]
-        return -jnp.sum(params["led"][led] * batch.mask) - jnp.sum(params["along"][along]), ({}, {})
+        return -jnp.sum(params["led"][led] * batch.mask) - jnp.sum(params["along"][along]), {}
 
     start, optimizer = {"params": {"led": jnp.zeros(samples), "along": jnp.zeros(samples)}}, optax.sgd(1.0)
     trust = np.zeros(9, np.float32)

@@ -47,7 +47,7 @@ def autoencoder_embeddings(
         pixels = to_pixels(batch)
         reconstructed, _ = network.apply(variables, pixels)
         errors = jnp.mean(jnp.square(reconstructed - pixels), axis=(1, 2, 3))
-        return masked_mean(errors, batch.mask), ({}, {})
+        return masked_mean(errors, batch.mask), {}
 
     def one_client(
         federation: Federation,

@@ -1,4 +1,4 @@
-"""PACS from ImageNet's features: twenty-three methods by one protocol, every domain the unseen one in turn, three seeds.
+"""PACS from ImageNet's features: twenty-three methods by one protocol, each domain unseen in turn, three seeds.
 
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA --only fedavg
