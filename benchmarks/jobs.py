@@ -2,11 +2,14 @@
 one contender do not touch another's."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from fdgjax import huge_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
@@ -50,10 +53,13 @@ class Job(NamedTuple):
 
 
 def launch(job: Job, timeout_seconds: float) -> Result:
-    """The child's result; a result with `failed` (one line) where it has none."""
+    """The child's result; a result with `failed` (one line) where it has none. Ours begins as our commands do."""
     command = [job.python or sys.executable, "-m", "benchmarks.child", json.dumps(job._asdict())]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_seconds)
+        environment = os.environ | (huge_pages.environment() if job.kind == "engine" else {})
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_seconds
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"longer than {timeout_seconds:g} s; lower --steps, or raise --timeout_seconds"}
     if done.returncode:

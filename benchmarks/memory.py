@@ -19,11 +19,11 @@ from benchmarks.options import guarded
 from fdgjax.building import build
 from fdgjax.config.command_line import parse
 from fdgjax.engine.devices import split_cpu
-from fdgjax.main import remember_compilations
 from fdgjax.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.run.ahead import compile_ahead
 from fdgjax.run.training import train
 from fdgjax.threads import cores
+from fdgjax.train import remember_compilations
 
 MEBIBYTE = 2**20
 SETTLED = 20

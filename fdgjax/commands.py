@@ -17,6 +17,7 @@ from typing import NamedTuple
 import fdgjax
 from fdgjax.door import Main, door
 from fdgjax.errors import UserError
+from fdgjax.huge_pages import begin_with_huge_pages
 from fdgjax.registry import lookup
 
 
@@ -29,7 +30,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "data": Command("fdgjax.fetching.command", "lists data sets and fetches them: NAME --dir DATA"),
-    "train": Command("fdgjax.main", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
+    "train": Command("fdgjax.train", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
     "probe": Command("fdgjax.probe", "linear probes of runs that learned without labels"),
     "shift": Command("fdgjax.domain_shift", "how far apart a run's domains are for its model"),
     "apart": Command("fdgjax.apart", "how far apart a run's client models are"),
@@ -91,6 +92,7 @@ def usage() -> str:
     return "\n".join([head, "FILE: Python that registers methods, models or data of one's own", *lines])
 
 
-def run() -> int:
-    """The console's entry."""
-    return main(sys.argv)
+def run(argv: Sequence[str] | None = None) -> int:
+    """The console's entry, the first that a process calls: `main`, with huge pages where the system has them."""
+    begin_with_huge_pages()
+    return main(sys.argv if argv is None else argv)

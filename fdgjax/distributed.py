@@ -84,7 +84,7 @@ def join(place: Place) -> None:
     Raises:
       UserError: no cluster that JAX knows, a process 0 that cannot be reached, or not all came within five minutes.
     """
-    # The first signal is the run's own request to save and stop (`fdgjax.main`), which the service would take over.
+    # The first signal is the run's own request to save and stop (`fdgjax.train`), which the service would take over.
     if "jax_enable_preemption_service" in jax.config.values:
         jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

@@ -2,7 +2,7 @@
 
 import sys
 
-from fdgjax.deploy.command import main
+from fdgjax.commands import run
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(run(["fdgjax", "flower", *sys.argv[1:]]))

@@ -10,7 +10,7 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
-    {"errors", "process_memory", "randomness", "threads", "views"},
+    {"errors", "huge_pages", "process_memory", "randomness", "threads", "views"},
     {"door", "files"},
     {"accounting", "distributed", "registry", "sealed", "team", "variables"},
     {"data", "nn", "writers"},
@@ -21,12 +21,12 @@ FLOORS = (
     {"config"},
     {"building", "records"},
     {"run"},
-    {"main"},
+    {"train"},
     {"apart", "catalogue", "deploy", "domain_shift", "fetching", "predicting", "probe", "sweeps"},
     {"api", "predict", "report"},
     {"export"},
     {"commands"},
-    {"__main__"},
+    {"__main__", "main"},
 )
 """Rooms from the ground up: each imports from floors below its own, and from itself."""
 
@@ -72,7 +72,7 @@ def test_parts_know_no_method_file() -> None:
 
 def test_a_run_loads_what_it_needs_when_it_needs_it() -> None:
     late = ("flax.nnx", "orbax.checkpoint", "tensorflow", "tensorflow_datasets", "matplotlib", "optuna", "flwr")
-    code = f"import sys, fdgjax.main; print([name for name in {late!r} if name in sys.modules])"
+    code = f"import sys, fdgjax.train; print([name for name in {late!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

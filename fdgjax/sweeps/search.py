@@ -26,7 +26,6 @@ from fdgjax.config.command_line import set_keys
 from fdgjax.door import door
 from fdgjax.errors import UserError
 from fdgjax.files import make_folder, read_sealed, write_sealed
-from fdgjax.main import save_on_signals
 from fdgjax.records.workdir import difference
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
@@ -34,6 +33,7 @@ from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.options import limit_time, positive
 from fdgjax.sweeps.processes import run_workers, stop_with_parent
 from fdgjax.sweeps.space import Search, refuse_unseen, space_of
+from fdgjax.train import save_on_signals
 
 LIBRARY = "optuna"
 

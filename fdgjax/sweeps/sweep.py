@@ -19,7 +19,6 @@ from pathlib import Path
 
 from fdgjax.config import read_config
 from fdgjax.door import door
-from fdgjax.main import save_on_signals
 from fdgjax.records import open_workdir
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
@@ -29,6 +28,7 @@ from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.options import add_options, limit_time, select
 from fdgjax.sweeps.processes import run_workers, stop_with_parent
 from fdgjax.sweeps.work import Sweep, left_over, unfinished, work
+from fdgjax.train import save_on_signals
 
 
 @door

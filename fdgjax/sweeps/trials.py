@@ -25,7 +25,6 @@ from fdgjax.config import read_config
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.files import make_folder
-from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run_experiment
@@ -33,6 +32,7 @@ from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.space import Search
 from fdgjax.sweeps.trial_table import ERROR, name_of, percent_of, write_table
 from fdgjax.sweeps.work import pauses, screen
+from fdgjax.train import remember_compilations
 
 OBJECTIVE = "id_accuracy"
 """Each client's own model on its validation data, mean over the clients: the one figure that a search looks at."""

@@ -14,7 +14,6 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import read_config
 from fdgjax.errors import UserError
-from fdgjax.main import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import prepare_cpu
 from fdgjax.run.family import families, run_family
@@ -23,6 +22,7 @@ from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
 from fdgjax.sweeps.comparison import figure_of, percent, write_tables
+from fdgjax.train import remember_compilations
 
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.5, 15.0
 """Between two looks at the cells that others hold: first, and later, when many hosts look at one folder."""

@@ -186,7 +186,7 @@ def test_every_method_and_every_data_set_has_a_config(method: str, dataset: str)
 
 def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
     program = (
-        "import sys, jax; from fdgjax.main import parse, prepare_cpu; "
+        "import sys, jax; from fdgjax.train import parse, prepare_cpu; "
         f"prepare_cpu(*parse(['fdgjax', {CONFIG!r}, '--config.devices=3'])); print(len(jax.devices('cpu')))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

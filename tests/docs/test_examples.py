@@ -109,6 +109,7 @@ def test_a_long_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    line = line.replace("python -m launch.flower", "fdgjax flower")
     words = shlex.split(re.sub(r"^taskset -c \d ", "", line))
     name = COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2]
     package = importlib.util.find_spec(f"{name}.__main__") if (ROOT / name.replace(".", "/")).is_dir() else None
@@ -157,7 +158,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Iterato
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv(WITH, "")
         # The tests' process has its devices already.
-        patch.setattr("fdgjax.main.prepare_cpu", lambda config, path: None)
+        patch.setattr("fdgjax.train.prepare_cpu", lambda config, path: None)
         try:
             typed("fdgjax train --config=lgfedavg:folder --config.data.dir=DATA --config.data.target=b --workdir=RUN")
             yield folder

@@ -155,7 +155,7 @@ def test_a_process_has_the_devices_that_it_needs_whatever_starts_jax(tmp_path: P
 def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     """In processes of their own: JAX reads the number as it starts."""
     words = [f"--workdir={tmp_path / 'run'}", f"--config.data.cache_dir={tmp_path}", "--config.local_epochs=1"]
-    program = "import sys; from fdgjax.main import main; from fdgjax.threads import threads; main(sys.argv)"
+    program = "import sys; from fdgjax.train import main; from fdgjax.threads import threads; main(sys.argv)"
     begin = [sys.executable, "-c", f"{program}; print(threads())", "--config=fedavg", "--config.writers=", *words]
     without = {name: value for name, value in os.environ.items() if name not in VARIABLES}
 

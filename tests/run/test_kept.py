@@ -14,11 +14,11 @@ import pytest
 
 import fdgjax
 from fdgjax.config import make_config, read_config
-from fdgjax.main import remember_compilations
 from fdgjax.models import MODELS, Backbone
 from fdgjax.run import kept
 from fdgjax.run.kept import Shelf, compiled, is_private, remove_oldest, shelf_of
 from fdgjax.run.origin import made_of, package_digest
+from fdgjax.train import remember_compilations
 from tests.runs import ROOT, Perceptron
 
 METHODS_APART = ("fdse", "feddg", "fedema", "fedgala", "hfedf", "semifl", "uap")

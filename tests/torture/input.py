@@ -78,7 +78,7 @@ def command_lines(bench: Bench) -> Outcome:
 
     def work() -> int:
         import fdgjax.run.recorded as recorded
-        from fdgjax.main import main
+        from fdgjax.train import main
 
         def begins(*arguments: object) -> Any:
             os._exit(STARTED)
