@@ -35,7 +35,10 @@ __all__ = ["perceptron"]
 RUN_ELSEWHERE = {"README.md", "python.md"}
 """Pages whose fenced Python other tests run."""
 TINY = ("--config.rounds=1", "--config.local_epochs=1", "--config.model.name=perceptron", "--config.devices=1")
-MODULES = {command.module: name for name, command in COMMANDS.items()} | {"fdgjax.report": "report"}
+MODULES = {command.module: name for name, command in COMMANDS.items()} | {
+    "fdgjax.report": "report",
+    "fdgjax.main": "train",
+}
 FOR_EXAMPLE = {
     "probe RUN": "probe PROBED",
     "RUNS...": "RUN",
