@@ -9,6 +9,7 @@ import numpy as np
 from fdgjax.building.facts import bytes_per_round, data_facts, frozen_facts, model_facts, privacy_facts, setting
 from fdgjax.building.pieces import (
     as_features,
+    batching_of,
     check_method,
     client_model,
     execution_of,
@@ -18,6 +19,7 @@ from fdgjax.building.pieces import (
     make_method,
     make_plan,
     model_config,
+    network_input,
     on_callers_mesh,
     sharing,
     vary,
@@ -33,7 +35,6 @@ from fdgjax.data.loading import load
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine import Execution, RoundInfo, State, compile_init, compile_round
 from fdgjax.engine.attack import check_attack
-from fdgjax.engine.local import Batching
 from fdgjax.engine.placing import place_data, several_processes
 from fdgjax.engine.traffic import traffic
 from fdgjax.evaluation.evaluating import Evaluation
@@ -109,9 +110,9 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
     make_devices(config, len(parts[0].train), data.images.nbytes)
-    made = client_model(chosen, data, where.scaling, weights, config.dtype)
+    made = client_model(chosen, data, where, weights, config.dtype)
     kept = keeps_features(config, entry, made.trunk)
-    batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
+    batching = batching_of(config)
     setup = Setup(
         made.rest if kept else made.whole,
         len(parts[0].train),
@@ -146,7 +147,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     apart = not method.pooled and not protocol.labelled_server and plan.clients_per_round in (0, setup.clients)
     federation, train = place_data(federations, trained_on, execution, streaming=where.streaming, apart=apart)
     varied = vary(config, others, lambda one: make_method(one, entry, protocol, setup, batching)) or method
-    travelling, needed = traffic(method, trained_on[0]), cost(made.network, data.images.shape[1:])
+    travelling, needed = traffic(method, trained_on[0]), cost(made.network, network_input(data, where))
     label_table(travelling.received, method.label)
     numbers = np.array(seeds, np.uint32)
     return Experiment(

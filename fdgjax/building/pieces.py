@@ -28,6 +28,7 @@ from fdgjax.models.frozen import Trunk, features_of, say_in_steps, say_random
 from fdgjax.models.pretrained import Weights, note_scaling
 from fdgjax.process_memory import available_bytes
 from fdgjax.registry import lookup
+from fdgjax.views.training import augmentation
 
 
 def make_devices(config: Config, clients: int, data_bytes: int) -> None:
@@ -112,18 +113,46 @@ def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
 
 
-def client_model(chosen: ModelConfig, data: Domains, scaling: str, weights: Weights | None, dtype: str) -> ClientModel:
+def batching_of(config: Config) -> Batching:
+    """How local data become minibatches; training sees them augmented."""
+    view = augmentation(config.data.augmentation, config.data.crop_size)
+    return Batching(config.local_epochs, config.batch_size, config.drop_last, view)
+
+
+def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
+    """`(H, W, channels)` of what the network sees.
+
+    Raises:
+      UserError: a crop larger than the images.
+    """
+    height, width, channels = data.images.shape[1:]
+    if where.crop_size > min(height, width):
+        raise UserError(
+            f"config.data.crop_size got {where.crop_size}, but the images have {height}x{width} pixels; expected at "
+            "most that, or a larger config.data.image_size"
+        )
+    return (where.crop_size or height, where.crop_size or width, channels)
+
+
+def client_model(
+    chosen: ModelConfig, data: Domains, where: DataConfig, weights: Weights | None, dtype: str
+) -> ClientModel:
     """The client model for a data set; see `make_client_model`."""
     if weights:
-        note_scaling(weights, scaling)
+        note_scaling(weights, where.scaling)
     elif chosen.frozen:
         say_random(chosen.name)
     network = partial(
         make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
     )
-    shape = data.images.shape[1:]
     return make_client_model(
-        network, chosen.name, shape, frozen=chosen.frozen, scaling=scaling, weights=weights, dtype=dtype
+        network,
+        chosen.name,
+        network_input(data, where),
+        frozen=chosen.frozen,
+        scaling=where.scaling,
+        weights=weights,
+        dtype=dtype,
     )
 
 
@@ -134,6 +163,9 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
     if entry.unlabelled or entry.pixels(config.method):
         say_in_steps(trunk, f"{entry.name} changes images before the model sees them")
         return False
+    if augmentation(config.data.augmentation):
+        say_in_steps(trunk, f"data.augmentation={config.data.augmentation} changes images before the model sees them")
+        return False
     if not config.model.keep_features:
         say_in_steps(trunk, "model.keep_features=False")
         return False
@@ -143,6 +175,7 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
 def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
     """The data set of the features that a trunk makes of the images."""
     identity = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
+    identity |= {"crop_size": where.crop_size} if where.crop_size else {}
     return data._replace(images=features_of(trunk, data.images, identity, where.cache_dir))
 
 

@@ -24,6 +24,7 @@ from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import DTYPES
 from fdgjax.models.scaling import SCALINGS
 from fdgjax.registry import lookup
+from fdgjax.views.training import AUGMENTATIONS
 from fdgjax.writers import WRITERS
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -51,7 +52,7 @@ OPTIONAL: Mapping[str, Mapping[str, Any]] = {
 }
 """Keys that name an entry of a registry or are empty."""
 
-LISTS: Mapping[str, Mapping[str, Any]] = {"writers": WRITERS}
+LISTS: Mapping[str, Mapping[str, Any]] = {"writers": WRITERS, "data.augmentation": AUGMENTATIONS}
 """Keys that name entries of a registry, words with commas between, or are empty."""
 
 LEAST: Mapping[str, int] = {
@@ -70,6 +71,7 @@ LEAST: Mapping[str, int] = {
     "model.frozen": -1,
     "data.clients": 0,
     "data.image_size": 0,
+    "data.crop_size": 0,
     "data.shots": 0,
     "probe.repeats": 1,
     "probe.epochs": 1,

@@ -14,7 +14,10 @@ class DataConfig:
     """The federation.
 
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
-    image_size: pixels a side (0 for the data set's own).
+    image_size: pixels a side (0 for the data set's own). crop_size: pixels a side of what the network sees, where that
+      is less than what is kept: training images are cropped or resized to it, others resized; 0 for `image_size`.
+    augmentation: what training images go through, entries of `fdgjax.views.training.AUGMENTATIONS` with commas between,
+      one after the other, at random for every sample, round and epoch; `none` for nothing. Evaluation never augments.
     scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
       pretrained weights expect, else `signed`. A config that is read has the entry itself.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
@@ -37,6 +40,8 @@ class DataConfig:
     dir: str = ""
     cache_dir: str = ""
     image_size: int = 0
+    crop_size: int = 0
+    augmentation: str = "none"
     scaling: str = ""
     protocol: str = "leave_one_out"
     target: str = ""

@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.building import check_method, client_model, make_method, make_plan, model_config
+from fdgjax.building import batching_of, check_method, client_model, make_method, make_plan, model_config
 from fdgjax.config import Config, from_plain, to_plain
 from fdgjax.config.hostility import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
 from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.engine.local import Batching
 from fdgjax.engine.round import Plan
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
@@ -102,8 +101,8 @@ def agree(terms: Terms) -> Agreed:
     nothing = Domains(
         np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0), np.zeros(0), ("own",), terms.class_names
     )
-    made = client_model(chosen, nothing, config.data.scaling, weights, config.dtype)
-    batching = Batching(config.local_epochs, config.batch_size, config.drop_last)
+    made = client_model(chosen, nothing, config.data, weights, config.dtype)
+    batching = batching_of(config)
     # A node has one client: nothing is run side by side, or split over devices.
     execution = Execution(config.client_axis, config.chunk, 1, config.seed_axis, config.unroll)
     setup = Setup(made.whole, terms.clients, config.rounds, execution)

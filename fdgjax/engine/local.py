@@ -13,14 +13,25 @@ from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
 from fdgjax.engine.loops import Repeat, until_over
 from fdgjax.randomness import shuffle
+from fdgjax.views.view import View
 
 
 class Batching(NamedTuple):
-    """How local data become minibatches: epochs, samples a batch, and whether a last partial batch is left out."""
+    """How local data become minibatches.
+
+    epochs: passes over the samples. batch_size: samples of a minibatch. drop_last: whether a last partial batch is left
+    out. augment: the random view of the images that training sees, drawn anew for each minibatch; None for the images.
+    """
 
     epochs: int
     batch_size: int
     drop_last: bool
+    augment: View | None = None
+
+
+def augmented(batching: Batching, batch: Batch, key: jax.Array) -> Batch:
+    """The batch as training sees it."""
+    return batch._replace(images=batching.augment(key, batch.images)) if batching.augment else batch
 
 
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
@@ -129,10 +140,11 @@ def train_locally(
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
-            batch = batch_at(*slice_rows(positions, number, i * size, size))
+            draw = lambda what: jax.random.fold_in(jax.random.fold_in(key, what), i)  # noqa: E731
+            batch = augmented(batching, batch_at(*slice_rows(positions, number, i * size, size)), draw(3))
             if others:
-                drawn = jax.random.randint(jax.random.fold_in(jax.random.fold_in(key, 2), i), (size,), 0, count)
-                batch = batch._replace(others=batch_at(drawn, jnp.ones(size)))
+                drawn = jax.random.randint(draw(2), (size,), 0, count)
+                batch = batch._replace(others=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
             gradient = jax.value_and_grad(
                 lambda params: objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context

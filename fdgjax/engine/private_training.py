@@ -18,7 +18,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
-from fdgjax.engine.local import Batching, slice_rows, take_batch
+from fdgjax.engine.local import Batching, augmented, slice_rows, take_batch
 from fdgjax.engine.loops import Repeat, until_over
 from fdgjax.engine.privacy import Privacy, clip_norm, gaussian
 from fdgjax.randomness import draw_each
@@ -76,7 +76,8 @@ def train_privately(
 
         def add(j: jax.Array, sums: tuple[jax.Array, PyTree]) -> tuple[jax.Array, PyTree]:
             here, mask = slice_rows(positions, number, j * size, size)
-            batch = take_batch(federation, rows[here], mask)
+            view_key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(sampling, i), 3), j)
+            batch = augmented(batching, take_batch(federation, rows[here], mask), view_key)
             batch = batch._replace(mask=jnp.ones(size), trust=jnp.ones(size))
             each = jax.vmap(partial(jax.random.fold_in, views))(here)
             losses, gradients = jax.vmap(partial(of_one, variables))(batch, each)

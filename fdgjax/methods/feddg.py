@@ -17,6 +17,7 @@ segmentation and is left out. w predicts for an unseen domain.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,14 @@ def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Arr
         (who_key, which_key, how_key), count = jax.random.split(key, 3), len(batch.images)
         drawn = draw_others(who_key, which_key, context, count)
         how = jnp.where(drawn.any, mixture(how_key, count), 0)
-        return mix_amplitudes(batch.images, context.sent.more.shown[drawn.client, drawn.image], how, h.share)
+        amplitudes = context.sent.more.shown[drawn.client, drawn.image]
+        window = jax.eval_shape(partial(low_amplitudes, share=h.share), batch.images)
+        if amplitudes.shape != window.shape:
+            raise UserError(
+                f"feddg got images of {batch.images.shape[1]} pixels for training, but its bank holds amplitudes of "
+                "larger ones, whose window is another; expected config.data.crop_size=0, or a smaller method.share"
+            )
+        return mix_amplitudes(batch.images, amplitudes, how, h.share)
 
     return mixed
 

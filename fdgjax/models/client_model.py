@@ -128,10 +128,19 @@ def make_network(
     return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 
 
+def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Images `[batch, H, W, channels]` in the given `(H, W, channels)`: bilinear, antialiased as in Pillow."""
+    if images.shape[1:] == tuple(shape):
+        return images
+    return jax.image.resize(images, (len(images), *shape), "linear", antialias=True)
+
+
 def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed", dtype: str = "float32") -> Model:
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
 
-    Its `features` are the last value sown under that name, and its other sown values are in `more`.
+    Images of another size are resized first: training images come from their augmentation as the network sees them,
+    those that are evaluated as they are kept. Its `features` are the last value sown under that name, and its other
+    sown values are in `more`.
 
     Args:
       module: the network.
@@ -154,7 +163,11 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
         rounded = {name: low(tree) if name == "params" else tree for name, tree in variables.items()}
         logits, changed = full(
             module.apply(
-                rounded, low(scale(images)), train=train, rngs={"dropout": key}, mutable=[*mutable, "intermediates"]
+                rounded,
+                low(scale(resized(images, image_shape))),
+                train=train,
+                rngs={"dropout": key},
+                mutable=[*mutable, "intermediates"],
             )
         )
         # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.

@@ -18,8 +18,24 @@ OPERATIONS = (
 LEVELS = 9
 """The largest level of an operation; level l has the share l / 9 of its full magnitude."""
 
-SHEAR, SHIFT, TURN, JITTER = 0.3, 1 / 3, jnp.pi / 6, 0.9
-"""Full magnitudes: of the side, of the side, in radians, and of a factor around 1."""
+
+class Magnitudes(NamedTuple):
+    """Full magnitudes of the operations.
+
+    shear, shift: of the side. turn: in radians. jitter: of a factor around 1.
+    most_bits: bits of a byte that posterising keeps at level 0; fewer_bits: how many fewer it keeps at full magnitude.
+    """
+
+    shear: float
+    shift: float
+    turn: float
+    jitter: float
+    most_bits: int
+    fewer_bits: int
+
+
+AUGMIX = Magnitudes(shear=0.3, shift=1 / 3, turn=jnp.pi / 6, jitter=0.9, most_bits=4, fewer_bits=4)
+"""Those of torchvision's AugMix."""
 
 
 class Choice(NamedTuple):
@@ -67,25 +83,29 @@ def draw(key: jax.Array, batch: int, severity: int) -> Choice:
     """A random operation for each image."""
     which, how, sign = jax.random.split(key, 3)
     level = jax.random.randint(how, (batch,), 0, severity).astype(jnp.float32) / LEVELS
-    signs = jnp.where(jax.random.bernoulli(sign, 0.5, (batch,)), 1.0, -1.0)
-    return Choice(jax.random.randint(which, (batch,), 0, len(OPERATIONS)), level, signs)
+    return Choice(jax.random.randint(which, (batch,), 0, len(OPERATIONS)), level, random_signs(sign, batch))
 
 
-def operate(images: jax.Array, choice: Choice) -> jax.Array:
-    """Each image in [0, 1] after its operation."""
+def random_signs(key: jax.Array, batch: int) -> jax.Array:
+    """1 or -1 for each image."""
+    return jnp.where(jax.random.bernoulli(key, 0.5, (batch,)), 1.0, -1.0)
+
+
+def operate(images: jax.Array, choice: Choice, full: Magnitudes = AUGMIX) -> jax.Array:
+    """Each image in [0, 1] after its operation; unchanged where its choice is none of `OPERATIONS`."""
     is_it = lambda name: choice.operation == OPERATIONS.index(name)  # noqa: E731
     signed = choice.sign * choice.level
     of = lambda name, amount: jnp.where(is_it(name), amount, 0)  # noqa: E731
     x = warp(
         images,
-        shear=jnp.stack([of("shear_y", SHEAR * signed), of("shear_x", SHEAR * signed)], axis=1),
-        shift=jnp.stack([of("translate_y", SHIFT * signed), of("translate_x", SHIFT * signed)], axis=1),
-        turn=of("rotate", TURN * signed),
+        shear=jnp.stack([of("shear_y", full.shear * signed), of("shear_x", full.shear * signed)], axis=1),
+        shift=jnp.stack([of("translate_y", full.shift * signed), of("translate_x", full.shift * signed)], axis=1),
+        turn=of("rotate", full.turn * signed),
     )
     for name, change in (("brightness", brightness), ("contrast", contrast), ("saturation", saturation)):
-        x = change(x, 1 + of(name, JITTER * signed))
+        x = change(x, 1 + of(name, full.jitter * signed))
     for name, changed in (
-        ("posterize", posterize(x, 4 - jnp.round(4 * choice.level))),
+        ("posterize", posterize(x, full.most_bits - jnp.round(full.fewer_bits * choice.level))),
         ("solarize", solarize(x, 1 - choice.level)),
         ("autocontrast", autocontrast(x)),
     ):

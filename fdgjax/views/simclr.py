@@ -36,13 +36,16 @@ def simclr_view(
     jitter: Sequence[float] = (0.8, 0.8, 0.8, 0.2),
     jitter_probability: float = 0.8,
     grey_probability: float = 0.2,
+    size: int = 0,
 ) -> jax.Array:
     """Random resized crop, flip, and with given probabilities colour jitter and grey; as in SimCLR, without blur.
+
+    `size`: pixels a side of the view, 0 for those of the images.
 
     FedGaLA, appendix D.2; Chen et al., "A simple framework for contrastive learning", 2020, appendix A.
     """
     crop_key, flip_key, jitter_key, whether_key, grey_key = jax.random.split(key, 5)
-    view = random_flip(flip_key, random_resized_crop(crop_key, images, smallest=smallest))
+    view = random_flip(flip_key, random_resized_crop(crop_key, images, smallest=smallest, size=size))
     view = sometimes(jitter_probability, partial(colour_jitter, strengths=jitter))(
         jnp.stack([whether_key, jitter_key]), view
     )
@@ -60,11 +63,11 @@ def sometimes(probability: float, view: View) -> View:
 
 
 def random_resized_crop(
-    key: jax.Array, images: jax.Array, *, smallest: float = 0.08, stretch: float = 4 / 3
+    key: jax.Array, images: jax.Array, *, smallest: float = 0.08, stretch: float = 4 / 3, size: int = 0
 ) -> jax.Array:
-    """A random part of each image, resized to its size: `smallest` to all of the area, sides up to `stretch` longer
-    than each other's, as torchvision draws them."""
-    return crop_and_resize(images, draw_boxes(key, images.shape, smallest, stretch))
+    """A random part of each image, resized to `size` pixels a side (0 for its own): `smallest` to all of the area,
+    sides up to `stretch` longer than each other's, as torchvision draws them."""
+    return crop_and_resize(images, draw_boxes(key, images.shape, smallest, stretch), size)
 
 
 def draw_boxes(key: jax.Array, shape: Sequence[int], smallest: float, stretch: float) -> Box:
@@ -88,19 +91,20 @@ def draw_boxes(key: jax.Array, shape: Sequence[int], smallest: float, stretch: f
     return Box(top, left, h, w)
 
 
-def crop_and_resize(images: jax.Array, box: Box) -> jax.Array:
-    """Each image's box resized to the image's size: bilinear, antialiased as in Pillow; two small matrix
-    products per image."""
-    rows = resize_weights(box.top, box.height, images.shape[1])
-    columns = resize_weights(box.left, box.width, images.shape[2])
+def crop_and_resize(images: jax.Array, box: Box, size: int = 0) -> jax.Array:
+    """Each image's box resized to `size` pixels a side, 0 for the image's own: bilinear, antialiased as in Pillow; two
+    small matrix products per image."""
+    height, width = images.shape[1:3]
+    rows = resize_weights(box.top, box.height, height, size or height)
+    columns = resize_weights(box.left, box.width, width, size or width)
     return jnp.einsum("boh,bhwc,bpw->bopc", rows, images, columns)
 
 
-def resize_weights(start: jax.Array, length: jax.Array, size: int) -> jax.Array:
-    """What each of `size` pixels contributes to each of `size` new ones that cover `length` pixels from `start` on,
+def resize_weights(start: jax.Array, length: jax.Array, size: int, new_size: int) -> jax.Array:
+    """What each of `size` pixels contributes to each of `new_size` ones that cover `length` pixels from `start` on,
     `[batch, new, old]`: a triangle as wide as a new pixel, at least as an old one, cut off at the ends."""
-    scale = (length / size)[:, None, None]
-    old, new = jnp.arange(size, dtype=jnp.float32)[None, None], jnp.arange(size, dtype=jnp.float32)[None, :, None]
+    scale = (length / new_size)[:, None, None]
+    old, new = jnp.arange(size, dtype=jnp.float32)[None, None], jnp.arange(new_size, dtype=jnp.float32)[None, :, None]
     first, last = start[:, None, None], (start + length)[:, None, None]
     distance = (old + 0.5 - first - (new + 0.5) * scale) / jnp.maximum(scale, 1)
     weights = jnp.where((old >= first) & (old < last), jnp.maximum(1 - jnp.abs(distance), 0), 0)

@@ -23,13 +23,21 @@ def plain(key: jax.Array, images: jax.Array) -> jax.Array:
 
 
 def shift(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Each image moved by up to an eighth of its side (at least a pixel), filled by reflection: a random crop of the
-    padded image."""
+    """Each image moved by up to an eighth of its side (at least a pixel), filled by reflection."""
+    return random_crop(key, images)
+
+
+def random_crop(key: jax.Array, images: jax.Array, size: int = 0) -> jax.Array:
+    """A random crop of `size` pixels a side (0 for the images' own) of each image, padded before by an eighth of its
+    side (at least a pixel) by reflection where it is no larger than the crop."""
     height, width = images.shape[1:3]
-    down, right = max(height // 8, 1), max(width // 8, 1)
+    down, right = (max(side // 8, 1) if size in (0, side) else 0 for side in (height, width))
     padded = jnp.pad(images, ((0, 0), (down, down), (right, right), (0, 0)), mode="reflect")
-    corners = draw_places(key, len(images), 2 * down + 1, 2 * right + 1)
-    crop = lambda image, at: jax.lax.dynamic_slice(image, (at[0], at[1], 0), images.shape[1:])  # noqa: E731
+    shape = (size or height, size or width, images.shape[3])
+    corners = draw_places(
+        key, len(images), *(whole - part + 1 for whole, part in zip(padded.shape[1:3], shape[:2], strict=True))
+    )
+    crop = lambda image, at: jax.lax.dynamic_slice(image, (at[0], at[1], 0), shape)  # noqa: E731
     return jax.vmap(crop)(padded, corners)
 
 

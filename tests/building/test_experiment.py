@@ -3,13 +3,17 @@
 import dataclasses
 
 import flax.linen as nn
+import jax
+import numpy as np
 import pytest
+from PIL import Image
 
-from fdgjax.building import model_config, model_facts
-from fdgjax.config import ModelConfig
+from fdgjax.building import Experiment, build, model_config, model_facts
+from fdgjax.config import ModelConfig, make_config, read_config
+from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
-from fdgjax.models.client_model import make_network
+from fdgjax.models.client_model import make_network, resized
 from fdgjax.models.units import official_dse_unit
 
 
@@ -46,3 +50,35 @@ def test_a_head_by_config_or_method() -> None:
     assert model_facts(by_config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
     assert network_of(model_config(model, entry)) == AlexNet(3, 0.25)
     assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped
+
+
+def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:
+    config = make_config("fedavg")
+    config.rounds, config.devices = 1, 1
+    config.data.update({"image_size": image_size, "crop_size": crop_size, "augmentation": augmentation})
+    return build(read_config(config))
+
+
+def test_a_network_sees_crops_of_larger_images() -> None:
+    built, smaller = cropped(16, 8), cropped(8, 0, "none")
+    assert built.data.images.shape[1:3] == (16, 16)
+    assert built.cost == smaller.cost
+    shapes = [jax.eval_shape(one.model.init, jax.random.key(0)) for one in (built, smaller)]
+    assert shapes[0] == shapes[1]
+    fresh = built.init()
+    evaluated = built.evaluation.observe(fresh, built.federation)
+    _, info = built.round(built.init(), built.train)
+    assert np.isfinite(info.loss).all()
+    again = built.evaluation.observe(fresh, built.federation)
+    jax.tree.map(np.testing.assert_array_equal, evaluated, again)
+
+
+def test_a_crop_larger_than_the_images_is_refused() -> None:
+    with pytest.raises(UserError, match=r"crop_size got 32, but the images have 16x16 pixels; expected at most that"):
+        cropped(16, 32)
+
+
+def test_images_are_resized_as_by_pillow() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)
+    theirs = np.asarray(Image.fromarray(image).resize((8, 8), Image.Resampling.BILINEAR), np.float32)
+    np.testing.assert_allclose(resized(image[None].astype(np.float32), (8, 8, 3))[0], theirs, atol=1)

@@ -37,6 +37,8 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.rounds=2.5"), r"config.rounds got '2.5'; expected a whole number"),
         ((CONFIG, "--config.method.ema=high"), r"config.method.ema got 'high'; expected a number"),
         ((CONFIG, "--config.drop_last=maybe"), r"config.drop_last got 'maybe'; expected True or False"),
+        ((CONFIG, "--config.data.augmentation=flip,domainbd"), r"unknown data.augmentation 'domainbd'; .*'domainbed'"),
+        ((CONFIG, "--config.data.crop_size=-1"), r"config.data.crop_size got -1; expected at least 0"),
         ((CONFIG, "--config.writers=tensorboard,wndb"), r"unknown writers 'wndb'; .*did you mean 'wandb'"),
         ((CONFIG, "--config.rounds=0"), r"config.rounds got 0; expected at least 1"),
         ((CONFIG, "--config.devices=-1"), r"config.devices got -1; expected at least 0"),

@@ -85,6 +85,41 @@ def test_slices_cover_the_rows_once(count: int, size: int) -> None:
     assert all(part.shape == mask.shape == (size,) for part, mask in slices)
 
 
+def darkened(key: jax.Array, images: jax.Array) -> jax.Array:
+    return (images + 1) * jax.random.uniform(key, (len(images), 1, 1, 1)) - 1
+
+
+@functools.cache
+def augmented_case(axis: str) -> Case:
+    plain = counting_case(axis, False, 3)
+
+    def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
+        # The gradient of the n-th number is minus the brightness of all images seen so far whose label is n.
+        return -jnp.sum(variables["params"]["seen"][batch.labels] * (batch.images[:, 0, 0, 0] + 1) * batch.mask), {}
+
+    plan = plain.plan._replace(batching=plain.plan.batching._replace(augment=darkened))
+    bright = plain.federation._replace(images=jnp.full((SAMPLES, 1, 1, 1), 255, jnp.uint8))
+    return make_case(plain.method._replace(objective=objective), bright, plan)
+
+
+def test_augmentation_is_drawn_anew_for_each_batch_and_the_same_however_clients_are_run() -> None:
+    found = []
+    for axis in ("map", "vmap"):
+        case = augmented_case(axis)
+        one, again, other = (case.advance(1, seed).clients.local["params"]["seen"] for seed in (0, 0, 1))
+        np.testing.assert_array_equal(one, again)
+        assert not np.allclose(one, other)
+        two = case.advance(2).clients.local["params"]["seen"]
+        assert not np.allclose(two, 2 * one), "another round draws anew"
+        found.append(two)
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    # All images are white, brightness 2; three epochs of uniform draws leave half of it.
+    lengths = np.asarray(augmented_case("map").federation.train.length)
+    share = np.asarray(found[0]).sum(axis=1) / (2 * 3 * 2 * lengths)
+    assert (share > 0.2).all()
+    assert (share < 0.8).all()
+
+
 def test_images_travel_as_bytes_and_arrive_between_minus_one_and_one() -> None:
     federation = toy_federation()._replace(images=jnp.asarray([0, 255, 51], jnp.uint8)[:, None, None, None])
     batch = take_batch(federation, jnp.asarray([2, 0, 1]), jnp.asarray([True, True, False]))

@@ -2,6 +2,7 @@
 
     fdgjax sweep hfedf_pacs --out runs/hfedf-pacs --data_dir DATA
     fdgjax sweep hfedf_pacs --out runs/hfedf-pacs-cpu --data_dir DATA --scale cpu
+    fdgjax sweep hfedf_pacs --out runs/hfedf-pacs-augmented --data_dir DATA --scale augmented
 
 Names: METHOD-TARGET.
 """
@@ -17,6 +18,11 @@ FIGURES = ("id_accuracy", "ood_accuracy")
 
 SCALES = {
     "paper": Scale("pacs", {"seeds": 3}),
+    "augmented": Scale(
+        "pacs",
+        {"data": {"image_size": 64, "crop_size": 32, "augmentation": "domainbed"}, "checkpoint_every": 5},
+        "augmented as by DomainBed, 32 pixels cropped from 64; one seed instead of three",
+    ),
     "cpu": Scale(
         "pacs",
         {"rounds": 25, "model": {"width": 0.25}},
