@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command("fdgjax.report.command", "a page, tables and figures of runs"),
     "sweep": Command("fdgjax.sweeps.sweep", "many runs by one command, shared and resumed"),
     "reproduce": Command("fdgjax.sweeps.reproduce", "a paper's table by its protocol, beside its figures"),
-    "flower": Command("fdgjax.deploy.command", "a federation of real parties by Flower: --check, --app, --keys"),
+    "flower": Command("fdgjax.deploy.command", "a federation of real parties by Flower: --app, --keys"),
     "search": Command("fdgjax.sweeps.search", "hyperparameters by held-out data of the sources"),
     "methods": Command("fdgjax.catalogue.methods", "lists the methods"),
     "models": Command("fdgjax.catalogue.models", "lists the networks; --cost counts parameters and operations"),

@@ -1,21 +1,16 @@
 """The command `fdgjax flower`: a federation between real parties, by Flower.
 
-    fdgjax flower --check --config=METHOD --config.rounds=2     everything on this machine, beside the simulation
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
 
---check: --samples N takes so many of each party, --tls and --authentication switch these on, --dir keeps what is
-written. --app: --workdir is the server's folder; --images its own labelled images, where the method needs some;
---deadline SECONDS goes on without clients that do not answer (0 waits); --least N never with fewer.
+--app: --workdir is the server's folder; --images its own labelled images, where the method needs some;
+--authentication lets in nodes with a registered key alone; --deadline SECONDS goes on without clients that do not
+answer (0 waits); --least N never with fewer.
 """
 
 import argparse
 import dataclasses
-import json
 import logging
-import signal
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +21,7 @@ from fdgjax.errors import UserError
 
 @door
 def main(argv: Sequence[str]) -> int:
-    """Runs the command; returns its exit status, 1 where a deployment's numbers are not the simulation's."""
+    """Runs the command; returns its exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     words = joined(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
@@ -36,10 +31,10 @@ def main(argv: Sequence[str]) -> int:
         make_keys(Path(asked.keys), asked.clients, asked.host or ["localhost", "127.0.0.1"])
         print(f"keys in {asked.keys}: a test authority, the server's certificate, and {asked.clients} nodes' keys")
         return 0
-    if not asked.app and not asked.check:
-        raise UserError("fdgjax flower got nothing to do; expected --check, --app DIR or --keys DIR; see --help")
+    if not asked.app:
+        raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
     words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
-    return make_app(asked, words) if asked.app else check(asked, words)
+    return make_app(asked, words)
 
 
 def of_experiment(word: str) -> bool:
@@ -52,11 +47,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "fdgjax flower", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    made.add_argument("--check", action="store_true")
-    made.add_argument("--samples", type=int, default=0)
-    made.add_argument("--tls", action="store_true")
     made.add_argument("--authentication", action="store_true")
-    made.add_argument("--dir", default="")
     made.add_argument("--app", default="")
     made.add_argument("--classes", default="")
     made.add_argument("--workdir", default="")
@@ -92,27 +83,3 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     write_app(Path(asked.app), Settings(terms, workdir, images, asked.deadline, asked.least, asked.authentication))
     print(f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients; the server's folder is {workdir}")
     return 0
-
-
-def check(asked: argparse.Namespace, words: Sequence[str]) -> int:
-    """A federation on loopback beside the simulation."""
-    from fdgjax.deploy.checking import compare, deploy, make_trial
-    from fdgjax.deploy.loopback import Secured
-
-    # A first SIGTERM unwinds, so that what was started is ended, too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    trial = make_trial(parse(words)[0], asked.samples)
-    with tempfile.TemporaryDirectory(prefix="fdgjax-flower-") as temporary:
-        folder = Path(asked.dir or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        secure = asked.tls or asked.authentication
-        secured = Secured(folder.absolute() / "keys" if secure else None, asked.authentication)
-        deploy(trial, folder, secured, lambda line: print(line, flush=True), asked.deadline)
-        found = compare(trial, folder)
-    print(json.dumps({"method": trial.terms.config.method.name, **found._asdict()}))
-    print(f"largest difference from the simulation: {max(found.server, found.rows):.1e}")
-    return 0 if max(found.server, found.rows) <= 1e-3 * max(found.largest, 1.0) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fdgjax.deploy.loopback import AUTHORITY, CERTIFICATE, KEY
 from fdgjax.files import make_folder, write_bytes
 
 DAYS = 30
+AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
+"""Files of TLS, in the folder of keys."""
 
 
 def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:

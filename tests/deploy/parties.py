@@ -9,11 +9,11 @@ import numpy as np
 from fdgjax.config import Config
 from fdgjax.data.federation import Federation, without_labels
 from fdgjax.deploy.agreement import Agreed, Samples, Terms
-from fdgjax.deploy.checking import Difference, difference
 from fdgjax.deploy.node import Answer, Kept, Node, answer, make_node
 from fdgjax.deploy.server import Held, Result, Server, begin_round, finish_round, make_server
 from fdgjax.engine import State
 from fdgjax.methods import METHODS
+from tests.deploy.trial import Difference, difference
 from tests.toy_models import IMAGE
 from tests.toys import INIT, Case, build, lengths_for, make_case, make_plan, toy_federation
 

@@ -10,7 +10,6 @@ import pytest
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.agreement import Samples, Terms, agree, from_words, to_words
 from fdgjax.deploy.app import Settings, write_app
-from fdgjax.deploy.checking import Trial, compare, make_trial
 from fdgjax.deploy.desk import Desk, read_kept, serve, write_kept
 from fdgjax.deploy.images import files_of, read_folder, write_folder
 from fdgjax.deploy.node import Kept, Node
@@ -18,6 +17,7 @@ from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import Server, make_server
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.errors import UserError
+from tests.deploy.trial import Trial, compare, make_trial
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]

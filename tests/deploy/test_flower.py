@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.deploy.checking import Running, Trial, compare, deploy, make_trial
-from fdgjax.deploy.loopback import Secured, start_node, still_there
+from tests.deploy.loopback import Secured, start_node, still_there
+from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
 
 pytest.importorskip("flwr")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.deploy.loopback import Place, Secured, free_port, processes, start, still_there
+from tests.deploy.loopback import Place, Secured, free_port, processes, start, still_there
 
 STARTS_ANOTHER = "import subprocess, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
 

@@ -26,7 +26,6 @@ NOT_RUN = {
     r"(taskset -c \d )?python -m benchmarks\.": MINUTES,
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,
     r"python -m fdgjax.main --config=configs/(uap|semifl).py .*--config.method": MINUTES,
-    r".*flower --config.*--check": "starts a federation of processes, which tests/deploy does",
     r"for |do$|done$|.*\$method": MINUTES,
     r".*METHOD\[:PRESET\]": CHOICE,
     r"python -m fdgjax.probe .*--layer LAYER": CHOICE,

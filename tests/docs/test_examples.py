@@ -97,7 +97,7 @@ class Parsed(BaseException):
 
 
 LONG = (
-    r"python -m launch\.flower|(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
+    r"(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
     r"fdgjax (?:reproduce|sweep|search|report) |python -m (?:fdgjax.probe|launch.submitit) "
 )
 
@@ -112,7 +112,6 @@ def test_a_long_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
-    line = line.replace("python -m launch.flower", "fdgjax flower")
     words = shlex.split(re.sub(r"^taskset -c \d ", "", line))
     name = COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2]
     package = importlib.util.find_spec(f"{name}.__main__") if (ROOT / name.replace(".", "/")).is_dir() else None

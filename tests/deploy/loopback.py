@@ -11,10 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from fdgjax.deploy.keys import AUTHORITY, CERTIFICATE, KEY
 from fdgjax.errors import UserError
 
-AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
-"""Files of TLS, in the folder of keys."""
 LINK = "loopback"
 """The name of the SuperLink in Flower's own configuration."""
 

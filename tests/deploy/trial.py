@@ -17,12 +17,10 @@ from fdgjax.building import Experiment, build
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import Rows, on_device
-from fdgjax.deploy import loopback
 from fdgjax.deploy.agreement import Samples, Terms, agree
 from fdgjax.deploy.app import Settings, write_app
 from fdgjax.deploy.desk import Desk, read_kept, state_file
 from fdgjax.deploy.images import write_folder
-from fdgjax.deploy.loopback import Place, Secured
 from fdgjax.deploy.node import Kept
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.rounds import Say
@@ -31,6 +29,8 @@ from fdgjax.engine import State
 from fdgjax.errors import UserError
 from fdgjax.records import newest_checkpoint
 from fdgjax.run.ahead import first_state
+from tests.deploy import loopback
+from tests.deploy.loopback import Place, Secured
 
 PAUSE_SECONDS = 5.0
 """Between the end of a node and its next start."""
