@@ -1,11 +1,11 @@
 """Curves of runs in a form small enough to be kept with the project, from which reports are drawn without any data.
 
-    python -m launch.evidence RUN [RUN ...] --out docs/evidence/NAME --commit HASH
+    python -m launch.evidence RUN [RUN ...] --out benchmarks/results/NAME --commit HASH
 
 Of each run, finished or not: its config without the places of data, versions without the machine, one line of metrics
 for each round, and its summary. Numbers have five significant digits; bins of calibration are left out.
 
-    python -m fdgjax.report docs/evidence/NAME --out DIR --no-states
+    python -m fdgjax.report benchmarks/results/NAME --out DIR --no-states
 """
 
 import argparse

@@ -9,6 +9,8 @@ from website.links import ROOT, linked, slug
 
 TEXTS = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages of the repository's root, and where they are on the site."""
+RESULTS = "benchmarks/results/"
+"""A folder for each experiment: its curves, and in README.md what was run and found."""
 ROOMS = {
     "fdgjax": "what `import fdgjax` gives",
     "api": "experiments and results",
@@ -40,6 +42,8 @@ def place(path: str) -> str:
         return TEXTS[path]
     if path.startswith("notebooks/"):
         return str(PurePosixPath(path).with_suffix(".md"))
+    if path.startswith(RESULTS) and path.endswith("/README.md"):
+        return f"results/{PurePosixPath(path).parent.name}.md"
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     module = ".".join(PurePosixPath(path).with_suffix("").parts)
@@ -74,6 +78,9 @@ def made() -> Mapping[str, tuple[str, str]]:
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         path = f"notebooks/{notebook.name}"
         pages[place(path)] = (path, notebook_page(notebook))
+    for diary in sorted(ROOT.glob(f"{RESULTS}*/README.md")):
+        path = diary.relative_to(ROOT).as_posix()
+        pages[place(path)] = (path, diary.read_text())
     for title in dict.fromkeys(settings().values()):
         pages[f"methods/{slug(title)}.md"] = ("docs/methods.md", setting_page(title))
     for room in ROOMS:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*/README.md"))
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *RESULTS, *sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
 def text_of(page: Path) -> str:

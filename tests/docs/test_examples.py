@@ -48,10 +48,10 @@ FOR_EXAMPLE = {
     " K": " 0",
     "=DOMAIN": "=b",
     "RUN ...": "RUN",
-    "docs/evidence/NAME": "EVIDENCE",
+    "benchmarks/results/NAME": "EVIDENCE",
     "HASH": "0123abc",
     "=configs/": f"={ROOT}/configs/",
-    " docs/evidence": f" {ROOT}/docs/evidence",
+    " benchmarks/results": f" {ROOT}/benchmarks/results",
 }
 """What a reader puts for the words that stand for others."""
 

@@ -22,7 +22,7 @@ LEFT_OPEN = ("--help", "...", "--config.KEY=VALUE")
 
 
 def by_name(page: Path) -> str:
-    return page.name
+    return page.relative_to(ROOT).as_posix()
 
 
 def anchors(page: Path) -> set[str]:

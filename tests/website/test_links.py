@@ -7,14 +7,15 @@ from posixpath import normpath
 import pytest
 
 from fdgjax.methods import METHODS
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import PAGES, RESULTS, ROOT
 from website.links import LINK, linked, rewritten, slug
 from website.pages import TEXTS, made, modules, place, settings
 
 MADE = made()
 TEXTS_OF_SITE = {
     **{path: ROOT / path for path in TEXTS},
-    **{f"docs/{it.name}": it for it in PAGES if "docs" in it.parts},
+    **{f"docs/{it.name}": it for it in PAGES if it.parent.name == "docs"},
+    **{it.relative_to(ROOT).as_posix(): it for it in RESULTS},
 }
 
 
@@ -37,7 +38,8 @@ def test_links_of_the_repository_lead_to_pages_of_the_site(path: str) -> None:
         "fdgjax/methods/parts/extend.py": "reference/methods.parts.md#fdgjax.methods.parts.extend",
         "fdgjax/aggregation": "reference/aggregation.md#fdgjax.aggregation",
         "launch/slurm.sh": "source/launch/slurm.sh.md",
-        "docs/evidence": "source/docs/evidence.md",
+        "benchmarks/results": "source/benchmarks/results.md",
+        "benchmarks/results/uap/README.md": "results/uap.md",
         "notebooks/quickstart.ipynb": "notebooks/quickstart.md",
     }.items(),
 )
