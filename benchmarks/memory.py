@@ -21,9 +21,9 @@ from fdgjax.config.command_line import parse
 from fdgjax.engine.devices import split_cpu
 from fdgjax.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.run.ahead import compile_ahead
+from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.training import train
 from fdgjax.threads import cores
-from fdgjax.train import remember_compilations
 
 MEBIBYTE = 2**20
 SETTLED = 20

@@ -29,10 +29,10 @@ from fdgjax.door import door
 from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import classes_of_rows
-from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hypernetwork import HyperServer, with_mean_embedding
 from fdgjax.run.reopen import reopen
+from fdgjax.sealed import write_checked_json
 
 
 @door
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         experiment, state, history = reopen(run, args.data_dir)
         refuse_representations(run, experiment)
         found = compared(experiment, each_seed(state, experiment.config.seeds)[0], experiment.parts[0])
-        write_sealed(run / "apart.json", {"round": len(history.records[0])} | found)
+        write_checked_json(run / "apart.json", {"round": len(history.records[0])} | found)
         show(run, found)
     return 0
 

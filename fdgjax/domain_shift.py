@@ -28,8 +28,8 @@ from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
 from fdgjax.evaluation.features import features_of_rows
 from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
-from fdgjax.files import write_sealed
 from fdgjax.run.reopen import reopen
+from fdgjax.sealed import write_checked_json
 
 PAIRS = 5000
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     experiment, state, _ = reopen(args.run, args.data_dir)
     found = measure_pairs(experiment, each_seed(state, experiment.config.seeds)[0], args.batches, args.repeats)
-    write_sealed(args.run / "domain_shift.json", found)
+    write_checked_json(args.run / "domain_shift.json", found)
     show(found)
     return 0
 

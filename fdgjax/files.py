@@ -1,27 +1,16 @@
-"""Files that survive a kill or a power cut whole, and that say so when they did not.
+"""Files that survive a kill or a power cut whole.
 
-A file is written beside, put on the disk and only then given its name; the folder's own entry follows. JSON that is
-read back later carries a checksum of its content, so that damage is noticed.
+A file is written beside, put on the disk and only then given its name; the folder's own entry follows.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from fdgjax.errors import UserError
-
-CHECKSUM = "sha256"
-"""The key of a sealed JSON file that holds the SHA-256 of all the others."""
-
-
-class Damaged(UserError):
-    """A file that is not what was written."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -47,40 +36,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """JSON that nothing depends on; see `write_sealed`."""
+    """JSON, whole or not at all, and on the disk when this returns."""
     write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON object with the checksum of its content under the key `CHECKSUM`."""
-    write_json(path, {**content, CHECKSUM: checksum(content)})
-
-
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, without the checksum.
-
-    Raises:
-      Damaged: the file is no JSON, or its content is not what was written.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        kept = content.pop(CHECKSUM)
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}); expected JSON with a checksum") from error
-    if kept != checksum(content):
-        raise Damaged(f"{path} is damaged: its content does not have the checksum that was written with it")
-    return content
-
-
-def checksum(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of JSON content; floating-point numbers are written so that they are read back exactly."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def file_checksum(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:

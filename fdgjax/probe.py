@@ -22,9 +22,9 @@ from fdgjax.door import door
 from fdgjax.errors import UserError
 from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.files import read_sealed, write_sealed
 from fdgjax.registry import lookup
 from fdgjax.run.reopen import config_of, reopen
+from fdgjax.sealed import read_checked_json, write_checked_json
 
 
 @door
@@ -86,8 +86,8 @@ def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, An
 
 def keep(file: Path, found: Mapping[str, Any]) -> None:
     """Writes one layer's results, beside those of other layers in the file."""
-    before = read_sealed(file) if file.exists() else {}
-    write_sealed(file, before | {found["layer"]: found})
+    before = read_checked_json(file) if file.exists() else {}
+    write_checked_json(file, before | {found["layer"]: found})
 
 
 def show(run: Path, found: Mapping[str, Any]) -> None:

@@ -1,27 +1,43 @@
-"""Folders with checksums of all their bytes, so that damage of a single bit is noticed.
+"""Checksums of files, folders and JSON, so that damage of a single bit is noticed. All of them are SHA-256.
 
-`checksums.txt` has a line for each file, `<checksum> <bytes> <path>`, and in the last line the checksum of those
-before it. A file's checksum is the CRC-32 of the CRC-32s of its blocks of 16 MiB, which several threads compute; it
-differs after any change within 32 successive bits, and after any other with probability 1 - 2^-32.
+A folder's are in its file `checksums.txt`: the lines that `sha256sum` prints for all its files, in the order of their
+paths' bytes, and then `# ` and the SHA-256 of these lines; `sha256sum -c checksums.txt` verifies the files, too. A JSON
+object has the checksum of its other keys under the key `sha256`.
 """
 
+import hashlib
+import json
 import os
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from fdgjax.files import Damaged, sync, write_text
+from fdgjax.errors import UserError
+from fdgjax.files import sync, write_json, write_text
 
 CHECKSUMS = "checksums.txt"
-BLOCK = 2**24
-PIECE = 2**20
-"""Bytes of a block that are read at once: few enough to stay in a processor's cache."""
-
-THREADS = min(8, os.cpu_count() or 1)
+CHECKSUM = "sha256"
+"""The key of a JSON object with the checksum of all its others."""
 
 
-def seal(folder: Path, many: bool = False) -> None:
+class Damaged(UserError):
+    """A file that is not what was written."""
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_sha256(folder: Path) -> str:
+    """The SHA-256 of what `sha256sum` prints for all files below a folder, in the order of their paths' bytes, but for
+    `checksums.txt`."""
+    return hashlib.sha256(_lines_of(folder)).hexdigest()
+
+
+def write_checksums(folder: Path, many: bool = False) -> None:
     """Puts all files and folders below `folder` on the disk, and then `checksums.txt`: where that is, they are.
 
     With `many` files it is the whole disk at once: to wait for each takes milliseconds, for hundreds of thousands half
@@ -32,31 +48,36 @@ def seal(folder: Path, many: bool = False) -> None:
     else:
         for path in (*folder.rglob("*"), folder):
             sync(path)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
-    body = "".join(f"{checksum(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}\n" for path in files)
-    write_text(folder / CHECKSUMS, f"{body}{zlib.crc32(body.encode()):08x}\n")
+    lines = _lines_of(folder)
+    write_text(folder / CHECKSUMS, f"{lines.decode()}# {hashlib.sha256(lines).hexdigest()}\n")
 
 
-def verified(folder: Path) -> Path:
-    """The folder, every byte of whose files is as it was when it was sealed; files added since are not looked at.
+def verify(folder: Path) -> Path:
+    """The folder, every byte of whose files is as it was when `checksums.txt` was written; files added since are not
+    looked at.
 
     Raises:
       Damaged: a file is missing, cannot be read or is another.
     """
-    for line in _lines(folder):
+    for line in _read_lines(folder):
+        # Between the two blanks is nothing, or the number of bytes beside a CRC-32; see `_crc32`.
         wanted, size, name = line.split(" ", 2)
         try:
-            found = os.stat(folder / name).st_size
-            if found != int(size):
-                raise Damaged(f"{name} has {found:,} bytes instead of {int(size):,}")
-            if checksum(folder / name) != wanted:
-                raise Damaged(f"{name} differs from its checksum")
+            found = _crc32(folder / name) if size else sha256(folder / name)
         except OSError as error:
             raise Damaged(f"{name}: {error.strerror}") from error
+        if found != wanted:
+            raise Damaged(f"{name} differs from its checksum")
     return folder
 
 
-def _lines(folder: Path) -> list[str]:
+def _lines_of(folder: Path) -> bytes:
+    """`<SHA-256>  <path>` for each file below the folder but `checksums.txt`."""
+    paths = sorted((path.relative_to(folder).as_posix().encode(), path) for path in folder.rglob("*") if path.is_file())
+    return b"".join(b"%s  %s\n" % (sha256(path).encode(), name) for name, path in paths if name != CHECKSUMS.encode())
+
+
+def _read_lines(folder: Path) -> list[str]:
     """The lines of `checksums.txt` but for the last, with which they agree."""
     try:
         *lines, last, end = (folder / CHECKSUMS).read_bytes().split(b"\n")
@@ -65,26 +86,40 @@ def _lines(folder: Path) -> list[str]:
     except ValueError as error:
         raise Damaged(f"{CHECKSUMS} is cut short") from error
     body = b"".join(line + b"\n" for line in lines)
-    if last != b"%08x" % zlib.crc32(body) or end:
+    if end or last not in (b"# " + hashlib.sha256(body).hexdigest().encode(), b"%08x" % zlib.crc32(body)):
         raise Damaged(f"{CHECKSUMS} differs from its own checksum")
     return [line.decode() for line in lines]
 
 
-def checksum(path: Path) -> str:
-    """8 hexadecimal digits of all bytes of a file."""
-    with path.open("rb", buffering=0) as file:
-        starts = range(0, os.fstat(file.fileno()).st_size, BLOCK)
-        of_block = partial(_of_block, file.fileno())
-        if len(starts) > 1:
-            with ThreadPoolExecutor(THREADS) as pool:
-                blocks = list(pool.map(of_block, starts))
-        else:
-            blocks = list(map(of_block, starts))
-    return f"{zlib.crc32(b''.join(block.to_bytes(4) for block in blocks)):08x}"
+def _crc32(path: Path) -> str:
+    """The CRC-32 of the CRC-32s of a file's blocks of 16 MiB, in 8 hexadecimal digits: the checksum in folders of the
+    first runs of version 0.2, with lines `<CRC-32> <bytes> <path>` and the CRC-32 of these lines as the last."""
+    with path.open("rb") as file:
+        blocks = [zlib.crc32(block).to_bytes(4) for block in iter(lambda: file.read(2**24), b"")]
+    return f"{zlib.crc32(b''.join(blocks)):08x}"
 
 
-def _of_block(file: int, start: int) -> int:
-    found = 0
-    for offset in range(start, start + BLOCK, PIECE):
-        found = zlib.crc32(os.pread(file, PIECE, offset), found)
-    return found
+def json_sha256(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON content; floating-point numbers are written so that they are read back exactly."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A JSON object with the checksum of its content, whole or not at all, and on the disk when this returns."""
+    write_json(path, {**content, CHECKSUM: json_sha256(content)})
+
+
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """What `write_checked_json` wrote, without the checksum.
+
+    Raises:
+      Damaged: the file is no JSON, or its content is not what was written.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        wanted = content.pop(CHECKSUM)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}); expected JSON with a checksum") from error
+    if wanted != json_sha256(content):
+        raise Damaged(f"{path} is damaged: its content does not have the checksum that was written with it")
+    return content

@@ -8,24 +8,21 @@ With `--distributed=auto`, or `--distributed=HOST:PORT,RANK,COUNT`, it is one of
 
 import gc
 import logging
-import os
 import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-
-import jax
 
 from fdgjax.config import Config
 from fdgjax.config.command_line import parse
 from fdgjax.config.help import usage
-from fdgjax.data.cache import cache_root
 from fdgjax.distributed import Place, join, split_off
 from fdgjax.door import door
+from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console, silent_console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run
+from fdgjax.signals import save_on_signals
 from fdgjax.team import ALONE, Stop, Team, one_team
 
 
@@ -48,10 +45,10 @@ def main(argv: Sequence[str]) -> int:
             return 0
         words, place = split_off(argv)
         config, workdir = parse(words)
-        programs = remember_compilations(config)
+        remember_compilations(config)
         if place is None:
             prepare_cpu(as_begun(config, workdir), workdir)
-            train(config, workdir, console, stop, programs, ALONE)
+            train(config, workdir, console, stop, ALONE)
         else:
             train_together(config, workdir, stop, place)
     except Interrupted as news:
@@ -67,49 +64,20 @@ def train_together(config: Config, workdir: Path, stop: Stop, place: Place) -> N
     stopped: Interrupted | None = None
     with one_team() as team:
         try:
-            train(config, workdir, Console() if team.leads else silent_console(), stop, None, team)
+            train(config, workdir, Console() if team.leads else silent_console(), stop, team)
         except Interrupted as news:  # all of them are
             stopped = news
     if stopped is not None:
         raise stopped
 
 
-def train(config: Config, workdir: Path, console: Console, stop: Stop, programs: Path | None, team: Team) -> None:
+def train(config: Config, workdir: Path, console: Console, stop: Stop, team: Team) -> None:
     """The run of the command, and its result on the console."""
-    console.result(run(config, workdir, console, stop, programs, team))
+    console.result(run(config, workdir, console, stop, team))
     console.say(f"records in {workdir}")
-
-
-def save_on_signals(stop: threading.Event) -> list[int]:
-    """A first SIGTERM or Ctrl-C requests a save and a clean stop, a second one kills the run; returns the signals."""
-    received: list[int] = []
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        received.append(number)
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
-    return received
 
 
 def collect_rarely() -> None:
     """Fewer collections of garbage: tracing makes millions of objects, of which nearly all stay."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-
-
-def remember_compilations(config: Config) -> Path | None:
-    """Keeps compiled programs on disk, so that the same experiment need not be compiled again: beside the decoded data,
-    or where the user said (`JAX_COMPILATION_CACHE_DIR`).
-
-    Returns:
-      The user's own folder for a run's whole programs (`fdgjax.run.kept`); None where `JAX_ENABLE_COMPILATION_CACHE`
-      switches caches off.
-    """
-    root = cache_root(config.data.cache_dir)
-    if not jax.config.values["jax_compilation_cache_dir"]:
-        jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
-    return root / f"programs-{os.geteuid()}" if jax.config.values["jax_enable_compilation_cache"] else None

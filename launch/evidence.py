@@ -18,8 +18,9 @@ from typing import Any
 from fdgjax.config.schema import PLACES
 from fdgjax.door import door
 from fdgjax.errors import UserError
-from fdgjax.files import CHECKSUM, read_sealed, write_sealed, write_text
+from fdgjax.files import write_text
 from fdgjax.records import Workdir, write_summary
+from fdgjax.sealed import CHECKSUM, read_checked_json, write_checked_json
 
 DIGITS = 5
 BULKY = ("calibration",)
@@ -58,7 +59,8 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
     versions = {name: version for name, version in content["versions"].items() if name not in MACHINE}
     data = content["config"]["data"] | dict.fromkeys(PLACES, "")
     out.path.mkdir(parents=True, exist_ok=True)
-    write_sealed(out.config, {"config": content["config"] | {"data": data}, "versions": versions, "commit": commit})
+    config = content["config"] | {"data": data}
+    write_checked_json(out.config, {"config": config, "versions": versions, "commit": commit})
     records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
     write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     if run.summary.is_file():
@@ -68,7 +70,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
 def content_of(path: Path) -> dict[str, Any]:
     """A run's JSON; runs of version 0.1 have no checksum in it."""
     content: dict[str, Any] = json.loads(path.read_text())
-    return read_sealed(path) if CHECKSUM in content else content
+    return read_checked_json(path) if CHECKSUM in content else content
 
 
 def compact(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from ml_collections import ConfigDict
 from fdgjax.building import build
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
-from fdgjax.files import read_sealed
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.records import TIMINGS, newest_checkpoint
 from fdgjax.run.ahead import state_shapes
+from fdgjax.sealed import read_checked_json
 from tests.toys import compiling_quickly
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +90,7 @@ def records_of(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("config.json", "summary.json"):
         for file in path.rglob(name):
-            content = read_sealed(file)
+            content = read_checked_json(file)
             found[str(file.relative_to(path))] = {key: content[key] for key in content if key not in TIMINGS}
     return found | {str(file.relative_to(path)): file.read_text() for file in path.rglob("metrics.jsonl")}
 

@@ -10,7 +10,7 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
-    {"errors", "huge_pages", "process_memory", "randomness", "threads", "views"},
+    {"errors", "huge_pages", "process_memory", "randomness", "signals", "threads", "views"},
     {"door", "files"},
     {"accounting", "distributed", "registry", "sealed", "team", "variables"},
     {"data", "nn", "writers"},
@@ -21,8 +21,7 @@ FLOORS = (
     {"config"},
     {"building", "records"},
     {"run"},
-    {"train"},
-    {"apart", "catalogue", "deploy", "domain_shift", "fetching", "predicting", "probe", "sweeps"},
+    {"apart", "catalogue", "deploy", "domain_shift", "fetching", "predicting", "probe", "sweeps", "train"},
     {"api", "predict", "report"},
     {"export"},
     {"commands"},

@@ -5,7 +5,7 @@ Layout, below the cache folder (`$XDG_CACHE_HOME/fdgjax`, else `~/.cache/fdgjax`
     <name>-<version>-<fingerprint>/records/   TFDS's array_record files, shared by all sizes
     <name>-<version>-<fingerprint>/32px/      images.npy, labels.npy, domains.npy and names.json
 
-Both folders are sealed with checksums of all their bytes. All of it may be deleted at any time. Nothing in it is
+Both folders have checksums of all their bytes. All of it may be deleted at any time. Nothing in it is
 unpickled.
 """
 
@@ -24,8 +24,8 @@ import numpy as np
 
 from fdgjax.data.domains import Domains
 from fdgjax.errors import UserError, printable
-from fdgjax.files import Damaged, sync
-from fdgjax.sealed import seal, verified
+from fdgjax.files import sync
+from fdgjax.sealed import Damaged, verify, write_checksums
 
 Content = TypeVar("Content")
 
@@ -62,8 +62,9 @@ def home() -> Path:
 def published(final: Path) -> Iterator[Path]:
     """A folder to write in, which becomes `final` at the end of the block, whole or not at all.
 
-    It is sealed, and on the disk itself before it has its name: a power cut leaves nothing half written. After an
-    exception nothing of it remains. If another process has published `final` in the meantime, that folder is kept.
+    It has its checksums, and is on the disk itself, before it has its name: a power cut leaves nothing half written.
+    After an exception nothing of it remains. If another process has published `final` in the meantime, that folder is
+    kept.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=final.parent) as folder:
@@ -71,7 +72,7 @@ def published(final: Path) -> Iterator[Path]:
         work = Path(folder) / final.name
         work.mkdir()
         yield work
-        seal(work)
+        write_checksums(work)
         try:
             os.replace(work, final)
         except OSError:
@@ -165,9 +166,9 @@ def read_arrays(folder: Path) -> Domains:
     """The data set in `folder`, its images memory-mapped, all arrays read-only.
 
     Raises:
-      Damaged: a byte is not what `published` sealed, or the arrays are no data set.
+      Damaged: a byte is not what `published` wrote, or the arrays are no data set.
     """
-    verified(folder)
+    verify(folder)
     try:
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(folder / "labels.npy", allow_pickle=False)

@@ -16,7 +16,7 @@ from fdgjax.data.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.source import Source
 from fdgjax.errors import UserError, printable
 from fdgjax.registry import Registry, lookup
-from fdgjax.sealed import verified
+from fdgjax.sealed import verify
 
 VERSION = "1.1.0"
 """Version of what the cache holds of given files; increase it whenever that changes."""
@@ -103,7 +103,7 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
     try:
         with published(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
             # New records are published only after all of their images could be decoded.
-            holder = kept(records, verified) or until_decoded.enter_context(published(records))
+            holder = kept(records, verify) or until_decoded.enter_context(published(records))
             _decode(name, source, size, holder, unfinished)
     finally:
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from fdgjax.deploy.wire import Reply, Request
 from fdgjax.errors import UserError
 from fdgjax.files import make_folder, write_bytes
 from fdgjax.registry import lookup
-from fdgjax.run.kept import heard
+from fdgjax.run.compilation_cache import jax_events
 from fdgjax.variables import flatten
 
 COMPILED = "/jax/compilation_cache/cache_misses"
@@ -50,7 +50,7 @@ def serve(desk: Desk, request: Request, nodes: dict[str, Node] | None = None) ->
     """
     begin = time.perf_counter()
     try:
-        with heard(COMPILED) as compiled:
+        with jax_events(COMPILED) as compiled:
             reply = lookup("action", request.action, ACTIONS)(desk, request, {} if nodes is None else nodes)
     except UserError as error:
         return Reply(desk.client, {}, {}, str(error))

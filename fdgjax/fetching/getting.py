@@ -14,8 +14,8 @@ from fdgjax.data.source import Source
 from fdgjax.errors import UserError
 from fdgjax.fetching.release import File, Release, amount
 from fdgjax.fetching.transfer import Means, digests, download, part_of, size_of
-from fdgjax.files import Damaged, lock, make_folder, read_sealed, sync, write_sealed
-from fdgjax.sealed import CHECKSUMS, seal, verified
+from fdgjax.files import lock, make_folder, sync
+from fdgjax.sealed import CHECKSUMS, Damaged, read_checked_json, verify, write_checked_json, write_checksums
 
 DOWNLOADS = "downloads"
 RECORD = "fetched.json"
@@ -55,7 +55,7 @@ def present(release: Release, place: Place) -> str:
     try:
         source = found(release, place.base)
         if (place.folder / CHECKSUMS).exists():
-            verified(place.folder)
+            verify(place.folder)
             return f"{source}, every byte as it was when it was fetched"
         if release.tree and tree_checksum(place.folder) == release.tree:
             return f"{source}, every byte as it was released"
@@ -116,7 +116,7 @@ def get(release: Release, place: Place, mirror: str, keep: bool, means: Means) -
         release.assemble(files, unpacked, release.bounds)
         done = found(release, unpacked)
         check_tree(release, unpacked)
-        seal(unpacked, many=True)
+        write_checksums(unpacked, many=True)
         os.rename(unpacked, place.folder)
         sync(place.base)
     finally:
@@ -176,7 +176,7 @@ def record(release: Release, place: Place, files: Mapping[str, Path], means: Mea
         if not wanted:
             means.say(f"no checksum of {file.name} is known: the one it has is written to {path}")
         seen[file.name] = {"bytes": size_of(files[file.name]), "sha256": sums["sha256"], "known": bool(wanted)}
-    write_sealed(path, {"data_set": release.data_set, "licence": release.licence, "files": seen})
+    write_checked_json(path, {"data_set": release.data_set, "licence": release.licence, "files": seen})
 
 
 def earlier(path: Path) -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ def earlier(path: Path) -> Mapping[str, Any]:
       UserError: a damaged record.
     """
     try:
-        return dict(read_sealed(path)["files"]) if path.exists() else {}
+        return dict(read_checked_json(path)["files"]) if path.exists() else {}
     except (Damaged, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged; expected the record of a download: remove it, and repeat") from error
 

@@ -23,7 +23,7 @@ from fdgjax.data.cache import cache_root, kept, published, remove_abandoned
 from fdgjax.data.pixels import as_floats
 from fdgjax.errors import UserError
 from fdgjax.process_memory import available_bytes
-from fdgjax.sealed import verified
+from fdgjax.sealed import verify
 from fdgjax.variables import bytes_of, flatten
 
 ALL_STAGES = -1
@@ -123,7 +123,7 @@ def read_features(entry: Path) -> np.ndarray:
     Raises:
       Damaged: a byte is not what was written.
     """
-    return np.load(verified(entry) / "features.npy", mmap_mode="r", allow_pickle=False)
+    return np.load(verify(entry) / "features.npy", mmap_mode="r", allow_pickle=False)
 
 
 def digest(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]) -> str:

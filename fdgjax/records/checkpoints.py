@@ -1,6 +1,6 @@
 """Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one.
 
-A checkpoint is whole once it is sealed: the checksums of all its files are written last.
+A checkpoint is whole once it has `checksums.txt`, with the checksums of all its files, which is written last.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ import jax
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.files import Damaged, make_folder, sync
-from fdgjax.sealed import CHECKSUMS, seal, verified
+from fdgjax.files import make_folder, sync
+from fdgjax.sealed import CHECKSUMS, Damaged, verify, write_checksums
 from fdgjax.team import ALONE, Team
 
 if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to restore needs at its first save
@@ -71,7 +71,7 @@ def open_checkpoints(path: Path, warn: Callable[[str], None], team: Team = ALONE
             write(held, round_, state, history)
             if team.leads:
                 sync(path)
-                seal(path / str(round_))
+                write_checksums(path / str(round_))
         # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
         except Exception as error:
             reason = str(error).partition("\n")[0]
@@ -123,7 +123,7 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
 
 
 def write(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
-    """One checkpoint, not yet sealed."""
+    """One checkpoint, without its checksums."""
     import orbax.checkpoint as ocp
 
     arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
@@ -151,7 +151,7 @@ def damage_of(step: Path) -> str:
     if not (step / CHECKSUMS).exists():
         return f"unfinished (without {CHECKSUMS})"
     try:
-        verified(step)
+        verify(step)
     except Damaged as error:
         return f"damaged ({error})"
     return ""

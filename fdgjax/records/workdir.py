@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from fdgjax.config import Config, completed, for_seed, identity, seeds_of, to_plain
 from fdgjax.config.registering import provenance
 from fdgjax.errors import UserError
-from fdgjax.files import Damaged, file_checksum, lock, make_folder, read_sealed, sync, write_sealed
+from fdgjax.files import lock, make_folder, sync
+from fdgjax.sealed import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
@@ -89,7 +90,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
     if not workdir.config.exists():
         make_folder(path)
         facts = {"versions": versions(), "threads": threads(), **provenance(config)}
-        write_sealed(workdir.config, {"config": to_plain(config), **facts})
+        write_checked_json(workdir.config, {"config": to_plain(config), **facts})
     return workdir
 
 
@@ -133,7 +134,7 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
       Damaged: it is not what the run wrote.
     """
     try:
-        content = read_sealed(workdir.config)
+        content = read_checked_json(workdir.config)
     except Damaged as error:
         raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
     return {**content, "config": completed(content["config"])}
@@ -157,7 +158,7 @@ def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
 def write_summary(workdir: Workdir, summary: Mapping[str, Any]) -> None:
     """Writes `summary.json`, with the checksum of the run's `metrics.jsonl`, which is put on the disk first."""
     sync(workdir.metrics)
-    write_sealed(workdir.summary, {**summary, METRICS_CHECKSUM: file_checksum(workdir.metrics)})
+    write_checked_json(workdir.summary, {**summary, METRICS_CHECKSUM: sha256(workdir.metrics)})
 
 
 def read_summary(workdir: Workdir) -> dict[str, Any]:
@@ -167,11 +168,11 @@ def read_summary(workdir: Workdir) -> dict[str, Any]:
       FileNotFoundError: the run is not finished.
       Damaged: the summary, or `metrics.jsonl`, is not what was written.
     """
-    summary = read_sealed(workdir.summary)
+    summary = read_checked_json(workdir.summary)
     kept = summary.pop(METRICS_CHECKSUM, None)
     if kept and not workdir.metrics.is_file():
         raise Damaged(f"{workdir.metrics} is missing beside its summary; the command that trained the run restores it")
-    if kept and kept != file_checksum(workdir.metrics):
+    if kept and kept != sha256(workdir.metrics):
         raise Damaged(
             f"{workdir.metrics} is damaged: it does not have the checksum that its summary holds; the command that "
             "trained the run restores it"

@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.files import read_sealed
 from fdgjax.report.drawing import INK, REFERENCE, Figure, Panel, as_svg, colour, line, over_seeds, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of, percent_axis
 from fdgjax.report.reading import Record, Run
+from fdgjax.sealed import read_checked_json
 
 
 def left_by(run: Run, name: str) -> Record:
     """A command's results, from the first of the run's folders that has them; empty where none has."""
     files = [folder.path / name for folder in run.folders]
-    found: Record = next((read_sealed(file) for file in files if file.is_file()), {})
+    found: Record = next((read_checked_json(file) for file in files if file.is_file()), {})
     return found
 
 

@@ -12,10 +12,10 @@ from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics, is_evaluated
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import SELECTIONS
-from fdgjax.files import read_sealed
 from fdgjax.records import Workdir, read_summary
 from fdgjax.registry import lookup
 from fdgjax.report.states import Look
+from fdgjax.sealed import read_checked_json
 
 SAME = frozenset(
     {
@@ -146,7 +146,7 @@ def run_folders(path: Path) -> list[Path]:
 
 def read_folder(path: Path) -> Folder:
     """A run's config and the records of its seeds."""
-    content = read_sealed(Workdir(path).config)
+    content = read_checked_json(Workdir(path).config)
     try:
         config, first, count = content["config"], content["config"]["seed"], content["config"]["seeds"]
     except (KeyError, TypeError) as error:

@@ -7,26 +7,26 @@ from jax.stages import Lowered
 
 from fdgjax.building import Experiment
 from fdgjax.engine import State, everywhere
-from fdgjax.run.kept import Shelf, compiled
 from fdgjax.run.memory import Memory, predict
 
 
-def compile_ahead(experiment: Experiment, state: State, shelf: Shelf | None = None) -> tuple[Experiment, Memory]:
-    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take.
-
-    Those on the shelf are not compiled but loaded.
-    """
+def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
+    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
     train, federation, evaluation = experiment.train, experiment.federation, experiment.evaluation
-    round_ = compiled("round", experiment.round, (state, train), shelf)
-    observe = compiled("evaluation", evaluation.observe, (state, federation), shelf)
+    # Typed as Callable; they are jitted functions.
+    round_: Any = experiment.round
+    observe: Any = evaluation.observe
+    round_, observe = round_.lower(state, train).compile(), observe.lower(state, federation).compile()
     memory = predict((round_, observe), (train, federation), state, experiment.config.devices)
     return experiment._replace(round=round_, evaluation=evaluation._replace(observe=observe)), memory
 
 
-def first_state(experiment: Experiment, shelf: Shelf | None = None) -> State:
+def first_state(experiment: Experiment) -> State:
     """The state before the first round."""
-    init = experiment.init
-    state: State = compiled("init", init.func, init.args, shelf, quick_to_compile)(*init.args)
+    # Typed as Callable; it is a jitted function.
+    init: Any = experiment.init.func
+    lowered = init.lower(*experiment.init.args)
+    state: State = lowered.compile(quick_to_compile(lowered) or None)(*experiment.init.args)
     return state
 
 

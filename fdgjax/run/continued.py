@@ -17,10 +17,11 @@ from fdgjax.building import Experiment, build
 from fdgjax.config import Config, for_seed, identity, seeds_of, to_plain
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Metrics, Record
-from fdgjax.files import sync, write_sealed
+from fdgjax.files import sync
 from fdgjax.records import Workdir, read_config_file
 from fdgjax.records.workdir import seed_workdir
 from fdgjax.run.ahead import state_shapes
+from fdgjax.sealed import write_checked_json
 
 CONTINUED = "continued_from"
 """The key of `config.json` and `summary.json` with the earlier numbers of rounds, in order."""
@@ -71,7 +72,7 @@ def prolong(workdir: Workdir, config: Config, earlier: int) -> None:
             sync(folder.path)
         if content["config"]["rounds"] != own.rounds:
             before = [*content.get(CONTINUED, []), earlier]
-            write_sealed(folder.config, content | {"config": to_plain(own), CONTINUED: before})
+            write_checked_json(folder.config, content | {"config": to_plain(own), CONTINUED: before})
 
 
 def continued_from(workdir: Workdir) -> dict[str, Any]:

@@ -94,8 +94,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
         console.say(f"{len(berths)} runs as one program: {differences(resolved)}")
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        # No program is kept as an executable: those are kept by the name of one config.
-        return train_with_records(experiment, berths, console, stop, nobody, None, ALONE)
+        return train_with_records(experiment, berths, console, stop, nobody, ALONE)
 
 
 def tried(make: Callable[[], Any]) -> Any:

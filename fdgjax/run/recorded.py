@@ -11,7 +11,6 @@ from typing import Any
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config
 from fdgjax.evaluation.metrics import Record
-from fdgjax.files import write_sealed
 from fdgjax.records import (
     History,
     Workdir,
@@ -28,7 +27,6 @@ from fdgjax.run.console import Console
 from fdgjax.run.continued import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.devices import as_begun, unlike_begun
-from fdgjax.run.kept import shelf_of
 from fdgjax.run.memory import (
     Memory,
     capacity_bytes,
@@ -42,6 +40,7 @@ from fdgjax.run.memory import (
 from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
 from fdgjax.run.training import train
+from fdgjax.sealed import write_checked_json
 from fdgjax.team import ALONE, Stop, Team
 from fdgjax.writers import check_installed
 
@@ -54,9 +53,7 @@ OnRound = Callable[[list[Record]], None]
 """What is told of each round that is trained: each seed's record."""
 
 
-def run(
-    config: Config, path: Path, console: Console, stop: Stop, programs: Path | None = None, team: Team = ALONE
-) -> dict[str, Any]:
+def run(config: Config, path: Path, console: Console, stop: Stop, team: Team = ALONE) -> dict[str, Any]:
     """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
 
     def devices() -> int:
@@ -65,7 +62,7 @@ def run(
         return as_begun(config, path).devices
 
     begun = dataclasses.replace(config, devices=team.tell(devices))
-    return run_experiment(build(begun), path, console, stop, programs=programs, team=team)
+    return run_experiment(build(begun), path, console, stop, team=team)
 
 
 def nobody(records: list[Record]) -> None:
@@ -79,7 +76,6 @@ def run_experiment(
     console: Console,
     stop: Stop,
     on_round: OnRound = nobody,
-    programs: Path | None = None,
     team: Team = ALONE,
 ) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
@@ -92,7 +88,6 @@ def run_experiment(
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
       on_round: told of each round before it is saved and before the next begins; it may set `stop`.
-      programs: the folder for compiled programs, see `fdgjax.run.kept`; None to keep none.
       team: the processes that train together, each of which calls this; the first alone writes records.
 
     Raises:
@@ -125,7 +120,7 @@ def run_experiment(
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, programs, team)[0]
+        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, team)[0]
 
 
 def train_with_records(
@@ -134,7 +129,6 @@ def train_with_records(
     console: Console,
     stop: Stop,
     on_round: OnRound,
-    programs: Path | None,
     team: Team,
 ) -> list[dict[str, Any]]:
     """Training from the newest checkpoint to the summary of each berth; see `run_experiment`.
@@ -149,9 +143,9 @@ def train_with_records(
         checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say, team)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
-        restored, shelf = checkpoints.restore(shapes), shelf_of(experiment, programs)
+        restored = checkpoints.restore(shapes)
         fresh = History([[] for _ in experiment.seeds], 0.0)
-        state, (found, before) = restored or (first_state(experiment, shelf), fresh)
+        state, (found, before) = restored or (first_state(experiment), fresh)
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
@@ -163,7 +157,7 @@ def train_with_records(
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
-        experiment, memory = compile_ahead(experiment, state, shelf)
+        experiment, memory = compile_ahead(experiment, state)
         if len(berths) > 1:
             refuse_shortage(memory, free_bytes())
         say_memory(memory, console)
@@ -204,7 +198,7 @@ def summed_up(berth: Berth, each: Sequence[Mapping[str, Any]], write: bool) -> d
         for folder, own in zip(open_seeds(berth.workdir, berth.config), each, strict=True):
             write_summary(folder, own)
         if len(each) > 1:
-            write_sealed(berth.workdir.summary, summary)
+            write_checked_json(berth.workdir.summary, summary)
     return summary
 
 

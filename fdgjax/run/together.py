@@ -8,8 +8,8 @@ from pathlib import Path
 from fdgjax.config import Config, for_seed, seeds_of
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.files import file_checksum
 from fdgjax.records import Workdir, open_log, open_seeds, own_workdir
+from fdgjax.sealed import sha256
 from fdgjax.team import Team
 from fdgjax.writers import Log
 
@@ -28,7 +28,7 @@ def check_shared(workdir: Workdir, team: Team) -> None:
     """Raises a `UserError` in a process that does not see the folder of process 0."""
     if team.size == 1:
         return
-    wanted = team.tell(lambda: file_checksum(workdir.config))
+    wanted = team.tell(lambda: sha256(workdir.config))
     deadline = time.monotonic() + SHARED_SECONDS
     while not sees(workdir.config, wanted):
         if time.monotonic() > deadline:
@@ -42,7 +42,7 @@ def check_shared(workdir: Workdir, team: Team) -> None:
 def sees(file: Path, wanted: str) -> bool:
     """Whether the file is there with that checksum."""
     with contextlib.suppress(OSError):
-        return file_checksum(file) == wanted
+        return sha256(file) == wanted
     return False
 
 

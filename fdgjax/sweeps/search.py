@@ -25,15 +25,16 @@ from fdgjax.config import identity, make_config, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.door import door
 from fdgjax.errors import UserError
-from fdgjax.files import make_folder, read_sealed, write_sealed
+from fdgjax.files import make_folder
 from fdgjax.records.workdir import difference
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
+from fdgjax.sealed import read_checked_json, write_checked_json
+from fdgjax.signals import save_on_signals
 from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.options import limit_time, positive
 from fdgjax.sweeps.processes import run_workers, stop_with_parent
 from fdgjax.sweeps.space import Search, refuse_unseen, space_of
-from fdgjax.train import save_on_signals
 
 LIBRARY = "optuna"
 
@@ -153,8 +154,8 @@ def keep_identity(search: Search) -> None:
     make_folder(search.out)
     with claim(search.out, ".asking", wait=True):
         if not file.exists():
-            write_sealed(file, ours)
-        elif found := difference(ours, read_sealed(file)):
+            write_checked_json(file, ours)
+        elif found := difference(ours, read_checked_json(file)):
             key, own, held = found
             raise UserError(
                 f"--out {search.out} holds another search: {key} is {held} there and {own} here; choose another --out, "

@@ -22,13 +22,13 @@ from fdgjax.door import door
 from fdgjax.records import open_workdir
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
+from fdgjax.signals import save_on_signals
 from fdgjax.sweeps.cells import Cell, read_published, read_spec, spec_file
 from fdgjax.sweeps.claims import failure_of, forget_failure
 from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.options import add_options, limit_time, select
 from fdgjax.sweeps.processes import run_workers, stop_with_parent
 from fdgjax.sweeps.work import Sweep, left_over, unfinished, work
-from fdgjax.train import save_on_signals
 
 
 @door

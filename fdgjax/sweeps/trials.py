@@ -25,6 +25,7 @@ from fdgjax.config import read_config
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.files import make_folder
+from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run_experiment
@@ -32,7 +33,6 @@ from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.space import Search
 from fdgjax.sweeps.trial_table import ERROR, name_of, percent_of, write_table
 from fdgjax.sweeps.work import pauses, screen
-from fdgjax.train import remember_compilations
 
 OBJECTIVE = "id_accuracy"
 """Each client's own model on its validation data, mean over the clients: the one figure that a search looks at."""
@@ -203,7 +203,7 @@ def run_trial(
     chosen.method.update(values)
     config = read_config(chosen)
     path = search.out / name_of(trial.number)
-    programs = remember_compilations(config)
+    remember_compilations(config)
     prepare_cpu(config, path)
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
@@ -218,7 +218,7 @@ def run_trial(
             raise GivenUp
 
     experiment = build(as_begun(config, path))
-    return objective([run_experiment(experiment, path, console, stop, told, programs)])
+    return objective([run_experiment(experiment, path, console, stop, told)])
 
 
 def objective(figures: Sequence[Mapping[str, Any]]) -> float:

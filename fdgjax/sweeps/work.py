@@ -14,6 +14,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import read_config
 from fdgjax.errors import UserError
+from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import prepare_cpu
 from fdgjax.run.family import families, run_family
@@ -22,7 +23,6 @@ from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
 from fdgjax.sweeps.comparison import figure_of, percent, write_tables
-from fdgjax.train import remember_compilations
 
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.5, 15.0
 """Between two looks at the cells that others hold: first, and later, when many hosts look at one folder."""
@@ -180,10 +180,10 @@ def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -
 def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> None:
     """One run."""
     config = read_config(cell.config)
-    programs = remember_compilations(config)
+    remember_compilations(config)
     prepare_cpu(config, sweep.out / cell.name)
     with screen(sweep.out, cell.name, sweep.jobs == 1, console) as shown:
-        run(config, sweep.out / cell.name, shown, stop, programs)
+        run(config, sweep.out / cell.name, shown, stop)
 
 
 @contextlib.contextmanager

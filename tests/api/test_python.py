@@ -22,13 +22,13 @@ from fdgjax.config import to_plain
 from fdgjax.config.registering import REGISTRIES
 from fdgjax.data.given import domains_of, name_of
 from fdgjax.errors import UserError
-from fdgjax.files import read_sealed
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.models import given
 from fdgjax.models.client_model import as_model
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
+from fdgjax.sealed import read_checked_json
 from tests.docs.pages import README
 from tests.runs import never, perceptron, records_of, small
 
@@ -264,7 +264,7 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
     )
     file = str(tmp_path / "own_config.py")
     result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
-    registered = read_sealed(tmp_path / "run" / "config.json")["registered"]
+    registered = read_checked_json(tmp_path / "run" / "config.json")["registered"]
     assert registered == {
         key: {"name": name, "from": file}
         for key, name in (("method.name", "fedmedian"), ("model.name", "flat"), ("data.name", "own"))

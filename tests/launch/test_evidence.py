@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.files import read_sealed, write_sealed
 from fdgjax.report.reading import read_runs
+from fdgjax.sealed import read_checked_json, write_checked_json
 from launch.evidence import main, shortened
 from tests.report.folders import write_run
 
 
 def kept(tmp_path: Path, done: int) -> Path:
     run = write_run(tmp_path / "run", seeds=(3,), done=done)
-    content = read_sealed(run / "config.json")
+    content = read_checked_json(run / "config.json")
     content["config"]["data"]["dir"] = "/home/somebody/data"
     content["versions"] = {"jax": "1.2.3", "platform": "of somebody"}
-    write_sealed(run / "config.json", content)
+    write_checked_json(run / "config.json", content)
     assert main(["evidence", str(run), "--out", str(tmp_path / "kept"), "--commit", "abc1234"]) == 0
     return tmp_path / "kept"
 
@@ -34,7 +34,7 @@ def test_neither_the_machine_nor_its_folders_are_kept(tmp_path: Path) -> None:
     folder = kept(tmp_path, 6)
     text = "".join(file.read_text() for file in folder.rglob("*.json*"))
     assert "somebody" not in text
-    assert read_sealed(folder / "run" / "config.json")["commit"] == "abc1234"
+    assert read_checked_json(folder / "run" / "config.json")["commit"] == "abc1234"
 
 
 def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:

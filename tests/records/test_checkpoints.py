@@ -14,6 +14,7 @@ from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.files import make_folder
 from fdgjax.records import History, newest_checkpoint, open_checkpoints
+from tests.earlier import write_earlier_checksums
 from tests.records.power_cut import watched
 
 Saved = dict[str, jax.Array]
@@ -85,6 +86,24 @@ def test_damage_to_any_file_of_the_newest_is_noticed_and_the_one_before_used(
     is_of_round(restored(save(tmp_path / "0/checkpoints", 4), pytest.fail), 4)
 
 
+@pytest.mark.parametrize("damage", [truncate, empty, flip, Path.unlink])
+def test_checkpoints_with_checksums_of_before_are_read_and_damage_to_them_is_noticed(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    good = save(tmp_path / "good", 2, 4)
+    for round_ in (2, 4):
+        write_earlier_checksums(good / str(round_))
+    is_of_round(newest_checkpoint(good, LIKE, pytest.fail), 4)
+    is_of_round(restored(good, pytest.fail), 4)
+    said: list[str] = []
+    for file in files(good, 4):
+        whole = file.read_bytes()
+        damage(file)
+        is_of_round(newest_checkpoint(good, LIKE, said.append), 2)
+        file.write_bytes(whole)
+    assert len(said) == len(files(good, 4))
+
+
 def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) -> None:
     path = save(tmp_path / "checkpoints", 2, 4)
     for round_ in (2, 4):
@@ -134,7 +153,7 @@ def test_a_disk_that_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device", str(path))
 
     with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
-        monkeypatch.setattr("fdgjax.records.checkpoints.seal", full)
+        monkeypatch.setattr("fdgjax.records.checkpoints.write_checksums", full)
         with pytest.raises(UserError, match=r"round 1 cannot be written .*No space left.*the same command") as error:
             checkpoints.save(1, state(1), history(1))
     assert "\n" not in str(error.value)

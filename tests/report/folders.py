@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fdgjax.config import make_config, read_config, to_plain
-from fdgjax.files import write_sealed
 from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.states import Features, Look
+from fdgjax.sealed import write_checked_json
 
 DOMAINS = ("r0", "r15", "r30", "r45")
 FACTS = {"bytes_up_per_round": 3_000_000, "bytes_down_per_round": 1_000_000, "wall_seconds": 12.5}
@@ -25,18 +25,18 @@ def write_run(
     config.data.target = "r45"
     plain = to_plain(read_config(config))
     path.mkdir(parents=True)
-    write_sealed(path / "config.json", {"config": plain, "versions": {"jax": "1.2.3"}})
+    write_checked_json(path / "config.json", {"config": plain, "versions": {"jax": "1.2.3"}})
     for seed in seeds:
         place = path / f"seed_{seed}" if len(seeds) > 1 else path
         place.mkdir(exist_ok=True)
-        write_sealed(
+        write_checked_json(
             place / "config.json", {"config": plain | {"seed": seed, "seeds": 1}, "versions": {"jax": "1.2.3"}}
         )
         records = [record(method, seed, round_) for round_ in range(1, done + 1)]
         (place / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
         if done == 6:
             summary = {"method": method, "target": "r45", "seed": seed, "rounds": 6, **FACTS, **records[-1]}
-            write_sealed(place / "summary.json", summary)
+            write_checked_json(place / "summary.json", summary)
     return path
 
 
@@ -45,12 +45,12 @@ def write_afterwards(path: Path) -> None:
     rng = np.random.default_rng(3)
     probe = lambda: {"10": float(rng.random()), "60": float(rng.random())}  # noqa: E731
     seeds = [{"seed": s, **{what: probe() for what in ("trained", "random_encoder", "pixels")}} for s in (0, 1)]
-    write_sealed(path / "probes.json", {"features": {"layer": "features", "round": 6, "seeds": seeds}})
+    write_checked_json(path / "probes.json", {"features": {"layer": "features", "round": 6, "seeds": seeds}})
     pairs = [
         {"domains": [one, other], "covariance": [0.1, 0.2], "correlation": [0.3, 0.5], "mutual_information": 1.5}
         for one, other in itertools.combinations(DOMAINS, 2)
     ]
-    write_sealed(path / "domain_shift.json", {"round": 6, "target": "r45", "pairs": pairs})
+    write_checked_json(path / "domain_shift.json", {"round": 6, "target": "r45", "pairs": pairs})
 
 
 def record(method: str, seed: int, round_: int) -> dict[str, Any]:

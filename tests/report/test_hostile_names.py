@@ -17,13 +17,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from fdgjax.errors import printable
-from fdgjax.files import read_sealed, write_sealed
 from fdgjax.report.command import PAGE, main, report
 from fdgjax.report.commands import command_of
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.reading import Run, read_folder, read_runs
 from fdgjax.report.tables import TABLES, make_tables
+from fdgjax.sealed import read_checked_json, write_checked_json
 from tests.report.folders import look, write_afterwards, write_run
 from tests.report.test_report import Page
 
@@ -80,7 +80,7 @@ def spoilt(path: Path, method: str, name: str, domains: Sequence[str]) -> Path:
         return content
 
     for file in path.rglob("*.json"):
-        write_sealed(file, with_names(read_sealed(file)))
+        write_checked_json(file, with_names(read_checked_json(file)))
     for file in path.rglob("*.jsonl"):
         lines = [with_names(json.loads(line)) for line in file.read_text().splitlines()]
         file.write_text("\n".join(map(json.dumps, lines)))
@@ -242,14 +242,14 @@ def test_the_name_of_a_method_is_no_path_to_a_program(tmp_path: Path, monkeypatc
     (tmp_path / "configs").mkdir()
     (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
     path = write_run(tmp_path / "run")
-    write_sealed(path / "config.json", renamed(read_sealed(path / "config.json"), {"fedavg": "../evil"}))
+    write_checked_json(path / "config.json", renamed(read_checked_json(path / "config.json"), {"fedavg": "../evil"}))
     monkeypatch.chdir(tmp_path)
     assert "--config=../evil:rotated_digits" in command_of(read_folder(path))
 
 
 def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run")
-    content = read_sealed(path / "config.json")
+    content = read_checked_json(path / "config.json")
     for name in HOSTILE:
-        write_sealed(path / "config.json", renamed(content, {"rotated_digits": name}))
+        write_checked_json(path / "config.json", renamed(content, {"rotated_digits": name}))
         assert f"--config=fedavg:{name}" in shlex.split(command_of(read_folder(path)))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fdgjax.errors import UserError
-from fdgjax.files import CHECKSUM, checksum
 from fdgjax.report.reading import read_runs
+from fdgjax.sealed import CHECKSUM, json_sha256
 from tests.report.folders import lines_of, record, write_run
 
 
@@ -68,8 +68,8 @@ def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:
     assert run.facts == {"rounds": 6}
 
 
-def sealed(content: dict[str, Any]) -> str:
-    return json.dumps(content | {CHECKSUM: checksum(content)})
+def checked(content: dict[str, Any]) -> str:
+    return json.dumps(content | {CHECKSUM: json_sha256(content)})
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def sealed(content: dict[str, Any]) -> str:
     [
         (None, "which holds no run"),
         ("{", "is damaged"),
-        (sealed({"something": "else"}), "has no 'config'"),
-        (sealed({"config": {"seed": 0}}), "has no 'seeds'"),
-        (sealed({"config": {"seed": 0}}).replace("0}", "1}"), "does not have the checksum"),
+        (checked({"something": "else"}), "has no 'config'"),
+        (checked({"config": {"seed": 0}}), "has no 'seeds'"),
+        (checked({"config": {"seed": 0}}).replace("0}", "1}"), "does not have the checksum"),
     ],
 )
 def test_folders_that_are_no_run(content: str | None, said: str, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdgjax import apart
-from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import reopen
+from fdgjax.sealed import read_checked_json
 from tests.runs import built_once, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
@@ -24,9 +24,9 @@ def finished(method: str, cache: Path, path: Path, **changes: object) -> Path:
 @pytest.mark.slow
 def test_models_have_the_accuracies_of_the_run(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = finished("hfedf", cache, tmp_path / "run")
-    summary = read_sealed(path / "summary.json")
+    summary = read_checked_json(path / "summary.json")
     assert apart.main(["apart", str(path)]) == 0
-    found, screen = read_sealed(path / "apart.json"), capsys.readouterr().out
+    found, screen = read_checked_json(path / "apart.json"), capsys.readouterr().out
     models = found["models"]
     clients = [models.pop(f"client {i}") for i in range(5)]
     assert np.mean([one["id"] for one in clients]) == pytest.approx(summary["id_accuracy"])
@@ -46,12 +46,12 @@ def test_models_have_the_accuracies_of_the_run(cache: Path, tmp_path: Path, caps
 def test_one_model_for_all_is_no_distance_apart(cache: Path, tmp_path: Path) -> None:
     path = finished("fedavg", cache, tmp_path / "run", seeds=2, data={"protocol": "every_domain", "target": ""})
     assert apart.main(["apart", str(path)]) == 0
-    found = read_sealed(path / "apart.json")
+    found = read_checked_json(path / "apart.json")
     assert found["distance"] == 0
     assert "mean embedding" not in found["models"]
     assert not any("ood" in one for one in found["models"].values())
     assert found["target_majority"] is None
-    first = read_sealed(path / "seed_0/summary.json")
+    first = read_checked_json(path / "seed_0/summary.json")
     clients = [found["models"][f"client {i}"]["id"] for i in range(6)]
     assert np.mean(clients) == pytest.approx(first["id_accuracy"])
 

@@ -15,11 +15,11 @@ from fdgjax.building import build
 from fdgjax.config import Config
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import is_evaluated
-from fdgjax.files import read_sealed
 from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.continued import CONTINUED, programs
 from fdgjax.run.recorded import Interrupted, run
+from fdgjax.sealed import read_checked_json
 from tests.marks import mostly_slow
 from tests.runs import StopAfter, assert_same_state, built_once, never, perceptron, records_of, small
 
@@ -76,7 +76,7 @@ def test_a_continued_run_is_the_longer_run_from_the_start(
     kept = tmp_path / "run/summary_3.json"
     assert kept.exists() == (begin is whole)
     if kept.exists():
-        assert read_sealed(kept)["rounds"] == 3
+        assert read_checked_json(kept)["rounds"] == 3
     # It is finished.
     assert run(long, tmp_path / "run", Console(), never()) == summary
 
@@ -85,7 +85,7 @@ def test_a_continued_run_is_the_longer_run_from_the_start(
 def test_a_continued_run_may_go_on_once_more(cache: Path, tmp_path: Path) -> None:
     for rounds in (2, 3, 4):
         whole(small(cache, rounds=rounds), tmp_path)
-    assert read_sealed(tmp_path / "summary.json")[CONTINUED] == [2, 3]
+    assert read_checked_json(tmp_path / "summary.json")[CONTINUED] == [2, 3]
 
 
 def test_a_last_round_loses_its_evaluation_where_the_longer_run_has_none(cache: Path, tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_a_kill_while_the_folder_is_prolonged_is_made_good(
             left = iter(range(writes))
 
             def killed(file: Path, content: Any, left: Any = left) -> None:
-                from fdgjax.files import write_sealed
+                from fdgjax.sealed import write_checked_json
 
                 if next(left, None) is None:
                     raise KeyboardInterrupt
-                write_sealed(file, content)
+                write_checked_json(file, content)
 
-            patch.setattr("fdgjax.run.continued.write_sealed", killed)
+            patch.setattr("fdgjax.run.continued.write_checked_json", killed)
             with pytest.raises(KeyboardInterrupt):
                 whole(long, path)
         whole(long, path)

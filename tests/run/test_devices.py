@@ -19,12 +19,12 @@ from rich.console import Console as RichConsole
 from fdgjax.building import build
 from fdgjax.config.command_line import parse
 from fdgjax.engine.devices import MOST_DEVICES, SHARING, fastest_devices, round_time, suitable_devices
-from fdgjax.files import read_sealed
 from fdgjax.records.workdir import open_workdir
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, unlike_begun
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import reopen
+from fdgjax.sealed import read_checked_json
 from fdgjax.threads import VARIABLES, cores
 from tests.runs import never, perceptron, small
 
@@ -103,7 +103,7 @@ def test_a_run_keeps_the_number_it_began_with(cache: Path, tmp_path: Path) -> No
     screen = io.StringIO()
     run(dataclasses.replace(unsaid, rounds=2), tmp_path, Console(RichConsole(file=screen, width=300)), never())
     assert "a run of 1 rounds, continued to 2" in screen.getvalue()
-    assert read_sealed(tmp_path / "config.json")["config"]["devices"] == 3
+    assert read_checked_json(tmp_path / "config.json")["config"]["devices"] == 3
     assert reopen(tmp_path).experiment.execution.devices == 3
 
 
@@ -164,7 +164,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()[-1]
 
     assert after(1, without | {VARIABLES[0]: "3"}) == "3"
-    assert read_sealed(tmp_path / "run" / "config.json")["threads"] == 3
+    assert read_checked_json(tmp_path / "run" / "config.json")["threads"] == 3
     assert after(2, without) == "3"
 
 

@@ -11,11 +11,11 @@ import pytest
 from fdgjax import domain_shift, probe
 from fdgjax.building import build
 from fdgjax.errors import UserError
-from fdgjax.files import read_sealed, write_sealed
 from fdgjax.run.ahead import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import config_of, reopen
+from fdgjax.sealed import read_checked_json, write_checked_json
 from tests.runs import built_once, final_state, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
@@ -44,10 +44,10 @@ def test_a_run_is_opened_as_it_was_left(finished: Path) -> None:
 
 @pytest.mark.slow
 def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
-    summary = read_sealed(finished / "summary.json")
+    summary = read_checked_json(finished / "summary.json")
     assert probe.main(["probe", str(finished)]) == 0
     assert probe.main(["probe", str(finished), "--layer", "features", "--percent", "20,60"]) == 0
-    found = read_sealed(finished / "probes.json")
+    found = read_checked_json(finished / "probes.json")
     assert found["projection"]["seeds"][0]["trained"] == summary["probe_by_percent"]
     assert list(found["features"]["seeds"][0]["trained"]) == ["20", "60"]
     first = json.loads((finished / "metrics.jsonl").read_text().splitlines()[0])
@@ -56,7 +56,7 @@ def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
 
 def test_every_pair_of_domains_is_measured(finished: Path) -> None:
     assert domain_shift.main(["domain_shift", str(finished), "--batches", "2", "--repeats", "3"]) == 0
-    found = read_sealed(finished / "domain_shift.json")
+    found = read_checked_json(finished / "domain_shift.json")
     assert len(found["pairs"]) == 6 * 5 // 2
     for pair in found["pairs"]:
         assert len(pair["covariance"]) == len(pair["correlation"]) == 3
@@ -69,12 +69,12 @@ def test_what_cannot_be_opened_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(UserError, match=r"holds no config\.json; expected the folder of a run"):
         config_of(tmp_path)
-    older = read_sealed(finished / "config.json")
-    write_sealed(tmp_path / "config.json", older)
+    older = read_checked_json(finished / "config.json")
+    write_checked_json(tmp_path / "config.json", older)
     with pytest.raises(UserError, match="holds no checkpoint"):
         reopen(tmp_path)
     older["config"]["method"]["gone"] = 1
-    write_sealed(tmp_path / "config.json", older)
+    write_checked_json(tmp_path / "config.json", older)
     with pytest.raises(UserError, match=r"cannot be read .*; repeat the run"):
         config_of(tmp_path)
     assert probe.main(["probe", str(finished), "--layer", "pixels"]) == 2

@@ -13,10 +13,10 @@ from rich.console import Console as RichConsole
 from fdgjax.building import build
 from fdgjax.engine import RoundInfo, State
 from fdgjax.errors import UserError
-from fdgjax.files import read_sealed
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.run.training import images_per_round, train
+from fdgjax.sealed import read_checked_json
 from tests.runs import StopAfter, assert_same_run, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
@@ -33,7 +33,7 @@ def check_seed(path: Path, alone: Path) -> None:
     if ON_A_CPU:
         assert got == wanted
     assert got["config.json"] == wanted["config.json"]
-    assert read_sealed(path / "summary.json").keys() == read_sealed(alone / "summary.json").keys()
+    assert read_checked_json(path / "summary.json").keys() == read_checked_json(alone / "summary.json").keys()
 
 
 # Domains dealt two to a client: the seeds' clients have different sizes.
@@ -57,8 +57,8 @@ def test_several_seeds_leave_what_as_many_runs_leave(
         check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
     names = {".lock", "config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
     assert {p.name for p in (tmp_path / "both").iterdir()} == names
-    assert summary == read_sealed(tmp_path / "both/summary.json")
-    ood = [read_sealed(tmp_path / f"alone_{seed}/summary.json")["ood_accuracy"] for seed in (4, 5)]
+    assert summary == read_checked_json(tmp_path / "both/summary.json")
+    ood = [read_checked_json(tmp_path / f"alone_{seed}/summary.json")["ood_accuracy"] for seed in (4, 5)]
     assert summary["ood_accuracy"] == pytest.approx(np.mean(ood), abs=0 if ON_A_CPU else 0.02)
     assert f"round 4/4  id {summary['id_accuracy']:.3f}  ood {summary['ood_accuracy']:.3f}" in screen.getvalue()
     console.result(summary)

@@ -29,8 +29,8 @@ class Watched:
         patch.setattr("fdgjax.run.together.open_log", self.log)
         patch.setattr("fdgjax.run.berths.open_checkpoints", self.checkpoints)
 
-    def compiled(self, experiment: Experiment, state: State, shelf: Any) -> Any:
-        ready, memory = compile_ahead(experiment, state, shelf)
+    def compiled(self, experiment: Experiment, state: State) -> Any:
+        ready, memory = compile_ahead(experiment, state)
 
         def start(state: State, train: Any) -> Any:
             self.events.append("start")

@@ -11,8 +11,8 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.rotated import DOMAINS
 from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
-from fdgjax.files import write_sealed
 from fdgjax.methods import METHODS
+from fdgjax.sealed import write_checked_json
 from fdgjax.sweeps.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
 from fdgjax.sweeps.comparison import Row, compare, markdown, write_tables
 from fdgjax.sweeps.reproduce import EXPERIMENTS, SPECS, main
@@ -145,7 +145,7 @@ def test_a_scale_lays_its_changes_over_the_preset_and_a_cell_its_own_over_both()
 
 def finished(out: Path, name: str, **figures: object) -> None:
     (out / name).mkdir(parents=True)
-    write_sealed(out / name / "summary.json", figures)
+    write_checked_json(out / name / "summary.json", figures)
 
 
 def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, Row]:

@@ -54,7 +54,7 @@ def search_of(out: Path, *more: str) -> Search:
     return read_search(parser().parse_args(words if "--set" in more else [*words, "--set", f"rounds={ROUNDS}"]))
 
 
-def pretended(config: Config, path: Path, console: Any, stop: threading.Event, told: Any, programs: Any) -> dict:
+def pretended(config: Config, path: Path, console: Any, stop: threading.Event, told: Any) -> dict:
     """A run whose accuracies follow from its hyperparameters; it goes on at the round that it had reached."""
     file = path / "done"
     path.mkdir(exist_ok=True)

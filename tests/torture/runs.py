@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.files import read_sealed
 from fdgjax.records import TIMINGS
+from fdgjax.sealed import read_checked_json
 from tests.torture.processes import run, trains
 
 METHODS = ("fedavg", "hfedf", "fdse", "uap", "fedgala", "scaffold")
@@ -51,9 +51,9 @@ class Tortured(NamedTuple):
 def result_of(workdir: Path, state: bool = True) -> dict[str, Any]:
     """What a finished run must have in common with every other of its experiment, without time and memory; with or
     without its state."""
-    summary = read_sealed(workdir / "summary.json")
+    summary = read_checked_json(workdir / "summary.json")
     return {
-        "config": read_sealed(workdir / "config.json")["config"] | {"data": None},
+        "config": read_checked_json(workdir / "config.json")["config"] | {"data": None},
         "summary": {key: value for key, value in summary.items() if key not in TIMINGS},
         "metrics": (workdir / "metrics.jsonl").read_text(),
         **({"state": state_of(workdir)} if state else {}),
@@ -69,7 +69,7 @@ def state_of(workdir: Path) -> str:
         import orbax.checkpoint as ocp
 
         # Orbax reads a state on as many devices as it was saved on.
-        jax.config.update("jax_num_cpu_devices", read_sealed(workdir / "config.json")["config"]["devices"])
+        jax.config.update("jax_num_cpu_devices", read_checked_json(workdir / "config.json")["config"]["devices"])
         newest = max((p for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()), key=lambda p: int(p.name))
         tree = ocp.StandardCheckpointer().restore((newest / "state").absolute())
         digest = hashlib.sha256()

@@ -1,0 +1,33 @@
+"""JAX's own cache of compiled programs: where it is, and what JAX says of it."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from fdgjax.config import Config
+from fdgjax.data.cache import cache_root
+
+
+def remember_compilations(config: Config) -> None:
+    """Keeps compiled programs on disk, so that the same experiment need not be compiled again: beside the decoded data,
+    or where the user said (`JAX_COMPILATION_CACHE_DIR`). `JAX_ENABLE_COMPILATION_CACHE=false` switches this off."""
+    if not jax.config.values["jax_compilation_cache_dir"]:
+        jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
+
+
+@contextlib.contextmanager
+def jax_events(name: str) -> Iterator[list[str]]:
+    """A list that gets an entry for each of JAX's events of that name within the block."""
+    events: list[str] = []
+
+    def note(event: str, **_: Any) -> None:
+        if event == name:
+            events.append(event)
+
+    jax.monitoring.register_event_listener(note)
+    try:
+        yield events
+    finally:
+        jax.monitoring.unregister_event_listener(note)
