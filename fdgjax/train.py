@@ -21,12 +21,11 @@ from fdgjax.config import Config
 from fdgjax.config.command_line import parse
 from fdgjax.config.help import usage
 from fdgjax.data.cache import cache_root
-from fdgjax.distributed import Place, join, split_off
+from fdgjax.distributed import Place, Stop, is_coordinator, join, process_group, split_off
 from fdgjax.door import door
 from fdgjax.run.console import Console, silent_console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run
-from fdgjax.team import ALONE, Stop, Team, one_team
 
 
 @door
@@ -51,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         programs = remember_compilations(config)
         if place is None:
             prepare_cpu(as_begun(config, workdir), workdir)
-            train(config, workdir, console, stop, programs, ALONE)
+            train(config, workdir, console, stop, programs)
         else:
             train_together(config, workdir, stop, place)
     except Interrupted as news:
@@ -65,18 +64,18 @@ def train_together(config: Config, workdir: Path, stop: Stop, place: Place) -> N
     join(place)
     prepare_cpu(as_begun(config, workdir), workdir, place.size or 1)
     stopped: Interrupted | None = None
-    with one_team() as team:
+    with process_group():
         try:
-            train(config, workdir, Console() if team.leads else silent_console(), stop, None, team)
+            train(config, workdir, Console() if is_coordinator() else silent_console(), stop, None)
         except Interrupted as news:  # all of them are
             stopped = news
     if stopped is not None:
         raise stopped
 
 
-def train(config: Config, workdir: Path, console: Console, stop: Stop, programs: Path | None, team: Team) -> None:
+def train(config: Config, workdir: Path, console: Console, stop: Stop, programs: Path | None) -> None:
     """The run of the command, and its result on the console."""
-    console.result(run(config, workdir, console, stop, programs, team))
+    console.result(run(config, workdir, console, stop, programs))
     console.say(f"records in {workdir}")
 
 

@@ -11,6 +11,7 @@ from flax.traverse_util import flatten_dict
 
 from fdgjax.building import build
 from fdgjax.config import Config, to_plain
+from fdgjax.distributed import Stop
 from fdgjax.engine.varied import Undecided
 from fdgjax.errors import UserError
 from fdgjax.records import check_place, own_workdir
@@ -20,7 +21,6 @@ from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary
 from fdgjax.run.devices import as_begun
 from fdgjax.run.recorded import nobody, train_with_records
-from fdgjax.team import ALONE, Stop
 from fdgjax.writers import check_installed
 
 LARGEST = 16
@@ -95,7 +95,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
         # No program is kept as an executable: those are kept by the name of one config.
-        return train_with_records(experiment, berths, console, stop, nobody, None, ALONE)
+        return train_with_records(experiment, berths, console, stop, nobody, None)
 
 
 def tried(make: Callable[[], Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config
+from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
 from fdgjax.files import write_sealed
 from fdgjax.records import (
@@ -42,7 +43,6 @@ from fdgjax.run.memory import (
 from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
 from fdgjax.run.training import train
-from fdgjax.team import ALONE, Stop, Team
 from fdgjax.writers import check_installed
 
 
@@ -54,9 +54,7 @@ OnRound = Callable[[list[Record]], None]
 """What is told of each round that is trained: each seed's record."""
 
 
-def run(
-    config: Config, path: Path, console: Console, stop: Stop, programs: Path | None = None, team: Team = ALONE
-) -> dict[str, Any]:
+def run(config: Config, path: Path, console: Console, stop: Stop, programs: Path | None = None) -> dict[str, Any]:
     """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
 
     def devices() -> int:
@@ -64,8 +62,8 @@ def run(
         check_installed(config.writers)
         return as_begun(config, path).devices
 
-    begun = dataclasses.replace(config, devices=team.tell(devices))
-    return run_experiment(build(begun), path, console, stop, programs=programs, team=team)
+    begun = dataclasses.replace(config, devices=broadcast(devices))
+    return run_experiment(build(begun), path, console, stop, programs=programs)
 
 
 def nobody(records: list[Record]) -> None:
@@ -80,9 +78,10 @@ def run_experiment(
     stop: Stop,
     on_round: OnRound = nobody,
     programs: Path | None = None,
-    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
+
+    Each of several processes calls this; process 0 alone writes records.
 
     A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.continued`.
 
@@ -93,13 +92,12 @@ def run_experiment(
       stop: set from outside to save and stop after the current round.
       on_round: told of each round before it is saved and before the next begins; it may set `stop`.
       programs: the folder for compiled programs, see `fdgjax.run.kept`; None to keep none.
-      team: the processes that train together, each of which calls this; the first alone writes records.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
       Interrupted: `stop` was set; the state is saved.
     """
-    config, stop = experiment.config, team.agreed(stop)
+    config, stop = experiment.config, any_stop(stop)
 
     def found() -> tuple[int, dict[str, Any]]:
         check_place(path)
@@ -110,22 +108,22 @@ def run_experiment(
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
-    earlier, summary = team.tell(found)
+    earlier, summary = broadcast(found)
     if other := unlike_begun(config, path):
         console.say(other)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")
         return dict(summary)
     held = dataclasses.replace(config, rounds=earlier or config.rounds)
-    with own_or_see(path, held, console.say, team) as workdir:
-        if earlier and team.leads:
+    with own_or_see(path, held, console.say) as workdir:
+        if earlier and is_coordinator():
             prolong(workdir, config, earlier)
             console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
-        check_shared(workdir, team)
+        check_shared(workdir)
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, programs, team)[0]
+        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, programs)[0]
 
 
 def train_with_records(
@@ -135,7 +133,6 @@ def train_with_records(
     stop: Stop,
     on_round: OnRound,
     programs: Path | None,
-    team: Team,
 ) -> list[dict[str, Any]]:
     """Training from the newest checkpoint to the summary of each berth; see `run_experiment`.
 
@@ -146,7 +143,7 @@ def train_with_records(
     config = experiment.config
     durations = []
     with contextlib.ExitStack() as cleanup:
-        checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say, team)))
+        checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
         restored, shelf = checkpoints.restore(shapes), shelf_of(experiment, programs)
@@ -159,7 +156,7 @@ def train_with_records(
         logs = [
             cleanup.enter_context(contextlib.closing(log))
             for berth, place in zip(berths, places(berths), strict=True)
-            for log in logs_of(berth.workdir, berth.config, records[place], console.say, team)
+            for log in logs_of(berth.workdir, berth.config, records[place], console.say)
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
@@ -192,7 +189,7 @@ def train_with_records(
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
     each = summaries(experiment, records, timings)
     return [
-        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=team.leads)
+        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=is_coordinator())
         for berth, place in zip(berths, places(berths), strict=True)
     ]
 
