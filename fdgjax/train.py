@@ -16,14 +16,13 @@ from pathlib import Path
 from fdgjax.config import Config
 from fdgjax.config.command_line import parse
 from fdgjax.config.help import usage
-from fdgjax.distributed import Place, join, split_off
+from fdgjax.distributed import Place, Stop, is_coordinator, join, process_group, split_off
 from fdgjax.door import door
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console, silent_console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.signals import save_on_signals
-from fdgjax.team import ALONE, Stop, Team, one_team
 
 
 @door
@@ -48,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
         remember_compilations(config)
         if place is None:
             prepare_cpu(as_begun(config, workdir), workdir)
-            train(config, workdir, console, stop, ALONE)
+            train(config, workdir, console, stop)
         else:
             train_together(config, workdir, stop, place)
     except Interrupted as news:
@@ -62,18 +61,18 @@ def train_together(config: Config, workdir: Path, stop: Stop, place: Place) -> N
     join(place)
     prepare_cpu(as_begun(config, workdir), workdir, place.size or 1)
     stopped: Interrupted | None = None
-    with one_team() as team:
+    with process_group():
         try:
-            train(config, workdir, Console() if team.leads else silent_console(), stop, team)
+            train(config, workdir, Console() if is_coordinator() else silent_console(), stop)
         except Interrupted as news:  # all of them are
             stopped = news
     if stopped is not None:
         raise stopped
 
 
-def train(config: Config, workdir: Path, console: Console, stop: Stop, team: Team) -> None:
+def train(config: Config, workdir: Path, console: Console, stop: Stop) -> None:
     """The run of the command, and its result on the console."""
-    console.result(run(config, workdir, console, stop, team))
+    console.result(run(config, workdir, console, stop))
     console.say(f"records in {workdir}")
 
 

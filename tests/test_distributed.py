@@ -1,11 +1,18 @@
-"""`--distributed` says which of how many processes this is, or that JAX finds it; anything else is one line."""
+"""`--distributed` says which of how many processes this is, or that JAX finds it; anything else is one line.
 
+Where processes agree, this one stands for all; `tests/run/test_several_processes.py` has several.
+"""
+
+import atexit
 import socket
+import threading
+from typing import Any
 
 import jax
 import pytest
 
-from fdgjax.distributed import Place, await_process_0, join, split_off
+from fdgjax.distributed import Place, any_stop, await_process_0, broadcast, join, leave, process_group, split_off
+from fdgjax.door import MISTAKE
 from fdgjax.errors import UserError
 
 
@@ -47,7 +54,7 @@ def test_no_process_0_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_found() -> None:
+    def none_found(**options: int) -> None:
         raise ValueError("coordinator_address\nshould be defined.")
 
     monkeypatch.setattr(jax.distributed, "initialize", none_found)
@@ -55,3 +62,51 @@ def test_no_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--distributed=auto joined no other processes") as error:
         join(Place())
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fdgjax.distributed.is_distributed", lambda: True)
+
+
+@pytest.mark.usefixtures("several")
+def test_a_decision_comes_as_it_was_made_and_a_mistake_as_the_same_line() -> None:
+    decision = [7, {"loss": 0.1, "name": "Größe"}, None]
+    assert broadcast(lambda: decision) == decision
+
+    def mistaken() -> None:
+        raise UserError("got a; expected b")
+
+    with pytest.raises(UserError, match=r"^got a; expected b$"):
+        broadcast(mistaken)
+
+
+@pytest.mark.usefixtures("several")
+def test_a_stop_is_seen_once_it_is_asked() -> None:
+    asked = threading.Event()
+    stop = any_stop(asked)
+    assert not stop.is_set()
+    asked.set()
+    assert stop.is_set()
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize(
+    ("error", "raised", "status"),
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed:\nConnection closed by peer"), UserError, MISTAKE),
+        (jax.errors.JaxRuntimeError("Buffer Definition Event: Gloo failed"), UserError, MISTAKE),
+        (UserError("got a; expected b"), UserError, MISTAKE),
+        (ValueError("a mistake of ours"), ValueError, 1),
+    ],
+)
+def test_a_process_that_fails_does_not_wait_for_the_others(
+    error: Exception, raised: type[Exception], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit: list[Any] = []
+    monkeypatch.setattr(atexit, "register", lambda *call: at_exit.append(call))
+    with pytest.raises(raised) as found, process_group():
+        raise error
+    assert "\n" not in str(found.value)
+    assert "Gloo" not in str(error) or "the same commands go on from the last checkpoint" in str(found.value)
+    assert at_exit == [(leave, status)]

@@ -12,7 +12,7 @@ PACKAGE = Path(fdgjax.__file__).parent
 FLOORS = (
     {"errors", "huge_pages", "process_memory", "randomness", "signals", "threads", "views"},
     {"door", "files"},
-    {"accounting", "distributed", "registry", "sealed", "team", "variables"},
+    {"accounting", "distributed", "registry", "sealed", "variables"},
     {"data", "nn", "writers"},
     {"contract"},
     {"aggregation", "models", "objectives"},

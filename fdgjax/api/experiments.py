@@ -24,6 +24,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.given import Arrays, domains_of, name_of
 from fdgjax.data.loading import DATASETS
 from fdgjax.data.source import Source
+from fdgjax.distributed import process_group
 from fdgjax.engine.devices import split_cpu
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
@@ -39,7 +40,6 @@ from fdgjax.run.recorded import Interrupted, nobody, run_experiment
 from fdgjax.run.reopen import reopen, restored
 from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.training import train
-from fdgjax.team import one_team
 
 Callback = Callable[[Record], Any]
 """Called with each round's record; a true result stops the training. Of several seeds the record has the round, the
@@ -192,9 +192,9 @@ class Trainer:
         begun = as_begun(self.asked, path)
         with lending(self.given):
             built = self.built if begun.devices in (0, self.config.devices) else build(begun)
-            with one_team() as team:
+            with process_group():
                 try:
-                    summary = run_experiment(built, path, shown, stop, nobody if on_round is None else tell, team=team)
+                    summary = run_experiment(built, path, shown, stop, nobody if on_round is None else tell)
                 except Interrupted:
                     summary = {}
             opened = restored(built, path)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 
 from fdgjax.contract import PyTree
+from fdgjax.distributed import broadcast, is_coordinator
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
 from fdgjax.files import make_folder, sync
 from fdgjax.sealed import CHECKSUMS, Damaged, verify, write_checksums
-from fdgjax.team import ALONE, Team
 
 if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to restore needs at its first save
     import orbax.checkpoint as ocp
@@ -41,22 +41,24 @@ class Checkpoints(NamedTuple):
     close: Callable[[], None]
 
 
-def open_checkpoints(path: Path, warn: Callable[[str], None], team: Team = ALONE) -> Checkpoints:
+def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     """The checkpoints below `path`, for the one run that owns them.
 
     Unfinished ones of a killed run are removed before anything is saved or restored; a damaged one is set aside, in
     the folder `damaged` beside `path`, with a line to `warn`, where there is an older one to go on from.
 
-    Several processes of a `team` save and restore together, in one folder that all of them see: Orbax has each write
+    Several processes save and restore together, in one folder that all of them see: Orbax has each write
     what it alone holds, and process 0 does the rest.
 
     Raises:
       UserError: every checkpoint is damaged.
     """
-    if team.leads:
+
+    def tidy() -> None:
         set_aside(path, warn)
         make_folder(path)
-    team.tell(lambda: None)  # the folder is now as the others may find it
+
+    broadcast(tidy)  # the folder is now as the others may find it
     opened = contextlib.ExitStack()
 
     @functools.cache
@@ -66,10 +68,10 @@ def open_checkpoints(path: Path, warn: Callable[[str], None], team: Team = ALONE
     def save(round_: int, state: PyTree, history: History) -> None:
         try:
             held = manager()
-            if team.tell(lambda: round_ in held.all_steps()):
+            if broadcast(lambda: round_ in held.all_steps()):
                 return
             write(held, round_, state, history)
-            if team.leads:
+            if is_coordinator():
                 sync(path)
                 write_checksums(path / str(round_))
         # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
@@ -81,7 +83,7 @@ def open_checkpoints(path: Path, warn: Callable[[str], None], team: Team = ALONE
             ) from error
 
     def restore(like: PyTree) -> tuple[PyTree, History] | None:
-        newest = team.tell(lambda: next((int(folder.name) for folder in steps(path)), None))
+        newest = broadcast(lambda: next((int(folder.name) for folder in steps(path)), None))
         return None if newest is None else load(manager(), newest, like)
 
     return Checkpoints(save, restore, opened.close)

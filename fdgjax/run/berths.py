@@ -12,7 +12,6 @@ from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.errors import UserError
 from fdgjax.records import Checkpoints, History, Workdir, open_checkpoints
-from fdgjax.team import ALONE, Team
 
 
 class Berth(NamedTuple):
@@ -28,14 +27,14 @@ def places(berths: Sequence[Berth]) -> list[slice]:
     return [slice(end - berth.config.seeds, end) for berth, end in zip(berths, ends, strict=True)]
 
 
-def open_berths(berths: Sequence[Berth], warn: Callable[[str], None], team: Team = ALONE) -> Checkpoints:
+def open_berths(berths: Sequence[Berth], warn: Callable[[str], None]) -> Checkpoints:
     """The checkpoints of a run, or of all members: each saves its own part of the state.
 
     Raises:
       UserError: like `open_checkpoints`, and from `restore`, where members have come to different rounds.
     """
     if len(berths) == 1:
-        return open_checkpoints(berths[0].workdir.checkpoints, warn, team)
+        return open_checkpoints(berths[0].workdir.checkpoints, warn)
     opened = contextlib.ExitStack()
     each = [
         opened.enter_context(contextlib.closing(open_checkpoints(berth.workdir.checkpoints, warn))) for berth in berths

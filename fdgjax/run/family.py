@@ -11,6 +11,7 @@ from flax.traverse_util import flatten_dict
 
 from fdgjax.building import build
 from fdgjax.config import Config, to_plain
+from fdgjax.distributed import Stop
 from fdgjax.engine.varied import Undecided
 from fdgjax.errors import UserError
 from fdgjax.records import check_place, own_workdir
@@ -20,7 +21,6 @@ from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary
 from fdgjax.run.devices import as_begun
 from fdgjax.run.recorded import nobody, train_with_records
-from fdgjax.team import ALONE, Stop
 from fdgjax.writers import check_installed
 
 LARGEST = 16
@@ -94,7 +94,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
         console.say(f"{len(berths)} runs as one program: {differences(resolved)}")
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, berths, console, stop, nobody, ALONE)
+        return train_with_records(experiment, berths, console, stop, nobody)
 
 
 def tried(make: Callable[[], Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config
+from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
 from fdgjax.records import (
     History,
@@ -41,7 +42,6 @@ from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
 from fdgjax.run.training import train
 from fdgjax.sealed import write_checked_json
-from fdgjax.team import ALONE, Stop, Team
 from fdgjax.writers import check_installed
 
 
@@ -53,7 +53,7 @@ OnRound = Callable[[list[Record]], None]
 """What is told of each round that is trained: each seed's record."""
 
 
-def run(config: Config, path: Path, console: Console, stop: Stop, team: Team = ALONE) -> dict[str, Any]:
+def run(config: Config, path: Path, console: Console, stop: Stop) -> dict[str, Any]:
     """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
 
     def devices() -> int:
@@ -61,8 +61,8 @@ def run(config: Config, path: Path, console: Console, stop: Stop, team: Team = A
         check_installed(config.writers)
         return as_begun(config, path).devices
 
-    begun = dataclasses.replace(config, devices=team.tell(devices))
-    return run_experiment(build(begun), path, console, stop, team=team)
+    begun = dataclasses.replace(config, devices=broadcast(devices))
+    return run_experiment(build(begun), path, console, stop)
 
 
 def nobody(records: list[Record]) -> None:
@@ -76,9 +76,10 @@ def run_experiment(
     console: Console,
     stop: Stop,
     on_round: OnRound = nobody,
-    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
+
+    Each of several processes calls this; process 0 alone writes records.
 
     A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.continued`.
 
@@ -88,13 +89,12 @@ def run_experiment(
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
       on_round: told of each round before it is saved and before the next begins; it may set `stop`.
-      team: the processes that train together, each of which calls this; the first alone writes records.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
       Interrupted: `stop` was set; the state is saved.
     """
-    config, stop = experiment.config, team.agreed(stop)
+    config, stop = experiment.config, any_stop(stop)
 
     def found() -> tuple[int, dict[str, Any]]:
         check_place(path)
@@ -105,22 +105,22 @@ def run_experiment(
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
-    earlier, summary = team.tell(found)
+    earlier, summary = broadcast(found)
     if other := unlike_begun(config, path):
         console.say(other)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")
         return dict(summary)
     held = dataclasses.replace(config, rounds=earlier or config.rounds)
-    with own_or_see(path, held, console.say, team) as workdir:
-        if earlier and team.leads:
+    with own_or_see(path, held, console.say) as workdir:
+        if earlier and is_coordinator():
             prolong(workdir, config, earlier)
             console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
-        check_shared(workdir, team)
+        check_shared(workdir)
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round, team)[0]
+        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round)[0]
 
 
 def train_with_records(
@@ -129,7 +129,6 @@ def train_with_records(
     console: Console,
     stop: Stop,
     on_round: OnRound,
-    team: Team,
 ) -> list[dict[str, Any]]:
     """Training from the newest checkpoint to the summary of each berth; see `run_experiment`.
 
@@ -140,7 +139,7 @@ def train_with_records(
     config = experiment.config
     durations = []
     with contextlib.ExitStack() as cleanup:
-        checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say, team)))
+        checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
         restored = checkpoints.restore(shapes)
@@ -153,7 +152,7 @@ def train_with_records(
         logs = [
             cleanup.enter_context(contextlib.closing(log))
             for berth, place in zip(berths, places(berths), strict=True)
-            for log in logs_of(berth.workdir, berth.config, records[place], console.say, team)
+            for log in logs_of(berth.workdir, berth.config, records[place], console.say)
         ]
         leave_if(stop, done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
@@ -186,7 +185,7 @@ def train_with_records(
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
     each = summaries(experiment, records, timings)
     return [
-        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=team.leads)
+        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=is_coordinator())
         for berth, place in zip(berths, places(berths), strict=True)
     ]
 

@@ -2,39 +2,44 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jax
+
 from fdgjax.config import Config, for_seed, seeds_of
+from fdgjax.distributed import broadcast, is_coordinator
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
 from fdgjax.records import Workdir, open_log, open_seeds, own_workdir
 from fdgjax.sealed import sha256
-from fdgjax.team import Team
 from fdgjax.writers import Log
 
 SHARED_SECONDS = 60.0
 """How long a file system of several machines may take to show one what another wrote."""
 
 
-def own_or_see(
-    path: Path, config: Config, say: Callable[[str], None], team: Team
-) -> contextlib.AbstractContextManager[Workdir]:
-    """The run's folder: `own_workdir` in process 0, and no more than its name in the others."""
-    return own_workdir(path, config, say) if team.leads else contextlib.nullcontext(Workdir(path))
+@contextlib.contextmanager
+def own_or_see(path: Path, config: Config, say: Callable[[str], None]) -> Iterator[Workdir]:
+    """The run's folder: `own_workdir` in process 0, no more than its name in the others. Raises like that."""
+    with contextlib.ExitStack() as held:
+
+        def own() -> None:
+            held.enter_context(own_workdir(path, config, say))
+
+        broadcast(own)
+        yield Workdir(path)
 
 
-def check_shared(workdir: Workdir, team: Team) -> None:
+def check_shared(workdir: Workdir) -> None:
     """Raises a `UserError` in a process that does not see the folder of process 0."""
-    if team.size == 1:
-        return
-    wanted = team.tell(lambda: sha256(workdir.config))
+    wanted, rank = broadcast(lambda: sha256(workdir.config)), jax.process_index()
     deadline = time.monotonic() + SHARED_SECONDS
     while not sees(workdir.config, wanted):
         if time.monotonic() > deadline:
             raise UserError(
-                f"workdir {workdir.path} is another folder in process {team.rank} than in process 0; expected one that "
-                "all see; choose a --workdir on a file system that the machines share"
+                f"workdir {workdir.path} is another folder in process {rank} than in process 0; expected one that all "
+                "see; choose a --workdir on a file system that the machines share"
             )
         time.sleep(0.2)
 
@@ -46,11 +51,9 @@ def sees(file: Path, wanted: str) -> bool:
     return False
 
 
-def logs_of(
-    workdir: Workdir, config: Config, records: list[list[Record]], say: Callable[[str], None], team: Team
-) -> list[Log]:
+def logs_of(workdir: Workdir, config: Config, records: list[list[Record]], say: Callable[[str], None]) -> list[Log]:
     """Each seed's log, for its rounds so far; those of other processes than the first write nothing."""
-    if not team.leads:
+    if not is_coordinator():
         return [Log(lambda record: None, lambda: None) for _ in records]
     each = zip(open_seeds(workdir, config), seeds_of(config), records, strict=True)
     return [open_log(folder, for_seed(config, seed), of_seed, say) for folder, seed, of_seed in each]
