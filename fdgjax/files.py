@@ -5,7 +5,6 @@ read back later carries a checksum of its content, so that damage is noticed.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from fdgjax.errors import UserError
 
@@ -116,16 +117,16 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds the lock file until the end of the block; with `wait`, waits until it
     does.
 
-    A lock of the operating system on an open file: it ends with its process, however that ends, so that no stale
-    lock remains.
+    A lock of the operating system (`filelock`): it ends with its process, however that ends, so that no stale lock
+    remains.
 
     Raises:
       OSError: a file system without locks.
     """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    held = FileLock(path, blocking=wait, fallback_to_soft=False)
+    with contextlib.suppress(Timeout):
+        held.acquire()
+    try:
+        yield held.is_locked
+    finally:
+        held.release()

@@ -112,7 +112,3 @@ def check(asked: argparse.Namespace, words: Sequence[str]) -> int:
     print(json.dumps({"method": trial.terms.config.method.name, **found._asdict()}))
     print(f"largest difference from the simulation: {max(found.server, found.rows):.1e}")
     return 0 if max(found.server, found.rows) <= 1e-3 * max(found.largest, 1.0) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -29,7 +29,7 @@ NOT_RUN = {
     r".*flower --config.*--check": "starts a federation of processes, which tests/deploy does",
     r"for |do$|done$|.*\$method": MINUTES,
     r".*METHOD\[:PRESET\]": CHOICE,
-    r"python -m fdgjax.probe .*--layer LAYER": CHOICE,
+    r"fdgjax probe .*--layer LAYER": CHOICE,
 }
 """The commands that no test runs, by how they begin, and why; each is read by its own program instead."""
 

@@ -35,10 +35,7 @@ __all__ = ["perceptron"]
 RUN_ELSEWHERE = {"README.md", "python.md"}
 """Pages whose fenced Python other tests run."""
 TINY = ("--config.rounds=1", "--config.local_epochs=1", "--config.model.name=perceptron", "--config.devices=1")
-MODULES = {command.module: name for name, command in COMMANDS.items()} | {
-    "fdgjax.report": "report",
-    "fdgjax.main": "train",
-}
+MODULES = {"fdgjax.main": "train"}
 FOR_EXAMPLE = {
     "probe RUN": "probe PROBED",
     "RUNS...": "RUN",
@@ -97,8 +94,8 @@ class Parsed(BaseException):
 
 
 LONG = (
-    r"python -m launch\.flower|(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
-    r"fdgjax (?:reproduce|sweep|search|report) |python -m (?:fdgjax.probe|launch.submitit) "
+    r"(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
+    r"fdgjax (?:reproduce|sweep|search|report|probe|flower) |python -m launch.submitit "
 )
 
 
@@ -112,7 +109,6 @@ def test_a_long_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
-    line = line.replace("python -m launch.flower", "fdgjax flower")
     words = shlex.split(re.sub(r"^taskset -c \d ", "", line))
     name = COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2]
     package = importlib.util.find_spec(f"{name}.__main__") if (ROOT / name.replace(".", "/")).is_dir() else None
