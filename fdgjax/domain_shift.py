@@ -10,7 +10,6 @@ to `RUN/domain_shift.json`, from which a report draws the figure.
 import argparse
 import itertools
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +141,3 @@ def show(found: Mapping[str, Any]) -> None:
             *(f"{np.mean(pair[key]):.3g} ± {np.std(pair[key]):.1g}" for key in ("covariance", "correlation")),
         )
     Console().print(table)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -4,13 +4,14 @@ A file is written beside, put on the disk and only then given its name; the fold
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 
 def write_text(path: Path, text: str) -> None:
@@ -73,16 +74,16 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds the lock file until the end of the block; with `wait`, waits until it
     does.
 
-    A lock of the operating system on an open file: it ends with its process, however that ends, so that no stale
-    lock remains.
+    A lock of the operating system (`filelock`): it ends with its process, however that ends, so that no stale lock
+    remains.
 
     Raises:
       OSError: a file system without locks.
     """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    held = FileLock(path, blocking=wait, fallback_to_soft=False)
+    with contextlib.suppress(Timeout):
+        held.acquire()
+    try:
+        yield held.is_locked
+    finally:
+        held.release()

@@ -9,7 +9,6 @@ settings of the probe are the run's `config.probe`, except for those given here.
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,3 @@ def show(run: Path, found: Mapping[str, Any]) -> None:
             f"{mean('pixels'):.3f}",
         )
     Console().print(table)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -1,1 +1,1 @@
-"""Doors for the scripts of clusters, and the curves that are kept with the project."""
+"""What clusters are given to run, and the curves that are kept with the project."""

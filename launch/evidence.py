@@ -5,7 +5,7 @@
 Of each run, finished or not: its config without the places of data, versions without the machine, one line of metrics
 for each round, and its summary. Numbers have five significant digits; bins of calibration are left out.
 
-    python -m fdgjax.report benchmarks/results/NAME --out DIR --no-states
+    fdgjax report benchmarks/results/NAME --out DIR --no-states
 """
 
 import argparse

@@ -4,8 +4,9 @@
     python -m launch.submitit --tasks 4 -- search fedprox --out DIR
     python -m launch.submitit --tasks 2 --cluster local --stay -- sweep SPEC.py --out DIR     # on this machine
 
-What follows -- is a command of fdgjax, which every task runs on the one folder: each takes what no other has. Before
-its time is over, and when it is preempted, a task saves, stops, and is queued anew. Logs are in DIR/submitit.
+What follows -- is a command of fdgjax, of which every task runs its share (--shard) on the one folder. Before its time
+is over, and when it is preempted, a task saves, stops, and is queued anew; given again, the command runs what is left.
+Logs are in DIR/submitit.
 """
 
 import argparse
@@ -14,21 +15,18 @@ import importlib.util
 import os
 import signal
 import sys
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from fdgjax import commands
 from fdgjax.door import door
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.errors import UserError, unknown
 from fdgjax.sweeps.options import positive
 
-WAIT = ("--wait", "300")
-SHARED: Mapping[str, bool] = {"sweep": True, "reproduce": True, "search": False}
-"""The commands that several tasks can run on one folder, and whether they take `--batch`."""
+SHARED = ("reproduce", "search", "sweep")
+"""The commands that several tasks can run on one folder."""
 SAVING_SECONDS = 300
 """Before its time is over a task is told to save."""
 TIMEOUTS = 1000
@@ -97,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv[1:])
     if importlib.util.find_spec("submitit") is None:
         raise UserError("launch.submitit got no library submitit; expected it; pip install 'fdgjax[slurm]'")
-    jobs = submit(Task(task_words(args.command)), args)
+    jobs = submit(tasks_of(args.command, args.tasks), args)
     print(f"submitted {', '.join(job.job_id for job in jobs)}; logs in {folder_of(args.command)}")
     failed = [error for job in jobs if args.stay and (error := job.exception()) is not None]
     for error in failed:
@@ -105,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def submit(task: Task, args: argparse.Namespace) -> list[Any]:
+def submit(tasks: Sequence[Task], args: argparse.Namespace) -> list[Any]:
     """The submitted jobs, one array."""
     import submitit
 
@@ -120,17 +118,18 @@ def submit(task: Task, args: argparse.Namespace) -> list[Any]:
         slurm_additional_parameters=dict(map(key_and_value, args.slurm)),
     )
     with executor.batch():
-        return [executor.submit(task) for _ in range(args.tasks)]
+        return [executor.submit(task) for task in tasks]
 
 
-def task_words(command: Sequence[str]) -> tuple[str, ...]:
-    """The command of every task: what others hold is left to them, and a failed run is tried once.
+def tasks_of(command: Sequence[str], count: int) -> list[Task]:
+    """Each task's share of the command.
 
     Raises:
-      UserError: a command that is not shared.
+      UserError: a command that cannot be shared.
     """
-    batch = ("--batch", uuid.uuid4().hex) if lookup("COMMAND", command[0], SHARED) else ()
-    return (*command, *WAIT, *batch)
+    if command[0] not in SHARED:
+        raise unknown("COMMAND", command[0], SHARED)
+    return [Task((*command, f"--shard={index}/{count}")) for index in range(1, count + 1)]
 
 
 def folder_of(command: Sequence[str]) -> Path:

@@ -54,6 +54,12 @@ def test_a_module_does_the_same(tmp_path: Path) -> None:
     assert done.stderr.startswith("fdgjax: unknown method 'fedavgg'")
 
 
+def test_no_other_module_is_a_program() -> None:
+    package = Path(fdgjax.__file__).parent
+    programs = [path for path in package.rglob("*.py") if path.stem == "__main__" or '"__main__"' in path.read_text()]
+    assert sorted(programs) == [package / "__main__.py", package / "main.py"]
+
+
 def test_every_method_and_model_is_listed_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert methods.main(["methods"]) == models.main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()

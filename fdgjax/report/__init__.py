@@ -1,1 +1,1 @@
-"""A page, tables and figures of runs, made from their folders; `python -m fdgjax.report`."""
+"""A page, tables and figures of runs, made from their folders; `fdgjax report`."""

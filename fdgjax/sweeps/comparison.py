@@ -10,7 +10,7 @@ import numpy as np
 
 from fdgjax.files import write_text
 from fdgjax.sweeps.cells import Cell, Figures, Published
-from fdgjax.sweeps.claims import claim, failure_of, summary_of
+from fdgjax.sweeps.status import failure_of, hold, summary_of
 
 
 class Row(NamedTuple):
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
     """Writes both tables, with all cells that any process has finished so far."""
-    with claim(out, ".tables", wait=True):
+    with hold(out, ".tables", wait=True):
         rows = compare(cells, out, published)
         write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
         stream = io.StringIO()

@@ -1,8 +1,7 @@
 """Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
-import math
-import threading
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from fdgjax.config.command_line import set_keys
 from fdgjax.errors import UserError
 from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.share import share_of
 
 NOT_REDUCING = frozenset(
     {"model.pretrained", "seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"}
@@ -24,22 +24,26 @@ class Selected(NamedTuple):
     share: list[Cell]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of every sweep."""
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of every command of many runs."""
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder of the runs")
     add("--data_dir", default="", help="where the data lie")
+    add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every run's config, such as rounds=20")
+    add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
+    add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
+    add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of every sweep."""
+    add_common(parser)
+    add = parser.add_argument
     add("--scale", default="paper", help="how much of the paper's protocol: paper or cpu")
     add("--only", nargs="*", default=[], metavar="WORD", help="cells whose name has one of these words")
-    add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every cell's config, such as rounds=2")
-    add("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N shares, from 1")
-    add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
     add("--together", type=positive, default=1, metavar="N", help="runs as one program that differ in numbers alone")
     add("--devices", type=positive, default=1, metavar="N", help="config.devices of every cell")
-    add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
-    add("--wait", type=float, default=math.inf, metavar="SECONDS", help="for runs that others hold; else until all end")
-    add("--batch", default="", metavar="ID", help="of a job of many tasks: what failed in one is not tried by another")
-    add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def positive(word: str) -> int:
@@ -49,30 +53,15 @@ def positive(word: str) -> int:
     return int(word)
 
 
-def limit_time(stop: threading.Event, seconds: float) -> None:
-    """Sets `stop` after so long; 0 for never."""
-    if seconds:
-        timer = threading.Timer(seconds, stop.set)
-        timer.daemon = True
-        timer.start()
-
-
-def shard(word: str) -> tuple[int, int]:
-    """`3/8` as two numbers."""
-    share, _, shares = word.partition("/")
-    if not (share.isdigit() and shares.isdigit() and 1 <= int(share) <= int(shares)):
-        raise argparse.ArgumentTypeError(f"got '{word}'; expected I/N with 1 <= I <= N, such as 3/8")
-    return int(share), int(shares)
-
-
 def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     """The selected cells, with the data folder, the number of devices and all other set keys in their configs.
 
     Share I of N is every N-th of them from the I-th on: no cell is in two shares, whichever are finished.
 
     Raises:
-      UserError: no cell is selected, two have one name, or a key or a value that does not exist.
+      UserError: no cell is selected, two have one name, a key or a value that does not exist, or no such share.
     """
+    share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
     names = [cell.name for cell in chosen]
     if not chosen or len(set(names)) < len(names):
@@ -83,8 +72,7 @@ def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     for cell in chosen:
         cell.config.devices = args.devices
         cell.config.data.dir = args.data_dir or cell.config.data.dir
-    share, shares = args.shard
-    return Selected(chosen, chosen[share - 1 :: shares])
+    return Selected(chosen, chosen[share.number - 1 :: share.shares])
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:

@@ -1,12 +1,82 @@
-"""A sweep's work shared by several processes of one machine."""
+"""A command's work shared by several processes of one machine, and how it ends: done, stopped, or out of time."""
 
+import argparse
+import logging
 import os
 import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fdgjax.run.console import Console
+from fdgjax.run.recorded import Interrupted
+from fdgjax.signals import save_on_signals
+from fdgjax.sweeps.status import refuse_without_locks
 
 POLL_SECONDS = 0.2
 STDIN = 0
+OUT_OF_TIME = 3
+"""The exit status of a command whose time budget is spent."""
+
+
+class Job(NamedTuple):
+    """What a command does.
+
+    begin: once, before all. work: what each process does until nothing is left to it, or until its event is set. end:
+    once, after all, given whether it was stopped; returns the exit status. The latter two raise `Interrupted` where
+    they were stopped before all was done.
+    """
+
+    begin: Callable[[], object]
+    work: Callable[[Console, threading.Event], object]
+    end: Callable[[Console, bool], int]
+
+
+def conduct(job: Job, args: argparse.Namespace, command: Sequence[str]) -> int:
+    """Does a job, alone or by workers.
+
+    Args:
+      job: what to do.
+      args: `out`, `jobs`, `time_budget` and `worker` of `fdgjax.sweeps.options.add_common`.
+      command: the same command as a subcommand of fdgjax, which workers are started with.
+
+    Returns:
+      The job's exit status; 128 + signal number when stopped by one, and `OUT_OF_TIME` when time ran out.
+
+    Raises:
+      UserError: as the job does, or several workers on a file system without locks.
+    """
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    console, stop = Console(), threading.Event()
+    received = save_on_signals(stop)
+    limit_time(stop, args.time_budget)
+    try:
+        if args.worker:
+            stop_with_parent(stop)
+            job.work(console, stop)
+            return 0
+        job.begin()
+        if args.jobs == 1:
+            job.work(console, stop)
+        else:
+            refuse_without_locks(args.out)
+            statuses = run_workers([sys.executable, "-m", "fdgjax", *command, "--worker"], args.jobs, stop)
+            if any(statuses) and not stop.is_set():
+                console.say(f"processes ended with status {', '.join(map(str, statuses))}")
+        return job.end(console, stop.is_set())
+    except Interrupted as news:
+        if not args.worker:
+            console.say(str(news))
+        return 128 + received[0] if received else OUT_OF_TIME
+
+
+def limit_time(stop: threading.Event, seconds: float) -> None:
+    """Sets `stop` after so long; 0 for never."""
+    if seconds:
+        timer = threading.Timer(seconds, stop.set)
+        timer.daemon = True
+        timer.start()
 
 
 def run_workers(command: Sequence[str], jobs: int, stop: threading.Event) -> list[int]:

@@ -9,7 +9,6 @@ a scale below the paper's, where a verdict would mislead.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -42,7 +41,3 @@ def main(argv: Sequence[str]) -> int:
     add_options(parser)
     args = parser.parse_args(argv[1:])
     return start(lookup("experiment", args.name, EXPERIMENTS), args, ["reproduce", *argv[1:]])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

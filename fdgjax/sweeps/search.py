@@ -6,19 +6,16 @@
 The values are those that each method declares (`fdgjax methods`, `hyper(..., search=...)`) and the config's own, which
 is the first trial; Optuna proposes the others, and trials that fall behind the median are given up (`--no_pruning` for
 none). Each trial is a run in a folder of its own. Nothing of the unseen domain is looked at. Stopped or killed at any
-moment, the same command goes on, an unfinished trial from its last checkpoint; several hosts with one folder share the
-trials. `search.md` and `search.csv` in DIR list them. Needs `pip install 'fdgjax[search]'`.
+moment, the same command goes on, an unfinished trial from its last checkpoint; hosts with one folder share the trials,
+each by its own `--shard`. `search.md` and `search.csv` in DIR list them. Needs `pip install 'fdgjax[search]'`.
 """
 
 import argparse
 import importlib.util
 import json
-import logging
-import math
-import sys
-import threading
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from fdgjax.config import identity, make_config, read_config, to_plain
@@ -30,11 +27,11 @@ from fdgjax.records.workdir import difference
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
 from fdgjax.sealed import read_checked_json, write_checked_json
-from fdgjax.signals import save_on_signals
-from fdgjax.sweeps.claims import claim
-from fdgjax.sweeps.options import limit_time, positive
-from fdgjax.sweeps.processes import run_workers, stop_with_parent
+from fdgjax.sweeps.options import add_common, positive
+from fdgjax.sweeps.processes import Job, conduct
+from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import Search, refuse_unseen, space_of
+from fdgjax.sweeps.status import hold
 
 LIBRARY = "optuna"
 
@@ -44,23 +41,11 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="fdgjax search", description=str(__doc__).partition("\n")[0])
     add = made.add_argument
     add("config", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of --config")
-    add("--out", type=Path, required=True, help="folder of the trials")
+    add_common(made)
     add("--trials", type=positive, default=20, metavar="N", help="how many in all, the config's own among them")
     add("--tune", nargs="+", default=[], metavar="KEY", help="keys of config.method; all that are numbers without it")
-    add("--data_dir", default="", help="where the data lie")
-    add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of the config, such as rounds=20 seeds=3")
     add("--seed", type=int, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")
-    add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
-    add(
-        "--wait",
-        type=float,
-        default=math.inf,
-        metavar="SECONDS",
-        help="for trials that others hold; else until all end",
-    )
-    add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
-    add("--worker", action="store_true", help=argparse.SUPPRESS)
     return made
 
 
@@ -69,73 +54,64 @@ def main(argv: Sequence[str]) -> int:
     """Runs the search.
 
     Returns:
-      The exit status: 0 when all trials are done or left to others, 1 when some are not or none succeeded, 2 for a
-      mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
+      The exit status: 0 when all trials are done or left to other shares, 1 when some are not or none succeeded, 2 for
+      a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
     args = parser().parse_args(argv[1:])
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
     if importlib.util.find_spec(LIBRARY) is None:
         raise UserError(f"search got no library {LIBRARY}; expected it to be installed; pip install 'fdgjax[search]'")
     from fdgjax.sweeps.trials import work  # here, as it loads Optuna
 
-    console, stop = Console(), threading.Event()
-    received = save_on_signals(stop)
-    limit_time(stop, args.time_budget)
-    try:
-        search = read_search(args)
-        if args.worker:
-            stop_with_parent(stop)
-            work(search, console, stop)
-            return 0
-        return lead(search, ["search", *argv[1:]], console, stop)
-    except Interrupted as news:
-        if not args.worker:
-            console.say(str(news))
-        return 128 + received[0] if received else 3
+    search = read_search(args)
+    job = Job(partial(begin, search), partial(work, search), partial(end, search))
+    return conduct(job, args, ["search", *argv[1:]])
 
 
-def lead(search: Search, command: Sequence[str], console: Console, stop: threading.Event) -> int:
-    """Runs the whole search, alone or by workers, and prints the outcome. Returns the exit status.
-
-    Raises:
-      Interrupted: `stop` was set before all was done.
-    """
-    from fdgjax.sweeps.trial_table import write_table
-    from fdgjax.sweeps.trials import counted, left, left_over, open_study, work
+def begin(search: Search) -> None:
+    """Makes the study, or raises a `UserError` where the folder holds another search."""
+    from fdgjax.sweeps.trials import open_study
 
     keep_identity(search)
-    statuses: list[int] = []
-    if search.jobs == 1:
-        work(search, console, stop)
-    else:
-        open_study(search)
-        statuses = run_workers([sys.executable, "-m", "fdgjax", *command, "--worker"], search.jobs, stop)
-        if any(statuses) and not stop.is_set():
-            console.say(f"processes ended with status {', '.join(map(str, statuses))}")
+    open_study(search)
+
+
+def end(search: Search, console: Console, stopped: bool) -> int:
+    """Writes the tables and prints the outcome. Returns the exit status.
+
+    Raises:
+      Interrupted: it was stopped before all was done.
+    """
+    from fdgjax.sweeps.trial_table import write_table
+    from fdgjax.sweeps.trials import counted, left, left_over, open_study
+
     study = open_study(search)
-    best = write_table(search, counted(study))
-    if left(search, study) and stop.is_set():
+    trials = counted(study)
+    best, unfinished = write_table(search, trials), left(search, study)
+    if unfinished and stopped:
         raise Interrupted(left_over(search, study))
     console.say((search.out / "search.md").read_text())
-    left_to_others = math.isfinite(search.wait) and not any(statuses)
-    return 0 if (best or left_to_others) and (left_to_others or not left(search, study)) else 1
+    if unfinished:
+        console.say(f"{unfinished} trials are held or were lost by other processes; the same command goes on")
+    others = any(not trial.state.is_finished() for trial in trials)
+    return 1 if unfinished or not (best or others) else 0
 
 
 def read_search(args: argparse.Namespace) -> Search:
     """The search of the arguments.
 
     Raises:
-      UserError: no such method, preset, key or value, a method without labels, a selection that looks at the unseen
-        domain, or a hyperparameter that declares no values.
+      UserError: no such method, preset, key, value or share, a method without labels, a selection that looks at the
+        unseen domain, or a hyperparameter that declares no values.
     """
     method, _, preset = args.config.partition(":")
     config = make_config(method, *([preset] if preset else []))
     set_keys(config, args.set)
     config.data.dir = args.data_dir or config.data.dir
+    share = share_of(args.shard, os.environ)
     refuse_unseen(config)
     space = space_of(config, args.tune)
     words = [f"--config={args.config}", *(f"--config.{word}" for word in args.set)]
-    return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, args.wait)
+    return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share)
 
 
 def keep_identity(search: Search) -> None:
@@ -152,7 +128,7 @@ def keep_identity(search: Search) -> None:
     )
     file = search.out / "search.json"
     make_folder(search.out)
-    with claim(search.out, ".asking", wait=True):
+    with hold(search.out, ".identity", wait=True):
         if not file.exists():
             write_checked_json(file, ours)
         elif found := difference(ours, read_checked_json(file)):
@@ -161,7 +137,3 @@ def keep_identity(search: Search) -> None:
                 f"--out {search.out} holds another search: {key} is {held} there and {own} here; choose another --out, "
                 "or repeat that search's command to continue it"
             )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

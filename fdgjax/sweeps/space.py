@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import read_config
 from fdgjax.errors import UserError, unknown
 from fdgjax.methods import METHODS
+from fdgjax.sweeps.share import Share
 
 
 class Search(NamedTuple):
@@ -18,7 +19,8 @@ class Search(NamedTuple):
 
     config: the experiment. space: the values of each hyperparameter. out: the folder of the trials. trials: how many at
     most. seed: of what is proposed. pruning: whether trials are given up. words: the arguments of `fdgjax train` that
-    make the config. jobs: processes that share the trials. wait: seconds that a process waits for those of others.
+    make the config. jobs: processes that share the trials. share: whose unfinished trials this process goes on with; of
+    a single share, any.
     """
 
     config: ConfigDict
@@ -29,7 +31,7 @@ class Search(NamedTuple):
     pruning: bool
     words: Sequence[str]
     jobs: int = 1
-    wait: float = math.inf
+    share: Share = Share(1, 1)
 
     @property
     def total(self) -> int:

@@ -1,20 +1,17 @@
 """Every cell of a table, resumable, by one process, by several, or by the tasks of a job on many hosts.
 
     fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --scale cpu --jobs 2
-    fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --wait 300     # the same on every host that has DIR
+    fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --shard 3/8     # of eight hosts that have DIR the third
 
 SPEC is a name of the package's own, or a Python file with `cells(scale: str) -> Sequence[Cell]`. Each cell is a run in
-a folder of its own. A finished cell is skipped, a stopped one goes on from its checkpoint, and one that failed is
-listed, and tried again next time. After each cell `table.md` and `table.csv` in DIR are written anew: our figures
+a folder of its own. A finished cell is skipped, a stopped or lost one goes on from its checkpoint, and one that failed
+is listed, and tried again next time. After each cell `table.md` and `table.csv` in DIR are written anew: our figures
 beside those of SPEC.csv.
 """
 
 import argparse
-import logging
-import math
-import sys
-import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fdgjax.config import read_config
@@ -22,12 +19,11 @@ from fdgjax.door import door
 from fdgjax.records import open_workdir
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
-from fdgjax.signals import save_on_signals
-from fdgjax.sweeps.cells import Cell, read_published, read_spec, spec_file
-from fdgjax.sweeps.claims import failure_of, forget_failure
+from fdgjax.sweeps.cells import read_published, read_spec, spec_file
 from fdgjax.sweeps.comparison import write_tables
-from fdgjax.sweeps.options import add_options, limit_time, select
-from fdgjax.sweeps.processes import run_workers, stop_with_parent
+from fdgjax.sweeps.options import add_options, select
+from fdgjax.sweeps.processes import Job, conduct
+from fdgjax.sweeps.status import failure_of, forget_failure
 from fdgjax.sweeps.work import Sweep, left_over, unfinished, work
 
 
@@ -50,63 +46,39 @@ def start(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
       command: the same command as a subcommand of fdgjax, which workers are started with.
 
     Returns:
-      The exit status: 0 when all cells are done or left to others, 1 when some are not, 2 for a mistake in the input,
-      128 + signal number when stopped by one, and 3 when time ran out.
+      The exit status: 0 when all cells of the share are done, 1 when some are not, 2 for a mistake in the input, 128 +
+      signal number when stopped by one, and 3 when time ran out.
     """
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    console, stop = Console(), threading.Event()
-    received = save_on_signals(stop)
-    limit_time(stop, args.time_budget)
-    try:
-        selected = select(read_spec(spec)(args.scale), args)
-        published = read_published(spec)
-        sweep = Sweep(
-            selected.share, selected.all, args.out, published, args.jobs, args.wait, args.batch, args.together
-        )
-        if args.worker:
-            stop_with_parent(stop)
-            work(sweep, console, stop)
-            return 0
-        return lead(sweep, command, console, stop)
-    except Interrupted as news:
-        if not args.worker:
-            console.say(str(news))
-        return 128 + received[0] if received else 3
+    selected = select(read_spec(spec)(args.scale), args)
+    sweep = Sweep(selected.share, selected.all, args.out, read_published(spec), args.jobs, args.together)
+    return conduct(Job(partial(begin, sweep), partial(work, sweep), partial(end, sweep)), args, command)
 
 
-def lead(sweep: Sweep, command: Sequence[str], console: Console, stop: threading.Event) -> int:
-    """Runs the whole sweep, alone or by workers, and prints the outcome. Returns the exit status.
+def begin(sweep: Sweep) -> None:
+    """What failed is tried again; a `UserError` where a cell's folder holds another experiment, such as the same cell
+    at another scale."""
+    for cell in sweep.shown:
+        if (sweep.out / cell.name / "config.json").exists():
+            open_workdir(sweep.out / cell.name, read_config(cell.config))
+    for cell in sweep.cells:
+        forget_failure(sweep.out, cell.name)
+
+
+def end(sweep: Sweep, console: Console, stopped: bool) -> int:
+    """Writes the tables and prints the outcome. Returns the exit status.
 
     Raises:
-      Interrupted: `stop` was set before all was done.
+      Interrupted: it was stopped before all was done.
     """
-    for cell in sweep.shown:
-        refuse_another(sweep.out / cell.name, cell)
-    for cell in sweep.cells:
-        forget_failure(sweep.out, cell.name, sweep.batch)
-    statuses: list[int] = []
-    if sweep.jobs == 1:
-        work(sweep, console, stop)
-    else:
-        statuses = run_workers([sys.executable, "-m", "fdgjax", *command, "--worker"], sweep.jobs, stop)
-        if any(statuses) and not stop.is_set():
-            console.say(f"processes ended with status {', '.join(map(str, statuses))}")
     write_tables(sweep.shown, sweep.out, sweep.published)
-    if unfinished(sweep) and stop.is_set():
+    left = unfinished(sweep)
+    if left and stopped:
         raise Interrupted(left_over(sweep))
     console.say((sweep.out / "table.md").read_text())
     failed = [cell.name for cell in sweep.cells if failure_of(sweep.out, cell.name)]
     if failed:
         console.say(f"failed: {', '.join(failed)}; the same command tries them again")
-    left_to_others = math.isfinite(sweep.wait) and not any(statuses)
-    return 1 if failed or (unfinished(sweep) and not left_to_others) else 0
-
-
-def refuse_another(path: Path, cell: Cell) -> None:
-    """Raises a `UserError` where the folder holds another experiment, such as the same cell at another scale."""
-    if (path / "config.json").exists():
-        open_workdir(path, read_config(cell.config))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    if left:
+        names = ", ".join(cell.name for cell in left)
+        console.say(f"held or lost by other processes: {names}; once these have ended, the same command goes on")
+    return 1 if failed or left else 0

@@ -1,14 +1,15 @@
 """The trials of a search: which is next, what it is told, and when it is given up.
 
-Optuna's study is one file in the search's folder (`search.journal`), to which every process adds its lines. A trial is
-held by a claim, so that one whose process died is continued by another, or by the same command.
+Optuna's study is one file in the search's folder (`search.journal`), to which the processes of all hosts add their
+lines: each takes the next trial until there are as many as asked for. An unfinished trial is continued by the share
+that began it, once no process holds its lock; by any process where there are no shares.
 """
 
 import random
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,17 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run_experiment
-from fdgjax.sweeps.claims import claim
 from fdgjax.sweeps.space import Search
+from fdgjax.sweeps.status import hold
 from fdgjax.sweeps.trial_table import ERROR, name_of, percent_of, write_table
-from fdgjax.sweeps.work import pauses, screen
+from fdgjax.sweeps.work import screen
 
 OBJECTIVE = "id_accuracy"
 """Each client's own model on its validation data, mean over the clients: the one figure that a search looks at."""
 REPEATED = "repeated"
 """What marks a trial whose values another had before: it is not run, and not counted."""
+SHARE = "share"
+"""What says which share began a trial."""
 UNPRUNED = 5
 """Trials that are trained to their end before one is given up."""
 
@@ -51,11 +54,10 @@ def open_study(search: Search) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     make_folder(search.out)
     file = search.out.absolute() / "search.journal"
-    lock = JournalFileOpenLock(str(file))
-    mend(file, lock)
+    mend(file)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=search.config.rounds // 5)
     return optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(file), lock)),
+        storage=JournalStorage(JournalFileBackend(str(file), JournalFileOpenLock(str(file)))),
         pruner=pruner if search.pruning else optuna.pruners.NopPruner(),
         study_name="search",
         direction="maximize",
@@ -63,18 +65,30 @@ def open_study(search: Search) -> optuna.Study:
     )
 
 
-def mend(file: Path, lock: JournalFileOpenLock) -> None:
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Waits until no other process, of whatever host, is in a block for this file.
+
+    By the lock of Optuna's journal, which needs nothing from a file system but exclusive creation; one that a killed
+    process left behind ends after 30 seconds.
+    """
+    lock = JournalFileOpenLock(str(file))
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def mend(file: Path) -> None:
     """Removes a last line that a power cut left unfinished: Optuna would not read past it."""
     if not file.is_file():
         return
-    lock.acquire()
-    try:
+    with alone(file):
         content = file.read_bytes()
         if content and not content.endswith(b"\n"):
             with file.open("r+b") as journal:
                 journal.truncate(content.rfind(b"\n") + 1)
-    finally:
-        lock.release()
 
 
 def work(search: Search, console: Console, stop: threading.Event) -> None:
@@ -83,24 +97,21 @@ def work(search: Search, console: Console, stop: threading.Event) -> None:
     Raises:
       Interrupted: `stop` was set.
     """
-    study, rest = open_study(search), pauses(search.wait)
+    study = open_study(search)
     while left(search, study):
         if stop.is_set():
             raise Interrupted(left_over(search, study))
         with ExitStack() as held:
-            if trial := next_trial(search, study, held):
-                attempt(search, study, trial, console, stop)
-                rest = pauses(search.wait)
-                continue
-        if (pause := next(rest, None)) is None:
-            console.say(f"{left(search, study)} of {search.total} trials are left to the processes that hold them")
-            return
-        stop.wait(pause)
+            trial = next_trial(search, study, held)
+            if trial is None:
+                return
+            attempt(search, study, trial, console, stop)
 
 
 def left(search: Search, study: optuna.Study) -> int:
-    """How many trials are not finished."""
-    return max(search.total - sum(trial.state.is_finished() for trial in counted(study)), 0)
+    """How many trials this share may still run: those that nobody began, and its own that are not finished."""
+    begun = counted(study)
+    return max(search.total - len(begun), 0) + len(running(search, begun))
 
 
 def left_over(search: Search, study: optuna.Study) -> str:
@@ -109,13 +120,13 @@ def left_over(search: Search, study: optuna.Study) -> str:
 
 
 def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.Trial | None:
-    """A trial that nobody runs, held by this process until the end of `held`: one that was begun, or a new one."""
-    with claim(search.out, ".asking", wait=True):
+    """A trial that nobody runs, held by this process until the end of `held`: one of this share's, or a new one."""
+    with alone(search.out / "search.asking"):
         begun = counted(study)
-        for number in running(begun):
-            mine = held.enter_context(claim(search.out, name_of(number)))
+        for number in running(search, begun):
+            mine = held.enter_context(hold(search.out, name_of(number)))
             # Another process may have told it since we looked.
-            if mine and number in running(counted(study)):
+            if mine and number in running(search, counted(study)):
                 return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
         if len(begun) >= search.total:
             return None
@@ -126,7 +137,8 @@ def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.T
             study.tell(new, state=TrialState.FAIL)
             study.enqueue_trial(unseen(search, [trial.params for trial in begun]))
             new = propose(search, study)
-        held.enter_context(claim(search.out, name_of(new.number)))
+        new.set_user_attr(SHARE, search.share)
+        held.enter_context(hold(search.out, name_of(new.number)))
         return new
 
 
@@ -136,9 +148,15 @@ def counted(study: optuna.Study) -> list[FrozenTrial]:
     return [one for one in trials if one.state != TrialState.WAITING and REPEATED not in one.user_attrs]
 
 
-def running(trials: Sequence[FrozenTrial]) -> list[int]:
-    """The numbers of those that were begun and not told."""
-    return [trial.number for trial in trials if trial.state == TrialState.RUNNING]
+def running(search: Search, trials: Sequence[FrozenTrial]) -> list[int]:
+    """The numbers of this share's trials that were begun and not told."""
+    return [one.number for one in trials if one.state == TrialState.RUNNING and is_ours(search, one)]
+
+
+def is_ours(search: Search, trial: FrozenTrial) -> bool:
+    """Whether this share may continue a trial: one that it began, or that a process began and was lost before it could
+    say its share."""
+    return search.share.shares == 1 or tuple(trial.user_attrs.get(SHARE, search.share)) == search.share
 
 
 def propose(search: Search, study: optuna.Study) -> optuna.Trial:
@@ -179,8 +197,9 @@ def attempt(search: Search, study: optuna.Study, trial: optuna.Trial, console: C
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
     set_to = "  ".join(f"{key}={value}" for key, value in values.items())
-    console.say(f"[{search.total - left(search, study)}/{search.total}] {name}: {percent_of(told)}  {set_to}")
-    with claim(search.out, ".tables", wait=True):
+    done = sum(trial.state.is_finished() for trial in counted(study))
+    console.say(f"[{done}/{search.total}] {name}: {percent_of(told)}  {set_to}")
+    with hold(search.out, ".tables", wait=True):
         write_table(search, counted(study))
 
 

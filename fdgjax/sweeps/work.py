@@ -1,11 +1,10 @@
-"""One process's part of a sweep: it takes the next unclaimed cell until none is left."""
+"""One process's part of a sweep: it takes the next cell that no other holds until none is left."""
 
 import contextlib
-import math
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,19 +20,15 @@ from fdgjax.run.family import families, run_family
 from fdgjax.run.memory import lacks_memory
 from fdgjax.run.recorded import Interrupted, run
 from fdgjax.sweeps.cells import Cell, Figures
-from fdgjax.sweeps.claims import claim, failure_of, is_open, note_failure, notes, summary_of
 from fdgjax.sweeps.comparison import figure_of, percent, write_tables
-
-POLL_SECONDS, LONGEST_POLL_SECONDS = 0.5, 15.0
-"""Between two looks at the cells that others hold: first, and later, when many hosts look at one folder."""
+from fdgjax.sweeps.status import failure_of, hold, is_open, note_failure, notes, summary_of
 
 
 class Sweep(NamedTuple):
     """A sweep to run.
 
     cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
-    papers' figures. jobs: processes that share the cells. wait: seconds for cells that others hold. batch: see
-    `note_failure`. together: the most cells that train as one program.
+    papers' figures. jobs: processes that share the cells. together: the most cells that train as one program.
     """
 
     cells: list[Cell]
@@ -41,102 +36,27 @@ class Sweep(NamedTuple):
     out: Path
     published: Figures
     jobs: int = 1
-    wait: float = math.inf
-    batch: str = ""
     together: int = 1
 
 
-def pauses(wait: float) -> Iterator[float]:
-    """Seconds between the looks of a process that waits for what others hold: ever more, and `wait` in all."""
-    length = POLL_SECONDS
-    while wait > 0:
-        yield min(length, wait)
-        wait -= length
-        length = min(2 * length, LONGEST_POLL_SECONDS)
-
-
 def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
-    """Runs cells until each is finished or has failed, by this process or by others.
-
-    A cell that another process holds is waited for, for `sweep.wait`, and taken over where that process dies.
+    """Runs cells until each is finished, has failed, or is held by another process.
 
     Raises:
       Interrupted: `stop` was set.
     """
-    rest = pauses(sweep.wait)
-    most: dict[str, int] = {}
-    while left := unfinished(sweep):
-        tried = [attempt_group(sweep, group, most, console, stop) for group in groups(sweep, left, most)]
-        if any(tried):
-            rest = pauses(sweep.wait)
-        elif (pause := next(rest, None)) is not None:
-            stop.wait(pause)
-        else:
-            console.say(f"{len(left)} of {len(sweep.cells)} runs are left to the processes that hold them")
-            return
+    # All cells, and as long as some were run all that are left: a process that held one of them may have died.
+    while sum(attempt(sweep, group, console, stop) for group in groups(sweep)):
+        pass
 
 
-def groups(sweep: Sweep, cells: Sequence[Cell], most: Mapping[str, int]) -> list[list[Cell]]:
-    """The cells in groups that train as one program, of at most `sweep.together`, or of fewer where `most` says so."""
+def groups(sweep: Sweep) -> list[list[Cell]]:
+    """The unfinished cells in groups that train as one program, of at most `sweep.together`."""
+    left = unfinished(sweep)
     if sweep.together == 1:
-        return [[cell] for cell in cells]
-    by_size: dict[int, list[Cell]] = {}
-    for cell in cells:
-        by_size.setdefault(most.get(cell.name, sweep.together), []).append(cell)
-    return [
-        [same[place] for place in group]
-        for size, same in by_size.items()
-        for group in families([read_config(cell.config) for cell in same], size)
-    ]
-
-
-def attempt_group(
-    sweep: Sweep, group: Sequence[Cell], most: dict[str, int], console: Console, stop: threading.Event
-) -> bool:
-    """Runs those cells of a group that no other process has, as one program. Where they cannot be, writes to `most` how
-    many of them may at a time: half for want of memory, else one.
-
-    Returns:
-      Whether there was anything to run.
-
-    Raises:
-      Interrupted: `stop` was set.
-    """
-    if len(group) == 1:
-        return attempt(sweep, group[0], console, stop)
-    if stop.is_set():
-        raise Interrupted(left_over(sweep))
-    with contextlib.ExitStack() as held:
-        mine = [cell for cell in group if held.enter_context(claim(sweep.out, cell.name))]
-        mine = [cell for cell in mine if is_open(sweep.out, cell.name)]
-        if len(mine) > 1:
-            begin = time.perf_counter()
-            try:
-                run_cells(sweep, mine, console, stop)
-            except Interrupted:
-                raise
-            # Whatever it is, each cell's own run will say so, or do without it.
-            except Exception as error:
-                size, names = len(mine) // 2 if lacks_memory(error) else 1, [cell.name for cell in mine]
-                console.say(f"{', '.join(names)}: {f'{size} by {size}' if size > 1 else 'one by one'}, for {error}")
-                most.update(dict.fromkeys(names, size))
-            else:
-                for cell in mine:
-                    console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))
-            jax.clear_caches()
-            write_tables(sweep.shown, sweep.out, sweep.published)
-            return True
-    tried = [attempt(sweep, cell, console, stop) for cell in mine]
-    return any(tried)
-
-
-def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threading.Event) -> None:
-    """Several runs as one program."""
-    configs = [read_config(cell.config) for cell in cells]
-    remember_compilations(configs[0])
-    prepare_cpu(configs[0], sweep.out / cells[0].name)
-    with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
-        run_family(configs, [sweep.out / cell.name for cell in cells], shown, stop)
+        return [[cell] for cell in left]
+    configs = [read_config(cell.config) for cell in left]
+    return [[left[place] for place in group] for group in families(configs, sweep.together)]
 
 
 def unfinished(sweep: Sweep) -> list[Cell]:
@@ -149,41 +69,64 @@ def left_over(sweep: Sweep) -> str:
     return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
 
 
-def attempt(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> bool:
-    """Runs a cell unless another process has it, in which case it returns False.
+def attempt(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threading.Event) -> bool:
+    """Runs those cells of a group that no other process holds, as one program; where they cannot be one, in halves for
+    want of memory, else each alone.
+
+    Returns:
+      Whether there was anything to run.
 
     Raises:
       Interrupted: `stop` was set.
     """
     if stop.is_set():
         raise Interrupted(left_over(sweep))
-    with claim(sweep.out, cell.name) as mine:
+    parts: list[list[Cell]] = []
+    with contextlib.ExitStack() as held:
+        mine = [cell for cell in group if held.enter_context(hold(sweep.out, cell.name))]
         # Another process may have finished it since we looked.
-        if mine and is_open(sweep.out, cell.name):
-            begin = time.perf_counter()
-            try:
-                run_cell(sweep, cell, console, stop)
-            except Interrupted:
-                raise
-            except UserError as error:
-                note_failure(sweep.out, cell.name, str(error), sweep.batch)
-            except Exception as error:  # One cell's bug or lack of memory must not stop the others.
-                reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-                note_failure(sweep.out, cell.name, reason, sweep.batch)
-            console.say(outcome(sweep, cell, time.perf_counter() - begin))
-            # The next cell compiles another program.
-            jax.clear_caches()
-            write_tables(sweep.shown, sweep.out, sweep.published)
-    return mine
+        mine = [cell for cell in mine if is_open(sweep.out, cell.name)]
+        if not mine:
+            return False
+        begin = time.perf_counter()
+        try:
+            run_cells(sweep, mine, console, stop)
+        except Interrupted:
+            raise
+        except Exception as error:  # One cell's bug or lack of memory must not stop the others.
+            if len(mine) == 1:
+                note_failure(sweep.out, mine[0].name, reason_of(error))
+            else:
+                size = len(mine) // 2 if lacks_memory(error) else 1
+                parts = [mine[start : start + size] for start in range(0, len(mine), size)]
+                names, how = ", ".join(cell.name for cell in mine), f"{size} by {size}" if size > 1 else "one by one"
+                console.say(f"{names}: {how}, for {error}")
+        if not parts:
+            for cell in mine:
+                console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))
+        # The next program is another.
+        jax.clear_caches()
+        write_tables(sweep.shown, sweep.out, sweep.published)
+    for part in parts:
+        attempt(sweep, part, console, stop)
+    return True
 
 
-def run_cell(sweep: Sweep, cell: Cell, console: Console, stop: threading.Event) -> None:
-    """One run."""
-    config = read_config(cell.config)
-    remember_compilations(config)
-    prepare_cpu(config, sweep.out / cell.name)
-    with screen(sweep.out, cell.name, sweep.jobs == 1, console) as shown:
-        run(config, sweep.out / cell.name, shown, stop)
+def reason_of(error: Exception) -> str:
+    """Why a run failed: a mistake in one line, a defect with its traceback; called while it is handled."""
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+
+
+def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threading.Event) -> None:
+    """One run, or several as one program."""
+    configs, paths = [read_config(cell.config) for cell in cells], [sweep.out / cell.name for cell in cells]
+    remember_compilations(configs[0])
+    prepare_cpu(configs[0], paths[0])
+    with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
+        if len(cells) == 1:
+            run(configs[0], paths[0], shown, stop)
+        else:
+            run_family(configs, paths, shown, stop)
 
 
 @contextlib.contextmanager

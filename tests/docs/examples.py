@@ -28,7 +28,7 @@ NOT_RUN = {
     r"python -m fdgjax.main --config=configs/(uap|semifl).py .*--config.method": MINUTES,
     r"for |do$|done$|.*\$method": MINUTES,
     r".*METHOD\[:PRESET\]": CHOICE,
-    r"python -m fdgjax.probe .*--layer LAYER": CHOICE,
+    r"fdgjax probe .*--layer LAYER": CHOICE,
 }
 """The commands that no test runs, by how they begin, and why; each is read by its own program instead."""
 

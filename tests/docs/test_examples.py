@@ -35,10 +35,7 @@ __all__ = ["perceptron"]
 RUN_ELSEWHERE = {"README.md", "python.md"}
 """Pages whose fenced Python other tests run."""
 TINY = ("--config.rounds=1", "--config.local_epochs=1", "--config.model.name=perceptron", "--config.devices=1")
-MODULES = {command.module: name for name, command in COMMANDS.items()} | {
-    "fdgjax.report": "report",
-    "fdgjax.main": "train",
-}
+MODULES = {"fdgjax.main": "train"}
 FOR_EXAMPLE = {
     "probe RUN": "probe PROBED",
     "RUNS...": "RUN",
@@ -98,7 +95,7 @@ class Parsed(BaseException):
 
 LONG = (
     r"(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
-    r"fdgjax (?:reproduce|sweep|search|report) |python -m (?:fdgjax.probe|launch.submitit) "
+    r"fdgjax (?:reproduce|sweep|search|report|probe|flower) |python -m launch.submitit "
 )
 
 

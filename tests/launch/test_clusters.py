@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fdgjax.sweeps.leases import TIMES
 from fdgjax.sweeps.options import add_options
 from fdgjax.sweeps.reproduce import EXPERIMENTS
+from fdgjax.sweeps.share import Share, share_of
 from tests.runs import ROOT
+from tests.sweeps.test_share import array
 
 LAUNCH = ROOT / "launch"
 
@@ -26,25 +27,34 @@ def understood(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-@pytest.mark.parametrize(("script", "batch"), [("slurm.sh", "4711"), ("tpu_pod.sh", "")], ids=["slurm", "tpu_pod"])
-def test_scripts_of_clusters_run_the_sweep_by_claims(script: str, batch: str, tmp_path: Path) -> None:
-    srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\nexec "$@"\n')
-    srun.chmod(0o755)
-    environment = {"PYTHON": "echo", "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_JOB_ID": "4711"}
+METADATA = """#!/bin/sh
+case "$*" in
+*/agent-worker-number) echo 2 ;;
+*/worker-network-endpoints) echo a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3,d:4:10.0.0.4 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "share"), [("slurm.sh", Share(1, 2)), ("tpu_pod.sh", Share(3, 4))], ids=["slurm", "tpu_pod"]
+)
+def test_scripts_of_clusters_run_a_share(script: str, share: Share, tmp_path: Path) -> None:
+    for name, text in {"srun": '#!/bin/sh\nexec "$@"\n', "curl": METADATA}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     done = subprocess.run(
-        ["bash", str(LAUNCH / script), "hfedf-pacs", "--out", "x", "--jobs", "2"],
-        env=os.environ | environment,
+        ["bash", str(LAUNCH / script), "reproduce", "hfedf-pacs", "--out", "x", "--jobs", "2"],
+        env=os.environ | {"PYTHON": "echo", "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    module, *words = done.stdout.split()[1:]
-    assert module == "launch.reproduce"
+    option, module, subcommand, *words = done.stdout.split()
+    assert (option, module, subcommand) == ("-m", "fdgjax", "reproduce")
     args = understood(words)
-    assert (args.name, args.jobs, args.shard, args.batch) == ("hfedf-pacs", 2, (1, 1), batch)
-    assert args.wait > TIMES.life, "a task leaves before it can take what a lost one held"
+    assert (args.name, args.jobs) == ("hfedf-pacs", 2)
+    assert share_of(args.shard, array(1, 2, 1)[0]) == share
 
 
 def job() -> dict[str, Any]:
@@ -82,10 +92,12 @@ def test_the_job_of_kubernetes_runs_an_experiment_on_its_volume() -> None:
     program, subcommand, *words = container["command"] + container["args"]
     assert (program, subcommand) == ("fdgjax", "reproduce")
     args = understood(words)
-    assert args.wait > TIMES.life
-    places = [str(args.out), args.data_dir, *(one["value"] for one in container["env"] if "value" in one)]
+    variables = {one["name"]: one["value"] for one in container["env"]}
+    places = [str(args.out), args.data_dir, variables["XDG_CACHE_HOME"]]
     assert all(place.startswith(f"{mount['mountPath']}/") for place in places)
-    assert args.batch in [f"$({one['name']})" for one in container["env"]]
+    count = job()["spec"]["completions"]
+    shares = [share_of(args.shard, variables | {"JOB_COMPLETION_INDEX": str(index)}) for index in range(count)]
+    assert shares == [(number, count) for number in range(1, count + 1)]
 
 
 def test_the_image_copies_what_there_is() -> None:

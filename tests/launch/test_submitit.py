@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.sweeps.leases import TIMES
+from fdgjax.sweeps.share import share_of
 from launch import submitit
 from tests.launch.test_clusters import understood
 from tests.runs import ROOT
@@ -18,21 +18,17 @@ from tests.sweeps.test_sweep import SPEC
 
 pytest.importorskip("submitit")
 COMMAND = ("reproduce", "hfedf-pacs", "--out")
+COMMAND_LINE = ("fdgjax", "reproduce")
 
 
-def test_all_tasks_run_one_command_by_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_runs_its_share_of_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Sequence[str]] = []
     monkeypatch.setattr("launch.submitit.commands.main", lambda argv: ran.append(argv) or 0)
     words = ["--tasks", "3", "--cluster", "debug", "--stay", "--", *COMMAND, str(tmp_path)]
     assert submitit.main(["launch.submitit", *words]) == 0
-    assert len(ran) == 3
-    assert len({tuple(words) for words in ran}) == 1, "one batch"
-    program, subcommand, *rest = ran[0]
-    args = understood(rest)
-    assert (program, subcommand, args.name, args.out) == ("fdgjax", "reproduce", "hfedf-pacs", tmp_path)
-    assert args.wait > TIMES.life
-    assert args.batch
-    assert "--batch" not in submitit.task_words(["search", "fedprox"])
+    asked = [understood(list(rest)) for program, subcommand, *rest in ran if (program, subcommand) == COMMAND_LINE]
+    assert [share_of(args.shard, {}) for args in asked] == [(1, 3), (2, 3), (3, 3)]
+    assert {(args.name, args.out) for args in asked} == {("hfedf-pacs", tmp_path)}
 
 
 def test_a_task_that_fails_fails_its_job(
@@ -62,6 +58,11 @@ def test_mistakes_are_one_line(
     assert said in line
 
 
+def trains_in(workdir: Path) -> int:
+    """The process that trains, or was the last to train, in a folder."""
+    return int((workdir / ".lock").read_text().split()[0])
+
+
 @pytest.mark.slow
 def test_a_task_that_is_preempted_saves_is_queued_anew_and_ends(cache: Path, tmp_path: Path) -> None:
     """By submitit's executor for one machine, in processes of its own."""
@@ -75,9 +76,9 @@ def test_a_task_that_is_preempted_saves_is_queued_anew_and_ends(cache: Path, tmp
         while not (metrics.exists() and metrics.read_text()):
             assert process.poll() is None
             time.sleep(0.005)
-        holder = out / ".sweep" / "seed0.claims"
-        os.kill(int((holder / "1").read_text().splitlines()[1]), signal.SIGUSR2)
+        first = trains_in(out / "seed0")
+        os.kill(first, signal.SIGUSR2)
         assert process.wait(600) == 0
     assert (out / "seed0" / "summary.json").exists()
-    assert (holder / "2").exists(), "the task was not queued anew"
+    assert trains_in(out / "seed0") != first, "the task was not queued anew"
     assert "stopped after round " in "".join(file.read_text() for file in out.glob("submitit/*/*.out"))

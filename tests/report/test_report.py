@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_stands_alone(tmp_path: Path) -> None:
-    files = report(two_methods(tmp_path), "python -m fdgjax.report <here>")
+    files = report(two_methods(tmp_path), "fdgjax report <here>")
     page = Page(files[PAGE])
     assert not {"script", "link", "iframe", "img", "base"} & page.tags
     assert all(reference.startswith("#") and reference[1:] in page.ids for reference in page.references)
@@ -76,7 +76,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
     assert {f"table-{name}" for name in TABLES} - set(page.ids) == {"table-targets"}
     text = "".join(page.words)
-    assert all(word in text for word in ("python -m fdgjax.report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
+    assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
     assert 'name="viewport"' in files[PAGE]
     assert "prefers-color-scheme: dark" in files[PAGE]
 

@@ -23,6 +23,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.recorded import Interrupted
 from fdgjax.sweeps.search import main, parser, read_search, space_of
 from fdgjax.sweeps.space import Search
+from fdgjax.sweeps.status import hold
 from tests.runs import ROOT, StopAfter, perceptron
 
 optuna = pytest.importorskip("optuna")
@@ -146,6 +147,44 @@ def test_several_workers_share_the_trials_of_one_search(tmp_path: Path) -> None:
     assert {one.state.name for one in trials} == {"COMPLETE", "FAIL"}
 
 
+def ended(out: Path) -> list[bool]:
+    """Whether each trial is over, in their order."""
+    return [trial.state.is_finished() for trial in counted(open_study(search_of(out)))]
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_share_takes_what_nobody_began_and_continues_what_is_its_own(tmp_path: Path) -> None:
+    first, second = (("--trials", "3", "--no_pruning", "--shard", f"{number}/2") for number in (1, 2))
+    with pytest.raises(Interrupted):
+        work(search_of(tmp_path, *first), Console(), StopAfter(4))
+    assert ended(tmp_path) == [False]
+    finish(search_of(tmp_path, *second))
+    assert ended(tmp_path) == [False, True, True]
+    finish(search_of(tmp_path, *first))
+    assert ended(tmp_path) == [True, True, True]
+    assert len({str(trial.params) for trial in counted(open_study(search_of(tmp_path)))}) == 3
+
+
+@pytest.mark.usefixtures("pretending")
+def test_without_shares_any_unfinished_trial_is_continued(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        work(search_of(tmp_path, "--trials", "1", "--shard", "1/2"), Console(), StopAfter(4))
+    finish(search_of(tmp_path, "--trials", "1"))
+    assert ended(tmp_path) == [True]
+
+
+@pytest.mark.usefixtures("pretending")
+def test_the_status_of_a_share_is_of_its_own_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["search", "fedprox", "--out", str(tmp_path), "--tune", "mu", "--set", "rounds=2", "--trials", "1"]
+    with hold(tmp_path, "trial_0000"):
+        study = open_study(read_search(parser().parse_args([*command[1:], "--shard", "1/2"])))
+        study.ask().set_user_attr("share", [1, 2])
+        assert main([*command, "--shard", "2/2"]) == 0, "left to the first share"
+        assert main([*command, "--shard", "1/2"]) == 1
+        assert "1 trials are held or were lost by other processes" in capsys.readouterr().out
+    assert main([*command, "--shard", "1/2"]) == 0
+
+
 def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> None:
     search = search_of(tmp_path)
     study = open_study(search)
@@ -175,6 +214,7 @@ def test_a_method_declares_what_is_searched(tmp_path: Path) -> None:
         (["fedprox", "--tune", "mew"], "unknown hyperparameter of --tune 'mew'"),
         (["hfedf", "--tune", "depth"], "declares no other value than 4"),
         (["fedproxy"], "unknown method 'fedproxy'"),
+        (["fedprox", "--shard", "0/2"], "--shard got '0/2'; expected I/N"),
     ],
 )
 def test_mistakes_are_one_line(

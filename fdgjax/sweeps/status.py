@@ -1,0 +1,72 @@
+"""What a sweep's folder says of a cell: that a process holds it, that it is finished, that it failed and why."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fdgjax.errors import UserError
+from fdgjax.files import lock, write_text
+from fdgjax.records import Workdir, finished
+
+LOGGER = logging.getLogger(__name__)
+
+
+def notes(out: Path) -> Path:
+    """The folder of locks, failures, and the runs' logs."""
+    folder = out / ".sweep"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
+    """Yields whether this process alone holds `name` until the end of the block; with `wait`, waits until it does.
+
+    On a file system without locks every process does; see `refuse_without_locks`, and the warning of each run.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            mine = held.enter_context(lock(notes(out) / f"{name}.lock", wait))
+        except OSError:
+            mine = True
+        yield mine
+
+
+def refuse_without_locks(out: Path) -> None:
+    """Raises a `UserError` where nothing would keep several processes out of each other's runs."""
+    try:
+        with lock(notes(out) / ".jobs.lock"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"--jobs got several processes, and --out {out} is on a file system without locks ({error}); expected one "
+            "process there: leave --jobs out, or give each its own --shard"
+        ) from None
+
+
+def summary_of(out: Path, name: str) -> dict[str, Any]:
+    """The summary of a finished run; empty for others."""
+    return finished(Workdir(out / name), LOGGER.warning)
+
+
+def is_open(out: Path, name: str) -> bool:
+    """Whether the cell is neither finished nor failed."""
+    return not summary_of(out, name) and not failure_of(out, name)
+
+
+def note_failure(out: Path, name: str, reason: str) -> None:
+    """The cell is not to be tried again until `forget_failure`; the first line of `reason` is shown."""
+    write_text(notes(out) / f"{name}.failed", reason)
+
+
+def failure_of(out: Path, name: str) -> str:
+    """Why the cell failed, '' where it did not."""
+    path = notes(out) / f"{name}.failed"
+    return path.read_text() if path.exists() else ""
+
+
+def forget_failure(out: Path, name: str) -> None:
+    """The cell is to be tried again."""
+    (notes(out) / f"{name}.failed").unlink(missing_ok=True)
