@@ -1,5 +1,6 @@
 """A trained run's client models compared: how far they are from each other, and what they predict."""
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,7 +78,7 @@ def means(trained: TrainedRun, each: Mapping[str, Variables]) -> dict[str, Varia
     found = {"mean of the models": jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *each.values())}
     state = trained.state
     if isinstance(state.server, HyperServer):
-        averaged = trained._replace(state=state._replace(server=with_mean_embedding(state.server)))
+        averaged = dataclasses.replace(trained, state=state._replace(server=with_mean_embedding(state.server)))
         found["mean embedding"] = averaged.client_variables(0)
     return found
 

@@ -1,8 +1,8 @@
-"""A trained run, and the models that it has come to: each client's, and those for an unseen domain."""
+"""A trained run, and the models that it ended with: each client's, and those for an unseen domain."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +18,8 @@ from fdgjax.methods import METHODS
 from fdgjax.run.reopen import reopen
 
 
-class TrainedRun(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TrainedRun:
     """One seed of a trained run.
 
     experiment: of the run, with all its seeds. state: of this seed, after its last round.

@@ -1,6 +1,6 @@
 """The figures of a report that are drawn from records: accuracy, domains, clients, aggregation, calibration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,10 +92,10 @@ def side_by_side(
     return Figure(panels_of(panels, same), keys_of(runs, drawn)) if panels else None
 
 
-def percent_axis(axes: Any, label: str) -> None:
-    """Sets the y-axis to percent."""
-    axes.set_ylabel(label)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
+    """Sets the y-axis, or with `"x"` the x-axis, to percent."""
+    axes.set(**{f"{axis}label": label})
+    getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{100 * value:g}")
 
 
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
@@ -152,7 +152,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
     )
 
 
-def table_of(each: Sequence[dict[str, float]], names: Sequence[str]) -> np.ndarray:
+def table_of(each: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
     """Accuracies `[seeds, names]`, NaN where there are none."""
     return np.asarray([[one.get(name, np.nan) for name in names] for one in each], np.float64)
 
@@ -196,8 +196,7 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
                 low, std = (float(np.mean(found[f"{over}_{what}"])) for what in ("min", "std"))
                 look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
                 axes.plot(std, low, marker(shapes.index(run.panel)), **look)
-            axes.set_xlabel(f"deviation over {over}s (points)")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+            percent_axis(axes, f"deviation over {over}s (points)", "x")
             percent_axis(axes, f"worst {over} (%)")
             panels.append(Drawn(f"over {over}s", over, f"fairness-{over}", drawing, axes))
         drawn += [run for run, _ in there]

@@ -18,7 +18,7 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
-from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side
+from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side, table_of
 from fdgjax.report.reading import Record, Run, Seed
 
 MOST_NAMED = 8
@@ -117,43 +117,54 @@ def discard_rate(runs: Sequence[Run]) -> Figure | None:
     return figure_of(runs, "discarded", curves, draw)
 
 
+Accuracies = tuple[np.ndarray, np.ndarray]
+"""Percentages of labels in ascending order, and a probe's accuracies `[seeds, percentages]`, NaN for none."""
+
+UNTRAINED: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
+"""Keys of the first record, for probes without any training of the encoder, and their line styles."""
+
+
 def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy against the share of labels, beside probes on raw pixels and on the untrained encoder."""
 
     def curves(run: Run) -> Any:
         each = run.values("probe_by_percent")
-        percents = sorted({int(percent) for one in each for percent in one})
-        if len(percents) < 2:
+        if len({percent for one in each for percent in one}) < 2:
             return None
         first = [seed.records[0] for seed in run.seeds if seed.records]
-        return percents, table_by(each, percents), {name: references(first, name, percents) for name in REFERENCES}
+        untrained = {name: [record[name] for record in first if name in record] for name in UNTRAINED}
+        return by_percent(each), {name: by_percent(known) for name, known in untrained.items() if known}
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        for (percents, values, _), number in zip(found, numbers, strict=True):
-            line(axes, np.asarray(percents), values, number)
-        for name, dotted in REFERENCES.items():
-            below = {tuple(percents): known[name] for percents, _, known in found if known[name] is not None}
-            for percents, values in list(below.items())[:1]:
-                axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
-        axes.set_xlabel("samples with labels (%)")
-        percent_axis(axes, "probe accuracy (%)")
+        untrained = {name: one for _, known in found for name, one in known.items()}
+        draw_probes(axes, [trained for trained, _ in found], numbers, [untrained.get(name) for name in UNTRAINED])
 
     return figure_of(runs, "probes", curves, draw)
 
 
-REFERENCES: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
-"""Keys of the first record, for probes without any training of the encoder, and their line styles."""
+def by_percent(each: Sequence[Mapping[str, float]]) -> Accuracies:
+    """Accuracies from each seed's by their percentage."""
+    percents = sorted({percent for one in each for percent in one}, key=int)
+    return np.asarray([int(percent) for percent in percents]), table_of(each, percents)
 
 
-def table_by(each: Sequence[Mapping[str, float]], percents: Sequence[int]) -> np.ndarray:
-    """Accuracies `[seeds, percents]`, NaN for none."""
-    return np.asarray([[one.get(str(percent), np.nan) for percent in percents] for one in each], np.float64)
+def draw_probes(
+    axes: Any, trained: Sequence[Accuracies], numbers: Sequence[int], untrained: Sequence[Accuracies | None]
+) -> None:
+    """Probe accuracy against the share of labels.
 
-
-def references(first: Sequence[Record], name: str, percents: Sequence[int]) -> np.ndarray | None:
-    """One of `REFERENCES` of each seed, `[seeds, percents]`."""
-    there = [record[name] for record in first if name in record]
-    return table_by(there, percents) if there else None
+    Args:
+      axes: to draw on.
+      trained: of each run. numbers: their colours.
+      untrained: of raw pixels and of the untrained encoder, in the order of `UNTRAINED`; None for what is not known.
+    """
+    for (percents, values), number in zip(trained, numbers, strict=True):
+        line(axes, percents, values, number)
+    for known, style in zip(untrained, UNTRAINED.values(), strict=True):
+        if known:
+            axes.plot(known[0], over_seeds(known[1])[0], **REFERENCE | style)
+    axes.set_xlabel("samples with labels (%)")
+    percent_axis(axes, "probe accuracy (%)")
 
 
 def bins_of(run: Run) -> dict[str, np.ndarray] | None:
@@ -177,8 +188,7 @@ def reliability(runs: Sequence[Run]) -> Figure | None:
             axes.plot(x, y, color=colour(number), linestyle=dashes(number), marker="o")
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.02)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-        axes.set_xlabel("confidence (%)")
+        percent_axis(axes, "confidence (%)", "x")
         percent_axis(axes, "accuracy (%)")
 
     return figure_of(runs, "reliability", bins_of, draw)
@@ -196,8 +206,7 @@ def confidence(runs: Sequence[Run]) -> Figure | None:
                 share = counts / max(counts.sum(), 1)
                 axes.stairs(share, edges, color=colour(number), linestyle=dashes(number), linewidth=1.4)
                 axes.stairs(share, edges, color=colour(number), alpha=0.08, fill=True)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-            axes.set_xlabel("confidence (%)")
+            percent_axis(axes, "confidence (%)", "x")
             percent_axis(axes, "predictions (%)")
 
         both.append(draw_panels(runs, f"confidence-{name}", bins_of, draw, f"{name}, "))

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdgjax.contract import Variables
 from fdgjax.engine import State
+from fdgjax.methods.parts.generated_models import HyperServer
 from fdgjax.predicting.client_models import layer_distances
 from fdgjax.predicting.trained_run import TrainedRun, open_trained, unstacked
 
@@ -71,8 +72,7 @@ def look_at(path: Path, data_dir: str = "") -> Look:
 
 def embeddings_of(state: State) -> np.ndarray | None:
     """nu, `[clients, e]`, where the server keeps a hypernetwork."""
-    nu = getattr(getattr(state.server, "weights", None), "nu", None)
-    return None if nu is None else np.asarray(nu)
+    return np.asarray(state.server.weights.nu) if isinstance(state.server, HyperServer) else None
 
 
 def features_of(trained: TrainedRun, own: Sequence[Variables]) -> Features | None:

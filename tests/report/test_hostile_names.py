@@ -18,10 +18,11 @@ from markdown_it.token import Token
 
 from fdgjax.errors import printable
 from fdgjax.files import read_sealed, write_sealed
-from fdgjax.report.command import PAGE, main, report
+from fdgjax.report.command import main
 from fdgjax.report.commands import command_of
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
 from fdgjax.report.gallery import FIGURES
+from fdgjax.report.making import PAGE, report
 from fdgjax.report.reading import Run, read_folder, read_runs
 from fdgjax.report.tables import TABLES, make_tables
 from tests.report.folders import look, write_afterwards, write_run
