@@ -1,6 +1,6 @@
 """How far the clients' models of a trained run are apart, and which classes they predict.
 
-    python -m fdgjax.apart RUN [RUN ...] [--data_dir DATA]
+    fdgjax apart RUN [RUN ...] [--data_dir DATA]
 
 At each run's newest checkpoint: the distance of the clients' models, the mean over all pairs of `||w_i - w_j||` divided
 by the mean of `||w_i||`, w being all parameters; and the accuracy of each model, of the mean of their parameters and,
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       The exit status: 0 when done, 2 for a mistake in the input.
     """
-    parser = argparse.ArgumentParser(prog="python -m fdgjax.apart", description=str(__doc__).partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="fdgjax apart", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     args = parser.parse_args(argv[1:])

@@ -1,4 +1,4 @@
-"""What a training has come to: its figures, its records and its models."""
+"""The result of training: figures, records and models."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -115,8 +115,8 @@ class Result:
     def features(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """What the model's last layer sees of each image, `[n, m]`; arguments as for `predict_proba`, of several models
-        for an unseen domain the first."""
+        """The input of the model's last layer for each image, `[n, m]`; arguments as for `predict_proba`. Of several
+        models for an unseen domain it is the first one's."""
         return self.computed(features_of, images, domain, client, seed)
 
     def variables(

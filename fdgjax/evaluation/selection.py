@@ -16,7 +16,7 @@ class Selection(NamedTuple):
 
 
 HELD_OUT = "held-out data of the source domains"
-"""What the rules of validation look at."""
+"""What the validation rules look at."""
 
 
 def best(figure: str) -> Callable[[Sequence[Record]], Record]:
@@ -33,8 +33,8 @@ SELECTIONS: Mapping[str, Selection] = {
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
-    """What each selection rule would report; the oracle only where it is the run's own rule, and no rule whose figure
-    is missing.
+    """What each selection rule would report, without rules whose figure is missing, and without the oracle unless it is
+    the run's own rule.
 
     Args:
       evaluated: records of the rounds that were evaluated, in order.

@@ -16,7 +16,7 @@ from fdgjax.predicting.temperature import fit_temperature
 from fdgjax.predicting.trained_run import TrainedRun, open_trained
 
 UNSEEN = -1
-"""The number that stands for no client: the models for an unseen domain."""
+"""Instead of a client's number: the models for an unseen domain."""
 IMAGES_AT_ONCE = 64
 
 
@@ -125,12 +125,12 @@ def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 
 def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """A function of images, some at a time, its results joined along their axis of images."""
+    """A function applied to `IMAGES_AT_ONCE` images at a time, its results joined along `axis`."""
     return in_compiled_batches(jax.jit(function), images, axis)
 
 
 def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """`in_batches` of a jitted function, which is compiled once for all its calls."""
+    """`in_batches` of a jitted function, which is compiled at its first call."""
     found = []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = np.asarray(images[start : start + IMAGES_AT_ONCE])

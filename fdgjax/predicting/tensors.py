@@ -1,4 +1,4 @@
-"""A classifier's variables by name, and what is to be known of them."""
+"""A classifier's variables by name, and the facts that their user needs."""
 
 import json
 from pathlib import Path

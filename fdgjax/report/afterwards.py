@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from the results of `fdgjax.probe` and `fdgjax.domain_shift`."""
+"""Figures drawn from the results of `fdgjax probe` and `fdgjax shift`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from fdgjax.report.reading import Record, Run
 
 
 def left_by(run: Run, name: str) -> Record:
-    """A command's results, from the first of the run's folders that has them; empty where none has."""
+    """A command's results, from the first of the run's folders that has them; else empty."""
     files = [folder.path / name for folder in run.folders]
     found: Record = next((read_sealed(file) for file in files if file.is_file()), {})
     return found

@@ -2,7 +2,7 @@
 
     fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
 
-RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` named, or folders that hold such. DIR gets
+RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` made, or folders of these. DIR gets
 `report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
 """
 

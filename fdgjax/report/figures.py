@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from records: accuracy, domains, clients, aggregation, calibration."""
+"""Figures drawn from records: accuracy by round and by bytes, domains, clients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,8 +53,8 @@ Draw = Callable[[Any, list[Any], list[int]], None]
 def draw_panels(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, prefix: str = ""
 ) -> tuple[list[Drawn], list[Run]]:
-    """A panel for each panel of the runs in which at least one run has curves, and the runs that were drawn; see
-    `figure_of`. `prefix` begins the panels' titles."""
+    """A drawn panel for each of the runs' panels in which at least one run has curves, and the runs that were drawn;
+    see `figure_of`. `prefix` begins the panels' titles."""
     numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
     for title, mine in by_panel(runs).items():
         there = [(run, found) for run in mine if (found := curves(run)) is not None]
@@ -69,7 +69,7 @@ def draw_panels(
 def figure_of(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, same: str = "y"
 ) -> Figure | None:
-    """A figure with a panel for each panel of the runs in which at least one run has curves.
+    """A figure with a panel for each of the runs' panels in which at least one run has curves.
 
     Args:
       runs: all runs of the report.
@@ -99,7 +99,7 @@ def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
 
 
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every headline figure against rounds, those of one target in a row, beside what they are to be compared with."""
+    """Every headline figure against rounds, the panels of one target in a row, with reference lines (`lines_of`)."""
 
     def of(name: str, short: str) -> tuple[list[Drawn], list[Run]]:
         def curves(run: Run) -> Any:
@@ -119,7 +119,7 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
 
 
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
-    """The main figure against the bytes that clients sent and received, beside what it is to be compared with."""
+    """The main figure against the bytes that clients sent and received, with reference lines (`lines_of`)."""
 
     from matplotlib.ticker import LogLocator, NullFormatter
 

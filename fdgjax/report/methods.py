@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from the records of methods and probes."""
+"""Figures drawn from the records of methods and probes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_
 from fdgjax.report.reading import Record, Run, Seed
 
 MOST_NAMED = 8
-"""The most clients that are named in a legend; more are not named."""
+"""With more clients than this, the legend does not name them."""
 
 PREFIX = "coefficients/"
 DEFENCES: Mapping[str, str] = {"defence/share": "share in the robust centre", "defence/factor": "factor of clipping"}
@@ -30,7 +30,7 @@ DEFENCES: Mapping[str, str] = {"defence/share": "share in the robust centre", "d
 
 
 def clients_seen(run: Run) -> int:
-    """One more than the highest number of a participant of any round."""
+    """The number of clients, as far as the rounds' participants show it: their highest number plus one."""
     return 1 + max((who for seed in run.seeds for record in seed.records for who in record["participants"]), default=-1)
 
 
@@ -46,8 +46,8 @@ def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
 
 
 def grouped(record: Record) -> dict[str, list[list[float]]]:
-    """A record's coefficients with one number for each participant, by the first part of their name; without the shares
-    of discarded gradients. What a defence did counts as such, too."""
+    """The coefficients of a record that have one number for each participant, by the first part of their name, those
+    of a defence among them; shares of discarded gradients are left out."""
     found: dict[str, list[list[float]]] = {}
     for key, value in record.items():
         name = DEFENCES.get(key, key.removeprefix(PREFIX).split("/")[0])
@@ -63,7 +63,7 @@ def grouped(record: Record) -> dict[str, list[list[float]]]:
 
 
 def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
-    """`weights_of`, the mean over seeds up to the last round that all have finished; only weights that change."""
+    """The mean over seeds of `weights_of`, up to the last round that all have finished; constant ones left out."""
     each = [weights_of(seed, clients_seen(run)) for seed in run.seeds if seed.records]
     found = {}
     for name in dict.fromkeys(name for one in each for name in one):

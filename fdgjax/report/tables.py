@@ -157,7 +157,7 @@ def by_name(runs: Sequence[Run], figure: str) -> tuple[list[str], list[list[Cell
 
 
 def fairness(runs: Sequence[Run]) -> Table:
-    """How evenly accuracy is shared by domains and by clients."""
+    """How evenly accuracy is spread over domains and over clients."""
     rows = []
     for run in runs:
         row = [spread(values) for values in evenness(run).values()]
