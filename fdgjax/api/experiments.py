@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from rich.console import Console as RichConsole
 
 from fdgjax.api.results import Result
-from fdgjax.api.settings import config_of, config_on, set_model, set_values
+from fdgjax.api.settings import config_for, config_on, set_model, set_values
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config, read_config
 from fdgjax.config.registering import always, register_method, register_model
@@ -81,7 +81,7 @@ def experiment(
             ((name, found),) = given.items()
             config = config_on(method, name, found.images.shape[1:])
         else:
-            config = config_of(method)
+            config = config_for(method)
         if model is not None:
             set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
         set_values(config, keys | ({} if target is None else {"data.target": target}))

@@ -14,7 +14,7 @@ from fdgjax.contract import Variables
 from fdgjax.data.domains import Domains
 from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.evaluation.metrics import HEADLINES, Record, is_evaluated
+from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
 from fdgjax.methods import METHODS
 from fdgjax.predicting.classifier import (
     UNSEEN,
@@ -69,7 +69,7 @@ class Result:
     @property
     def evaluated(self) -> Record:
         """The record of the last round that was evaluated, of the first seed; empty where none was."""
-        return next(filter(is_evaluated, reversed(self.records)), {})
+        return last_evaluated(self.records)
 
     @property
     def data(self) -> Domains:

@@ -31,7 +31,7 @@ SMALL = 32
 """Images with shorter sides get the network for digits by default: hFedF's is made for 32x32."""
 
 
-def config_of(what: str | Entry | ConfigDict) -> ConfigDict:
+def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
     """The config that the command line has for the same word.
 
     Args:
@@ -53,7 +53,7 @@ def config_of(what: str | Entry | ConfigDict) -> ConfigDict:
 
 
 def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int, ...]) -> ConfigDict:
-    """`config_of` for a data set of arrays, instead of the config's own; raises like it.
+    """`config_for` for a data set of arrays, instead of the config's own; raises like it.
 
     Args:
       what: of a method's name alone, or an entry, nothing is taken that was chosen for another data set.
@@ -63,7 +63,7 @@ def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int,
     bare = what.name if isinstance(what, Entry) else what if isinstance(what, str) and METHOD.fullmatch(what) else ""
     if isinstance(what, Entry):
         register_method(what)
-    config = make_config(bare, data) if bare else config_of(what)
+    config = make_config(bare, data) if bare else config_for(what)
     places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
     config.update({"data": places})
     if bare and min(image_shape[:2]) < SMALL:

@@ -120,6 +120,11 @@ def is_evaluated(record: Mapping[str, Any]) -> bool:
     return any(key in record for key in HEADLINES)
 
 
+def last_evaluated(records: Sequence[Record]) -> Record:
+    """The record of the last round that was evaluated; empty where none was."""
+    return next(filter(is_evaluated, reversed(records)), {})
+
+
 def figures(metrics: Metrics) -> dict[str, Any]:
     """The figures that are not None, by name, as records and summaries hold them."""
     return {name: value for name, value in metrics._asdict().items() if value is not None}

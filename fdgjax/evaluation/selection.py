@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.metrics import Record
+from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.registry import lookup
 
 
 class Selection(NamedTuple):
@@ -30,6 +31,16 @@ SELECTIONS: Mapping[str, Selection] = {
     "validation_by_size": Selection(best("id_all_accuracy"), HELD_OUT, "id_all_accuracy"),
     "oracle": Selection(best("ood_accuracy"), "labels of the target domain: an upper bound, no result", "ood_accuracy"),
 }
+
+
+def reported(records: Sequence[Record], rule: str) -> Record:
+    """The record of the round that a rule selects; empty before the first evaluation.
+
+    Raises:
+      UserError: no rule of this name.
+    """
+    evaluated = [record for record in records if is_evaluated(record)]
+    return lookup("selection", rule, SELECTIONS).choose(evaluated) if evaluated else {}
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fdgjax.contract import Context, PyTree
 from fdgjax.errors import UserError
-from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
+from fdgjax.evaluation.shift import Minibatches, covariance, mean_gradient, mutual_information, pairs_of_a_class
 from fdgjax.predicting.trained_run import TrainedRun
 
 PAIRS = 5000
@@ -82,6 +82,6 @@ def gradients_of(
     for repeat, name in itertools.product(range(counts[0]), rows):
         taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
         images = np.asarray(experiment.federation.images[jnp.asarray(taken, jnp.int32)])
-        samples = Samples(images, data.labels[taken].astype(np.int32))
+        samples = Minibatches(images, data.labels[taken].astype(np.int32))
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from fdgjax.errors import UserError
-from fdgjax.evaluation.metrics import is_evaluated
+from fdgjax.evaluation.metrics import last_evaluated
 from fdgjax.files import make_folder, write_json, write_text
 from fdgjax.predicting.card import card_of
 from fdgjax.predicting.classifier import Classifier
@@ -29,10 +29,9 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
       classifier: what is exported. run: the folder of its run.
       out: the folder of the export.
     """
-    evaluated = [record for record in classifier.trained.records if is_evaluated(record)]
     make_folder(out)
     write_tensors(classifier, out / NAMES[0])
     write_program(classifier, out / NAMES[1])
     write_json(out / NAMES[2], facts_of(classifier))
-    card = card_of(classifier, finished(Workdir(run), LOGGER.warning), evaluated[-1] if evaluated else {})
-    write_text(out / NAMES[3], card)
+    summary, record = finished(Workdir(run), LOGGER.warning), last_evaluated(classifier.trained.records)
+    write_text(out / NAMES[3], card_of(classifier, summary, record))

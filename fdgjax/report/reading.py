@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.errors import UserError
-from fdgjax.evaluation import Metrics, is_evaluated
+from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.metrics import Record
-from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.evaluation.selection import reported
 from fdgjax.files import read_sealed
 from fdgjax.records import Workdir, read_summary
-from fdgjax.registry import lookup
 from fdgjax.report.states import Look
 
 SAME = frozenset(
@@ -163,9 +162,8 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     workdir = Workdir(path)
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
-    evaluated = [record for record in records if is_evaluated(record)]
-    reported = summary or (lookup("selection", selection, SELECTIONS).choose(evaluated) if evaluated else {})
-    figures = {name: reported[name] for name in Metrics._fields if name in reported}
+    chosen = summary or reported(records, selection)
+    figures = {name: chosen[name] for name in Metrics._fields if name in chosen}
     return Seed(seed, path, records, figures, summary)
 
 
