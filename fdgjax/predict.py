@@ -19,8 +19,8 @@ import numpy as np
 from fdgjax.door import door
 from fdgjax.errors import printable
 from fdgjax.files import write_text
-from fdgjax.predicting.classifier import UNSEEN, Classifier, in_batches, open_classifier, probabilities_of
-from fdgjax.predicting.images import read_images
+from fdgjax.predicting.classifier import UNSEEN, Classifier, open_classifier
+from fdgjax.predicting.images import predict_files
 
 
 @door
@@ -28,10 +28,8 @@ def main(argv: Sequence[str]) -> int:
     """Writes the predictions; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
-    classifier = open_classifier(
-        args.run, client=args.client, seed=args.seed, data_dir=args.data_dir, calibrated=args.calibrated
-    )
-    found = predict(classifier, args.images)
+    classifier = classifier_asked(args)
+    found = predict_files(classifier, args.images)
     text = as_csv(classifier.class_names, args.images, found)
     if args.out:
         write_text(args.out, text)
@@ -60,9 +58,11 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add("--calibrated", action="store_true", help="with a temperature fitted on the run's validation data")
 
 
-def predict(classifier: Classifier, files: Sequence[Path]) -> np.ndarray:
-    """Probabilities `[files, classes]`."""
-    return in_batches(probabilities_of(classifier), read_images(files, classifier.image_shape))
+def classifier_asked(args: argparse.Namespace) -> Classifier:
+    """The classifier that the arguments of `add_run` choose."""
+    return open_classifier(
+        args.run, client=args.client, seed=args.seed, data_dir=args.data_dir, calibrated=args.calibrated
+    )
 
 
 def as_csv(class_names: Sequence[str], files: Sequence[Path], found: np.ndarray) -> str:

@@ -8,7 +8,6 @@ settings of the probe are the run's `config.probe`, except for those given here.
 """
 
 import argparse
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fdgjax.config import seeds_of
 from fdgjax.door import door
-from fdgjax.errors import UserError
-from fdgjax.evaluation.evaluating import evaluate, references
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.registry import lookup
-from fdgjax.run.reopen import config_of, reopen
-from fdgjax.sealed import read_checked_json, write_checked_json
+from fdgjax.predicting.probes import keep, probe_run
 
 
 @door
@@ -36,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
     for run in args.runs:
-        found = probes(run, args.data_dir, changes)
+        found = probe_run(run, args.data_dir, changes)
         keep(run / "probes.json", found)
         show(run, found)
     return 0
@@ -51,42 +45,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--layer", default="", help=f"what is probed: {', '.join(LAYERS)}")
     parser.add_argument("--repeats", type=int, default=0, help="splits for each percentage")
     return parser.parse_args(argv[1:])
-
-
-def probes(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Probe accuracies of a run's newest state: `{"layer": ..., "round": ..., "seeds": [{what: {percent: accuracy}}]}`.
-
-    Raises:
-      UserError: no run, one of a method that classifies, or an invalid setting of the probe.
-    """
-    config = config_of(run, data_dir)
-    probing = dataclasses.replace(config.probe, **changes)
-    lookup("layer", probing.layer, LAYERS)
-    experiment, state, history = reopen(run, data_dir, probe=probing)
-    evaluation, federation = experiment.evaluation, experiment.federation
-    before = references(evaluation, experiment.init(), federation)
-    if before is None:
-        raise UserError(
-            f"{run} is a run of '{config.method.name}', which classifies; expected one that learns without labels"
-        )
-    trained = evaluate(evaluation, state, federation)
-    seeds = [
-        {
-            "seed": seed,
-            "trained": after.probe_by_percent,
-            "deviation": after.probe_deviation_by_percent,
-            "random_encoder": first["random_encoder_probe"],
-            "pixels": first["pixel_probe"],
-        }
-        for seed, after, first in zip(seeds_of(config), trained, before, strict=True)
-    ]
-    return {"layer": probing.layer, "round": len(history.records[0]), "seeds": seeds}
-
-
-def keep(file: Path, found: Mapping[str, Any]) -> None:
-    """Writes one layer's results, beside those of other layers in the file."""
-    before = read_checked_json(file) if file.exists() else {}
-    write_checked_json(file, before | {found["layer"]: found})
 
 
 def show(run: Path, found: Mapping[str, Any]) -> None:

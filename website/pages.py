@@ -26,7 +26,7 @@ ROOMS = {
     "config": "schema, presets, command line",
     "engine": "the compiled round",
     "evaluation": "accuracy, calibration, probes",
-    "predicting": "a run as a classifier",
+    "predicting": "a trained run: its models, predictions, export",
     "registry": "choices by name",
     "variables": "trees of variables",
     "errors": "mistakes of the user",

@@ -1,4 +1,4 @@
-"""fdgjax from Python: `import fdgjax` gives these names (docs/python.md)."""
+"""The Python interface: what `import fdgjax` gives (docs/python.md)."""
 
 from fdgjax.api.experiments import Trainer, experiment, open_run
 from fdgjax.api.results import Result

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from rich.console import Console as RichConsole
 
 from fdgjax.api.results import Result
-from fdgjax.api.settings import config_of, config_on, set_model, set_values
+from fdgjax.api.settings import config_for, config_on, set_model, set_values
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config, read_config
 from fdgjax.config.registering import always, register_method, register_model
@@ -71,7 +71,7 @@ def experiment(
         `**{"method.tau": 0.5}`.
 
     Raises:
-      UserError: a name, key, value, array or network that does not fit; one line says how to mend it.
+      UserError: a name, key, value, array or network that does not fit; the message says how to fix it.
     """
     given = by_name(data, classes)
     if classes is not None and not given:
@@ -81,7 +81,7 @@ def experiment(
             ((name, found),) = given.items()
             config = config_on(method, name, found.images.shape[1:])
         else:
-            config = config_of(method)
+            config = config_for(method)
         if model is not None:
             set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
         set_values(config, keys | ({} if target is None else {"data.target": target}))
@@ -109,7 +109,7 @@ def open_run(
       data_dir: folder of the data, if it has moved since the run.
 
     Raises:
-      UserError: no run, or one that needs what is neither given nor registered; the line names it.
+      UserError: no run, or one whose method, model or data is neither given nor registered; the message names it.
     """
     given = by_name(data, classes)
     if method is not None:
@@ -132,7 +132,7 @@ def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Dom
 
 
 def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
-    """The registry of data sets with given arrays, which it does not keep."""
+    """The given arrays are in the registry of data sets while this is open."""
     added: dict[str, Callable[[str], Source | Domains]] = {
         name: partial(always, found) for name, found in given.items()
     }
@@ -143,8 +143,8 @@ def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[N
 class Trainer:
     """An experiment that can be trained.
 
-    asked: the config that was asked for. built: the experiment, see `fdgjax.building.Experiment`.
-    given: arrays by the name they have in its config.
+    asked: the config as requested, its number of devices perhaps still open.
+    built: the experiment, see `fdgjax.building.Experiment`. given: arrays by the name they have in its config.
     """
 
     asked: Config = dataclasses.field(repr=False)
@@ -167,13 +167,13 @@ class Trainer:
         *,
         verbose: bool = False,
     ) -> Result:
-        """Trains, and returns what has come of it.
+        """Trains, and returns the result.
 
         Args:
-          workdir: a folder, for the same run as `fdgjax train --workdir`, to the last bit: it is recorded, resumed
-            where it stopped, and not repeated where it is finished. None trains in memory and writes nothing.
+          workdir: a folder. The run is that of `fdgjax train --workdir`, bit for bit: recorded, resumed where it
+            stopped, and not repeated once finished. None trains in memory and writes nothing.
           on_round: called with the record of each round that is trained. Training stops after the round for which it
-            returns a true value, with what there is saved; an exception that it raises ends the training at once.
+            returns a true value, and that round is saved; an exception that it raises ends the training at once.
           verbose: whether to print what the command line prints.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What a training has come to: its figures, its records and its models."""
+"""The result of training: figures, records and models."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,21 +9,22 @@ import jax
 import numpy as np
 
 from fdgjax.building import Experiment
-from fdgjax.config import Config, seeds_of
+from fdgjax.config import Config
 from fdgjax.contract import Variables
 from fdgjax.data.domains import Domains
-from fdgjax.engine import State, each_seed
+from fdgjax.engine import State
 from fdgjax.errors import UserError
-from fdgjax.evaluation.metrics import HEADLINES, Record, is_evaluated
+from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
 from fdgjax.methods import METHODS
 from fdgjax.predicting.classifier import (
     UNSEEN,
     Classifier,
+    classifier_of,
     features_of,
     in_compiled_batches,
-    models_of,
     probabilities_of,
 )
+from fdgjax.predicting.trained_run import TrainedRun, of_seed, unstacked
 from fdgjax.registry import lookup
 
 
@@ -68,7 +69,7 @@ class Result:
     @property
     def evaluated(self) -> Record:
         """The record of the last round that was evaluated, of the first seed; empty where none was."""
-        return next(filter(is_evaluated, reversed(self.records)), {})
+        return last_evaluated(self.records)
 
     @property
     def data(self) -> Domains:
@@ -114,8 +115,8 @@ class Result:
     def features(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """What the model's last layer sees of each image, `[n, m]`; arguments as for `predict_proba`, of several models
-        for an unseen domain the first."""
+        """The input of the model's last layer for each image, `[n, m]`; arguments as for `predict_proba`. Of several
+        models for an unseen domain it is the first one's."""
         return self.computed(features_of, images, domain, client, seed)
 
     def variables(
@@ -123,9 +124,7 @@ class Result:
     ) -> list[Variables]:
         """The Flax variables that predict, without those of frozen stages: one for a client, and for unseen domains one
         or, with some methods, several; arguments as for `predict_proba`."""
-        stacked = self.classifier(domain, client, seed).models
-        count = len(jax.tree.leaves(stacked)[0])
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(count)]
+        return unstacked(self.classifier(domain, client, seed).models)
 
     def computed(
         self,
@@ -143,38 +142,8 @@ class Result:
 
     def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
         """The models that predict, as `fdgjax.predicting` knows them; arguments as for `predict_proba`."""
-        seeds = seeds_of(self.config)
-        chosen = seeds[0] if seed is None else seed
-        if chosen not in seeds:
-            raise UserError(f"seed got {chosen}; expected one of {', '.join(map(str, seeds))}")
-        place = seeds.index(chosen)
-        state = each_seed(self.state, len(seeds))[place]
-        who = self.client_of(domain, client, place)
-        models = models_of(self.built, state, who)
-        return Classifier(self.built, models, who, int(state.round), chosen, self.seed_records[place])
-
-    def client_of(self, domain: str | None, client: int | None, place: int) -> int:
-        """The number of the client that is meant, or `UNSEEN`; raises like `predict_proba`."""
-        data, parts = self.built.data, self.built.parts[place]
-        count = len(parts.train)
-        if client is not None:
-            if domain is not None or not 0 <= client < count:
-                raise UserError(
-                    f"client got {client}{' beside a domain' if domain is not None else ''}; expected a number from 0 "
-                    f"to {count - 1}, alone"
-                )
-            return client
-        if domain is None or domain == self.built.facts["target"]:
-            return UNSEEN
-        lookup("domain", domain, dict.fromkeys(data.domain_names))
-        index = data.domain_names.index(domain)
-        holders = [number for number, rows in enumerate(parts.train) if index in data.domains[rows]]
-        if len(holders) != 1:
-            raise UserError(
-                f"domain got '{domain}', which {len(holders)} clients hold; expected client=, a number from 0 to "
-                f"{count - 1}"
-            )
-        return holders[0]
+        trained = of_seed(self.built, self.state, self.seed_records, seed)
+        return classifier_of(trained, client_of(trained, domain, client))
 
     def checked(self, images: Any) -> np.ndarray:
         """The images as an array; raises like `predict_proba`."""
@@ -185,3 +154,26 @@ class Result:
                 "those trained on"
             )
         return found
+
+
+def client_of(trained: TrainedRun, domain: str | None, client: int | None) -> int:
+    """The number of the client that is meant, or `UNSEEN`; see `Result.predict_proba`."""
+    data, count = trained.experiment.data, trained.clients
+    if client is not None:
+        if domain is not None or not 0 <= client < count:
+            raise UserError(
+                f"client got {client}{' beside a domain' if domain is not None else ''}; expected a number from 0 "
+                f"to {count - 1}, alone"
+            )
+        return client
+    if domain is None or domain == trained.experiment.facts["target"]:
+        return UNSEEN
+    lookup("domain", domain, dict.fromkeys(data.domain_names))
+    index = data.domain_names.index(domain)
+    holders = [number for number, rows in enumerate(trained.parts.train) if index in data.domains[rows]]
+    if len(holders) != 1:
+        raise UserError(
+            f"domain got '{domain}', which {len(holders)} clients hold; expected client=, a number from 0 to "
+            f"{count - 1}"
+        )
+    return holders[0]

@@ -26,12 +26,12 @@ ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
 """Whether a value may be given for a key of a type."""
 
 METHOD = re.compile(r"\w+")
-"""A method's name alone, without a preset and no file."""
+"""A method's name alone, neither with a preset nor a file."""
 SMALL = 32
-"""Arrays with sides below it start from the network for digits; hFedF's is made for 32x32."""
+"""Images with shorter sides get the network for digits by default: hFedF's is made for 32x32."""
 
 
-def config_of(what: str | Entry | ConfigDict) -> ConfigDict:
+def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
     """The config that the command line has for the same word.
 
     Args:
@@ -53,17 +53,17 @@ def config_of(what: str | Entry | ConfigDict) -> ConfigDict:
 
 
 def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int, ...]) -> ConfigDict:
-    """`config_of` for a data set of arrays, instead of the config's own; raises like it.
+    """`config_for` for a data set of arrays, instead of the config's own; raises like it.
 
     Args:
-      what: where it has neither preset nor file, nothing but the method is of the config's own data set.
+      what: of a method's name alone, or an entry, nothing is taken that was chosen for another data set.
       data: the name of the arrays in the registry.
       image_shape: `(H, W, channels)`.
     """
     bare = what.name if isinstance(what, Entry) else what if isinstance(what, str) and METHOD.fullmatch(what) else ""
     if isinstance(what, Entry):
         register_method(what)
-    config = make_config(bare, data) if bare else config_of(what)
+    config = make_config(bare, data) if bare else config_for(what)
     places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
     config.update({"data": places})
     if bare and min(image_shape[:2]) < SMALL:
@@ -89,6 +89,6 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
 
 
 def set_model(config: ConfigDict, name: str) -> None:
-    """Takes a network of the registry, whole: width, units, weights and frozen stages are those of no other."""
+    """Sets the network to one of the registry, with default width and units, no pretrained weights, nothing frozen."""
     lookup("model.name", name, MODELS)
     config.update({"model": {"name": name, "width": 1.0, "unit": "", "pretrained": "", "frozen": 0}})

@@ -1,6 +1,6 @@
 """How a state is evaluated: by its predictions, or by linear probes where a method learns without labels.
 
-Both are the same kind of value. One jitted program observes the states of all seeds; the figures are computed from its
+Both make an `Evaluation`: one jitted program observes the states of all seeds; the figures are computed from its
 results on the host.
 """
 
@@ -66,7 +66,7 @@ def of_predictions(
       seeds: number of seeds that are trained side by side.
       batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
       execution: how clients and seeds are run.
-      attacked: the batches that an attack wants to be predicted, None for none.
+      attacked: changes batches to what an attack wants to be predicted, and labels them so; None without one.
     """
     observe = compile_evaluation(
         method,

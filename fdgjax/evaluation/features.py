@@ -1,6 +1,6 @@
 """Features and predictions of chosen samples by trained models, to be drawn and compared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +10,16 @@ from fdgjax.contract import Model, Output, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import samples_of
 
+Evaluated = Sequence[tuple[Variables, np.ndarray]]
+"""Models, each with the positions of the samples that it is given."""
 
-def features_of_rows(
-    model: Model, federation: Federation, evaluated: list[tuple[Variables, np.ndarray]], batch_size: int
-) -> list[np.ndarray]:
+
+def features_of_rows(model: Model, federation: Federation, evaluated: Evaluated, batch_size: int) -> list[np.ndarray]:
     """The features of samples, `[samples, m]` for each model; see `outputs_of_rows`."""
     return outputs_of_rows(model, federation, evaluated, batch_size, lambda output: output.features)
 
 
-def classes_of_rows(
-    model: Model, federation: Federation, evaluated: list[tuple[Variables, np.ndarray]], batch_size: int
-) -> list[np.ndarray]:
+def classes_of_rows(model: Model, federation: Federation, evaluated: Evaluated, batch_size: int) -> list[np.ndarray]:
     """The classes predicted for samples, int `[samples]` for each model; see `outputs_of_rows`."""
     return outputs_of_rows(model, federation, evaluated, batch_size, lambda output: jnp.argmax(output.logits, axis=1))
 
@@ -28,7 +27,7 @@ def classes_of_rows(
 def outputs_of_rows(
     model: Model,
     federation: Federation,
-    evaluated: list[tuple[Variables, np.ndarray]],
+    evaluated: Evaluated,
     batch_size: int,
     read: Callable[[Output], jax.Array],
 ) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from fdgjax.engine import RoundInfo
 
 
 def guess_figures(info: RoundInfo, rows: Rows, labels: np.ndarray) -> dict[str, Any]:
-    """Figures of a round's pseudo-labels over the training samples of the clients that took part; empty without any.
+    """Figures of a round's pseudo-labels over its participants' training samples; empty where there are none.
 
     `pseudo_label_accuracy` and `pseudo_label_confidence` over all samples, `pseudo_label_trust` their mean trust and
     `pseudo_label_trusted_accuracy` the accuracy weighted by it; `client_pseudo_label_accuracy` of each client.

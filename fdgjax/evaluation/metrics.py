@@ -20,7 +20,7 @@ HEADLINES: Mapping[str, str] = {
     "probe_accuracy": "probe",
     "attack_success": "attack",
 }
-"""The main figures of a run with their short names for users, in the order of display; a run has some of them."""
+"""The main figures of a run with their short names for users, in the order of display. A run has only some of them."""
 
 
 class Metrics(NamedTuple):
@@ -41,7 +41,7 @@ class Metrics(NamedTuple):
     calibration: the bins that `ece` is made of, see `calibration_bins`.
     id_loss, ood_loss: mean cross-entropy per sample.
     attack_success: the share of the unseen domain's samples that are predicted as an attack wants them, mean over
-      models: of those behind a backdoor's trigger, the ones taken for its class.
+      models; for a backdoor, of the samples with its trigger those that are predicted as its class.
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
       models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
       of every percentage. All others are None for a method that learns without labels.
@@ -118,6 +118,11 @@ def measure_probe(accuracies: Mapping[int, np.ndarray]) -> Metrics:
 def is_evaluated(record: Mapping[str, Any]) -> bool:
     """Whether a round's record has figures of an evaluation."""
     return any(key in record for key in HEADLINES)
+
+
+def last_evaluated(records: Sequence[Record]) -> Record:
+    """The record of the last round that was evaluated; empty where none was."""
+    return next(filter(is_evaluated, reversed(records)), {})
 
 
 def figures(metrics: Metrics) -> dict[str, Any]:

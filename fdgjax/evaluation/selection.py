@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.metrics import Record
+from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.registry import lookup
 
 
 class Selection(NamedTuple):
@@ -16,7 +17,7 @@ class Selection(NamedTuple):
 
 
 HELD_OUT = "held-out data of the source domains"
-"""What the rules of validation look at."""
+"""What the validation rules look at."""
 
 
 def best(figure: str) -> Callable[[Sequence[Record]], Record]:
@@ -32,9 +33,19 @@ SELECTIONS: Mapping[str, Selection] = {
 }
 
 
+def reported(records: Sequence[Record], rule: str) -> Record:
+    """The record of the round that a rule selects; empty before the first evaluation.
+
+    Raises:
+      UserError: no rule of this name.
+    """
+    evaluated = [record for record in records if is_evaluated(record)]
+    return lookup("selection", rule, SELECTIONS).choose(evaluated) if evaluated else {}
+
+
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
-    """What each selection rule would report; the oracle only where it is the run's own rule, and no rule whose figure
-    is missing.
+    """What each selection rule would report, without rules whose figure is missing, and without the oracle unless it is
+    the run's own rule.
 
     Args:
       evaluated: records of the rounds that were evaluated, in order.

@@ -10,16 +10,16 @@ from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
 from fdgjax.data.pixels import as_floats
 
 
-class Samples(NamedTuple):
-    """Minibatches of one domain: uint8 `[batches, batch, height, width, channels]`, or a frozen trunk's features, and
-    int32 `[batches, batch]`."""
+class Minibatches(NamedTuple):
+    """Of one domain: images uint8 `[batches, batch, height, width, channels]`, or a frozen trunk's features, and
+    labels int32 `[batches, batch]`."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 def mean_gradient(
-    objective: Objective, variables: Variables, context: Context, samples: Samples, key: jax.Array
+    objective: Objective, variables: Variables, context: Context, samples: Minibatches, key: jax.Array
 ) -> PyTree:
     """The mean gradient of an objective with respect to the parameters, over minibatches.
 

@@ -21,7 +21,7 @@ from fdgjax.randomness import Purpose, stream
 
 BINS = 15
 Shown = Callable[[Batch], Batch]
-"""A batch as it is shown to the model, and with which labels and mask it counts."""
+"""Changes a batch before the model sees it: the images, and the labels and mask by which it is counted."""
 
 
 class Tally(NamedTuple):
@@ -43,8 +43,8 @@ class Tally(NamedTuple):
 class Tallies(NamedTuple):
     """`source`, `test`: each client's model on its own validation and test data, `[clients, ...]`; `target`: each model
     for the unseen domain on all of its test samples, `[models, ...]`; `adapted`: the same after each was adapted to it,
-    None where the method does not adapt; `attacked`: `target` with the batches that an attack wants to be predicted,
-    None without such an attack."""
+    None where the method does not adapt; `attacked`: as `target`, of batches with the images and labels of an attack
+    on predictions, None without one."""
 
     source: Tally
     test: Tally
@@ -102,8 +102,8 @@ def compile_evaluation(
     execution: Execution,
     attacked: Shown | None = None,
 ) -> Wrapped:
-    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. `attacked`: the batches that
-    an attack wants to be predicted."""
+    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. `attacked`: changes
+    batches to those of an attack on predictions."""
     repeat = repeat_of(execution)
     count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 

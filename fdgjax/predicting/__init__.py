@@ -1,1 +1,1 @@
-"""A trained run as a classifier of images: to predict with, and to take away."""
+"""A trained run: its models, what they predict and how they compare, and their export."""

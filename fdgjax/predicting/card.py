@@ -1,4 +1,4 @@
-"""The model card of an exported classifier: what it is of, what it reached, and what it must not be used for."""
+"""The model card of an exported classifier: its training, its figures, and what it must not be used for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -63,7 +63,7 @@ def card_of(classifier: Classifier, summary: Mapping[str, Any], record: Mapping[
 
     Args:
       classifier: what is exported.
-      summary: the run's result; empty for an unfinished run.
+      summary: of the run; empty for an unfinished one.
       record: the record of the exported round, or of the last evaluated one before it.
     """
     import jax
@@ -77,10 +77,10 @@ def card_of(classifier: Classifier, summary: Mapping[str, Any], record: Mapping[
         dataset=printable(config.data.name),
         classes=len(classifier.class_names),
         version=fdgjax.__version__,
-        whose="unseen domains" if unseen else f"client {classifier.client}",
-        round=classifier.round,
+        whose=classifier.whose,
+        round=classifier.trained.round,
         rounds=config.rounds,
-        seed=classifier.seed,
+        seed=classifier.trained.seed,
         jax=jax.__version__,
         height=height,
         width=width,
@@ -121,7 +121,7 @@ def selection_of(summary: Mapping[str, Any], classifier: Classifier) -> str:
 
 
 def probabilities_said(classifier: Classifier) -> str:
-    """Whether they are calibrated."""
+    """Whether the probabilities are calibrated."""
     if classifier.temperature == 1:
         return "As the network gives them: they are not calibrated, and usually too large on domains it has not seen."
     return (
@@ -131,7 +131,7 @@ def probabilities_said(classifier: Classifier) -> str:
 
 
 def warning_of(experiment: Experiment, unseen: bool) -> str:
-    """What the choice of the model means."""
+    """What to beware of with a client's model, or with that for unseen domains."""
     if not unseen:
         return "It is one client's model, made for that client's own data."
     adapted = " Its adaptation to the unseen domain is not part of the export." if experiment.method.adapt else ""

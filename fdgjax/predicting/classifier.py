@@ -1,6 +1,6 @@
 """A run's classifier: probabilities of the classes for images of bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,36 +9,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.building import Experiment
-from fdgjax.config import seeds_of
 from fdgjax.contract import Variables
 from fdgjax.data.pixels import as_floats
-from fdgjax.engine import State, each_seed
 from fdgjax.errors import UserError
-from fdgjax.evaluation.metrics import Record
-from fdgjax.methods import METHODS
 from fdgjax.predicting.temperature import fit_temperature
-from fdgjax.run.reopen import reopen
+from fdgjax.predicting.trained_run import TrainedRun, open_trained
 
 UNSEEN = -1
-"""The number that stands for no client: the models for an unseen domain."""
+"""Instead of a client's number: the models for an unseen domain."""
 IMAGES_AT_ONCE = 64
 
 
 class Classifier(NamedTuple):
-    """One or several models whose probabilities are averaged.
+    """One or several models of a trained run, whose probabilities are averaged.
 
-    experiment: the run's. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
-    client: whose model it is, or `UNSEEN`. round: number of rounds it was trained for. seed: the seed's number.
-    records: of the rounds until then. temperature: what the logits are divided by.
+    trained: the run. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
+    client: whose model it is, or `UNSEEN`. temperature: what the logits are divided by.
     """
 
-    experiment: Experiment
+    trained: TrainedRun
     models: Variables
     client: int
-    round: int
-    seed: int
-    records: Sequence[Record]
     temperature: float = 1.0
+
+    @property
+    def experiment(self) -> Experiment:
+        """The run's."""
+        return self.trained.experiment
+
+    @property
+    def whose(self) -> str:
+        """Whose model it is, in words."""
+        return "unseen domains" if self.client == UNSEEN else f"client {self.client}"
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -66,38 +68,24 @@ def open_classifier(
     Raises:
       UserError: no run, no such client or seed, a method that learns without labels, or nothing to calibrate with.
     """
-    experiment, stacked, history = reopen(run, data_dir)
-    config = experiment.config
-    if METHODS[config.method.name].unlabelled:
+    trained = open_trained(run, data_dir, seed)
+    if not trained.classifies:
         raise UserError(
-            f"{run} is a run of '{config.method.name}', which learns without labels and knows no classes; expected "
-            "one of a method that classifies"
+            f"{run} is a run of '{trained.experiment.config.method.name}', which learns without labels and knows no "
+            "classes; expected one of a method that classifies"
         )
-    seeds = seeds_of(config)
-    chosen = seeds[0] if seed is None else seed
-    if chosen not in seeds:
-        raise UserError(f"--seed got {chosen}; expected one of the run's seeds, {seeds[0]} to {seeds[-1]}")
-    place = seeds.index(chosen)
-    state = each_seed(stacked, len(seeds))[place]
-    models = models_of(experiment, state, client)
-    found = Classifier(experiment, models, client, int(state.round), chosen, history.records[place])
-    return found._replace(temperature=calibration(found, place)) if calibrated else found
+    if client != UNSEEN and not 0 <= client < trained.clients:
+        raise UserError(f"--client got {client}; expected a number from 0 to {trained.clients - 1}")
+    found = classifier_of(trained, client)
+    return found._replace(temperature=calibration(found)) if calibrated else found
 
 
-def models_of(experiment: Experiment, state: State, client: int) -> Variables:
-    """The variables that predict for a client or for an unseen domain, `[models, ...]`.
-
-    Raises:
-      UserError: no such client.
-    """
+def classifier_of(trained: TrainedRun, client: int) -> Classifier:
+    """The classifier of a client, or for an unseen domain."""
     if client == UNSEEN:
-        return jax.device_get(jax.jit(experiment.method.unseen)(state.server, state.clients))
-    number = len(experiment.parts[0].train)
-    if not 0 <= client < number:
-        raise UserError(f"--client got {client}; expected a number from 0 to {number - 1}")
-    row = 0 if experiment.method.pooled else client
-    own = jax.jit(experiment.method.predict)(state.server, jax.tree.map(lambda leaf: leaf[row], state.clients))
-    return jax.device_get(jax.tree.map(lambda leaf: leaf[None], own))
+        return Classifier(trained, trained.unseen_variables(), client)
+    own = trained.client_variables(client)
+    return Classifier(trained, jax.tree.map(lambda leaf: leaf[None], own), client)
 
 
 def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
@@ -137,12 +125,12 @@ def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 
 def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """A function of images, some at a time, its results joined along their axis of images."""
+    """A function applied to `IMAGES_AT_ONCE` images at a time, its results joined along `axis`."""
     return in_compiled_batches(jax.jit(function), images, axis)
 
 
 def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """`in_batches` of a jitted function, which is compiled once for all its calls."""
+    """`in_batches` of a jitted function, which is compiled at its first call."""
     found = []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = np.asarray(images[start : start + IMAGES_AT_ONCE])
@@ -151,12 +139,8 @@ def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.n
     return np.concatenate(found, axis=axis)
 
 
-def calibration(classifier: Classifier, place: int) -> float:
+def calibration(classifier: Classifier) -> float:
     """The temperature that fits the validation data: a client's own, or for an unseen domain those of all clients.
-
-    Args:
-      classifier: the one to calibrate.
-      place: of its seed among the run's.
 
     Raises:
       UserError: the clients have no labels.
@@ -167,7 +151,7 @@ def calibration(classifier: Classifier, place: int) -> float:
             "--calibrated needs labelled validation data, but in the protocol 'labelled_server' clients have no "
             "labels; leave it out"
         )
-    held_out = experiment.parts[place].validation
+    held_out = classifier.trained.parts.validation
     rows = np.concatenate(held_out) if classifier.client == UNSEEN else held_out[classifier.client]
     if not len(rows):
         raise UserError("--calibrated needs validation data, of which there are none; leave it out")

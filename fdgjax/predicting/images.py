@@ -8,6 +8,12 @@ import numpy as np
 from fdgjax.data.decoding import decode_image
 from fdgjax.data.source import read_bytes
 from fdgjax.errors import UserError
+from fdgjax.predicting.classifier import Classifier, in_batches, probabilities_of
+
+
+def predict_files(classifier: Classifier, files: Sequence[Path]) -> np.ndarray:
+    """Probabilities `[files, classes]` of image files; raises like `read_images`."""
+    return in_batches(probabilities_of(classifier), read_images(files, classifier.image_shape))
 
 
 def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarray:

@@ -14,7 +14,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 def as_program(classifier: Classifier) -> bytes:
     """The serialised program: images uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`.
 
-    The batch may be of any size. The layers are compiled for one image, and the program passes over the batch.
+    The batch may be of any size: the program is compiled for one image and loops over the batch.
     """
     of_batch = probabilities_of(classifier)
 

@@ -1,4 +1,4 @@
-"""Temperature scaling (Guo et al., 2017): one number that makes probabilities as large as they are right."""
+"""Temperature scaling (Guo et al., 2017): probabilities calibrated by one number."""
 
 import numpy as np
 

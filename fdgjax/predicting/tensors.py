@@ -1,4 +1,4 @@
-"""A classifier's variables by name, and what is to be known of them."""
+"""A classifier's variables by name, and the facts that their user needs."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 import fdgjax
 from fdgjax.config import to_plain
-from fdgjax.predicting.classifier import UNSEEN, Classifier
+from fdgjax.predicting.classifier import Classifier
 from fdgjax.variables import flatten
 
 
@@ -34,9 +34,9 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         "classes": list(classifier.class_names),
         "image_shape": list(classifier.image_shape),
         "temperature": classifier.temperature,
-        "model_of": "unseen domains" if classifier.client == UNSEEN else f"client {classifier.client}",
-        "round": classifier.round,
-        "seed": classifier.seed,
+        "model_of": classifier.whose,
+        "round": classifier.trained.round,
+        "seed": classifier.trained.seed,
         "method": experiment.config.method.name,
         "network": experiment.facts["model"],
         "scaling": experiment.config.data.scaling,

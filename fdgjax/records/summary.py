@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation.metrics import Metrics, Record, is_evaluated
-from fdgjax.evaluation.selection import SELECTIONS, ledger
-from fdgjax.registry import lookup
+from fdgjax.evaluation.selection import ledger, reported
 
 TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
 """Keys of a summary that differ between two runs of the same experiment: speed, time and memory."""
@@ -28,7 +27,7 @@ def summarise(
       timings: the values of `TIMINGS`.
     """
     evaluated = [record for record in records if is_evaluated(record)]
-    chosen = lookup("selection", selection, SELECTIONS).choose(evaluated)
+    chosen = reported(evaluated, selection)
     figures = {key: chosen[key] for key in Metrics._fields if key in chosen}
     return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
 

@@ -17,7 +17,7 @@ from fdgjax.sealed import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
-"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; one of several seeds together has none."""
+"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; the summary of several seeds together has none."""
 
 
 class Workdir(NamedTuple):
@@ -42,7 +42,7 @@ class Workdir(NamedTuple):
 
     @property
     def lock(self) -> Path:
-        """Held by the process that trains; it holds that process's name."""
+        """Locked by the process that trains; it contains the process's id and host."""
         return self.path / ".lock"
 
     @property
@@ -53,9 +53,9 @@ class Workdir(NamedTuple):
 
 @contextlib.contextmanager
 def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
-    """`open_workdir`, and nobody else's until the end of the block.
+    """`open_workdir`, locked against other processes until the end of the block.
 
-    The lock ends with its process, however that ends. On a file system without locks `warn` is told.
+    The lock ends with its process, even a killed one. On a file system without locks `warn` is told.
 
     Raises:
       UserError: another process trains there, or like `open_workdir`; nothing is written then.
@@ -109,7 +109,7 @@ def check_workdir(path: Path, config: Config) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raises a `UserError` where the folder can be no run's, whatever the experiment."""
+    """Raises a `UserError` where the folder cannot be that of any run."""
     workdir = Workdir(path)
     if workdir.config.exists():
         read_config_file(workdir)
@@ -128,7 +128,7 @@ def check_place(path: Path) -> None:
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
     """The content of a run's `config.json`: its config, versions, threads, and what a program registered for it. Keys
-    that exist only since the run began have their defaults.
+    that were added after the run began have their defaults.
 
     Raises:
       Damaged: it is not what the run wrote.
@@ -141,8 +141,8 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
-    """The summary of a finished run, its own and its seeds' records whole; empty, and for damaged ones a line to
-    `warn`, for others."""
+    """The summary of a finished run; empty for an unfinished one, and for one with damaged records, its own or those of
+    a seed, of which `warn` is told."""
     try:
         summary = read_summary(workdir)
         for seed in summary.get("seeds", ()):

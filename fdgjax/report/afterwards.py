@@ -1,19 +1,20 @@
-"""The figures of a report that are drawn from the results of `fdgjax.probe` and `fdgjax.domain_shift`."""
+"""Figures drawn from the results of `fdgjax probe` and `fdgjax shift`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fdgjax.report.drawing import INK, REFERENCE, Figure, Panel, as_svg, colour, line, over_seeds, sheet
+from fdgjax.report.drawing import INK, Figure, Panel, as_svg, colour, sheet
 from fdgjax.report.escaping import for_figure
-from fdgjax.report.figures import figure_of, percent_axis
+from fdgjax.report.figures import figure_of
+from fdgjax.report.methods import Accuracies, by_percent, draw_probes
 from fdgjax.report.reading import Record, Run
 from fdgjax.sealed import read_checked_json
 
 
 def left_by(run: Run, name: str) -> Record:
-    """A command's results, from the first of the run's folders that has them; empty where none has."""
+    """A command's results, from the first of the run's folders that has them; else empty."""
     files = [folder.path / name for folder in run.folders]
     found: Record = next((read_checked_json(file) for file in files if file.is_file()), {})
     return found
@@ -40,22 +41,13 @@ def of_layer(runs: Sequence[Run], layer: str, number: int) -> Figure | None:
         return left_by(run, "probes.json").get(layer)
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        for probes, number in zip(found, numbers, strict=True):
-            line(axes, *by_percent(probes, "trained"), number)
-        for name, dotted in (("pixels", {}), ("random_encoder", {"linestyle": (0, (5, 3))})):
-            percents, values = by_percent(found[0], name)
-            axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
-        axes.set_xlabel("samples with labels (%)")
-        percent_axis(axes, "probe accuracy (%)")
+        def of(probes: Record, what: str) -> Accuracies:
+            return by_percent([seed[what] for seed in probes["seeds"]])
+
+        untrained = [of(found[0], what) for what in ("pixels", "random_encoder")]
+        draw_probes(axes, [of(probes, "trained") for probes in found], numbers, untrained)
 
     return figure_of(runs, f"probes-{number}", curves, draw)
-
-
-def by_percent(probes: Record, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Percentages in ascending order, and accuracies `[seeds, percentages]`."""
-    percents = sorted(probes["seeds"][0][what], key=int)
-    values = [[seed[what][percent] for percent in percents] for seed in probes["seeds"]]
-    return np.asarray([int(percent) for percent in percents]), np.asarray(values, np.float64)
 
 
 def domain_shift(runs: Sequence[Run]) -> Figure | None:

@@ -2,7 +2,7 @@
 
     fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
 
-RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` named, or folders that hold such. DIR gets
+RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` made, or folders of these. DIR gets
 `report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
 """
 
@@ -10,21 +10,16 @@ import argparse
 import importlib.util
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.door import door
 from fdgjax.errors import UserError, printable
-from fdgjax.files import write_text
-from fdgjax.report.formats import as_csv, as_latex, as_markdown
-from fdgjax.report.page import make_page
+from fdgjax.report.making import PAGE, report, with_look, write
 from fdgjax.report.published import with_published
-from fdgjax.report.reading import Run, read_runs
-from fdgjax.report.states import look_at
-from fdgjax.report.tables import make_tables
+from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
 
-PAGE = "report.html"
 NEEDED = ("matplotlib", "jinja2")
 
 
@@ -42,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     reach = accuracies(args.reach)
     runs = with_published(read_runs(args.runs))
     if args.states:
-        runs = [with_look(run, args.data_dir, console) for run in runs]
+        runs = [with_look(run, args.data_dir, console.say) for run in runs]
     command = shlex.join(["fdgjax", "report", *argv[1:]])
     write(args.out, report(runs, command, reach, args.states))
     console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
@@ -85,60 +80,3 @@ def accuracies(words: str) -> list[float]:
     if not all(0 < accuracy <= 1 for accuracy in found):
         raise UserError(f"--reach got '{words}'; expected percentages with commas between, such as 50,60,70")
     return found
-
-
-def with_look(run: Run, data_dir: str, console: Console) -> Run:
-    """The run with the trained state of its first folder that has one, or the reason why there is none."""
-    import jax
-
-    for folder in run.folders:
-        console.say(f"opening {printable(folder.path)}")
-        try:
-            look = look_at(folder.path, data_dir)
-        except UserError as error:
-            run = run._replace(missed=str(error))
-        else:
-            return run._replace(look=look, facts={**look.facts, **run.facts}, missed="")
-        finally:
-            # The next run compiles other programs.
-            jax.clear_caches()
-    return run
-
-
-def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True) -> Mapping[str, str]:
-    """The files of a report, by name.
-
-    Args:
-      runs: those reported.
-      command: reproduces the report.
-      reach: accuracies in (0, 1] to which communication is counted; derived from the runs where there are none.
-      states: whether checkpoints were opened.
-    """
-    tables = make_tables(runs, reach)
-    notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
-    if not states:
-        notes = ["Trained states were not opened (--no-states): no embeddings, divergence and features."]
-    return {
-        PAGE: make_page(runs, tables, command, notes),
-        "report.md": "\n".join(as_markdown(table) for table in tables),
-        **{f"{table.name}.csv": as_csv(table) for table in tables},
-        **{f"{table.name}.tex": as_latex(table) for table in tables},
-    }
-
-
-def write(out: Path, files: Mapping[str, str]) -> None:
-    """Writes the files to their folder; those of an earlier report are replaced.
-
-    Raises:
-      UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
-    """
-    if not (out / PAGE).exists() and (taken := [name for name in files if (out / name).exists()]):
-        raise UserError(
-            f"--out got '{out}', which has a {taken[0]} of its own; expected a folder without; choose another"
-        )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
-    for name, text in files.items():
-        write_text(out / name, text)

@@ -12,7 +12,7 @@ from fdgjax.errors import UserError
 from fdgjax.report.reading import Folder
 
 OMITTED = ("method.name", "data.name", "data.cache_dir")
-"""Keys that follow from the config's name and its data set, or that concern the machine alone."""
+"""Keys that follow from the config's name and data set, or that concern only the machine."""
 
 
 def command_of(folder: Folder) -> str:

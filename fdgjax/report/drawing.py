@@ -133,7 +133,7 @@ def sheet(width: float = 4.6, height: float = 3.0, polar: bool = False) -> Itera
 
 
 def panels_of(drawn: Sequence[Drawn], same: str = "y") -> list[Panel]:
-    """Panels that are compared: the same range on their axes `same`, of `x`, `y`; rows only where one has several."""
+    """Panels with one common range on each axis named in `same` (`x`, `y`), and in rows if any row has several."""
     for letter in same:
         limits = [getattr(one.axes, f"get_{letter}lim")() for one in drawn]
         for one in drawn:
@@ -190,7 +190,7 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
 
 
 def over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sample standard deviation over the seeds of `[seeds, points]`, finite values alone; NaN for the mean of
+    """Mean and sample standard deviation over the seeds of `[seeds, points]`, of finite values; NaN for the mean of
     none and for the deviation of fewer than two."""
     there = np.isfinite(values)
     count = there.sum(axis=0)
@@ -209,7 +209,7 @@ def bars(
       names: of the groups.
       heights: of each series `[seeds, names]`, NaN for none.
       numbers: the series' colours.
-      marked: the name that is unseen; it says so, and stands on a ground of its own.
+      marked: the unseen domain; its group is labelled as such and shaded.
     """
     if marked in names:
         place = list(names).index(marked)

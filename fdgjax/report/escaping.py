@@ -1,4 +1,4 @@
-r"""Names and words as each format takes them: what a run, a domain or a class is called never becomes markup or code.
+r"""Escapes for each format, so that the name of a run, a domain or a class never becomes markup or code.
 
 One function for each format. All of them put a name on one `printable` line first, since line breaks, control
 characters, lone surrogates and marks that reverse text have no place in any.
@@ -17,7 +17,7 @@ LONGEST = 24
 """The most characters of a name in a figure, whose panel longer ones would fill."""
 
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
-"""What a spreadsheet takes for the beginning of a formula, in the widths of East Asian keyboards too."""
+"""Characters with which a formula of a spreadsheet begins, the full-width ones too."""
 
 LATEX: Mapping[str, str] = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -42,7 +42,7 @@ MARKDOWN: Mapping[str, str] = {
 
 
 def for_figure(name: str, longest: int = LONGEST) -> str:
-    """A name in a drawing, cut where it is too long; the style of drawings takes no text for mathematics."""
+    """A name in a drawing, cut where it is too long; nothing to escape, as drawings do not parse mathematics."""
     words = printable(name)
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
@@ -67,7 +67,7 @@ def _is_number(words: str) -> bool:
 
 
 def for_latex(words: str) -> str:
-    """Text of a document, with the characters that TeX gives a meaning as commands."""
+    """Text for a document, with a command for each character that is special to TeX."""
     return "".join(LATEX.get(character, character) for character in printable(words))
 
 

@@ -1,6 +1,6 @@
-"""The figures of a report that are drawn from records: accuracy, domains, clients, aggregation, calibration."""
+"""Figures drawn from records: accuracy by round and by bytes, domains, clients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,8 @@ Draw = Callable[[Any, list[Any], list[int]], None]
 def draw_panels(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, prefix: str = ""
 ) -> tuple[list[Drawn], list[Run]]:
-    """A panel for each panel of the runs in which at least one run has curves, and the runs that were drawn; see
-    `figure_of`. `prefix` begins the panels' titles."""
+    """A drawn panel for each of the runs' panels in which at least one run has curves, and the runs that were drawn;
+    see `figure_of`. `prefix` begins the panels' titles."""
     numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
     for title, mine in by_panel(runs).items():
         there = [(run, found) for run in mine if (found := curves(run)) is not None]
@@ -69,7 +69,7 @@ def draw_panels(
 def figure_of(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, same: str = "y"
 ) -> Figure | None:
-    """A figure with a panel for each panel of the runs in which at least one run has curves.
+    """A figure with a panel for each of the runs' panels in which at least one run has curves.
 
     Args:
       runs: all runs of the report.
@@ -92,14 +92,14 @@ def side_by_side(
     return Figure(panels_of(panels, same), keys_of(runs, drawn)) if panels else None
 
 
-def percent_axis(axes: Any, label: str) -> None:
-    """Sets the y-axis to percent."""
-    axes.set_ylabel(label)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
+    """Sets the y-axis, or with `"x"` the x-axis, to percent."""
+    axes.set(**{f"{axis}label": label})
+    getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{100 * value:g}")
 
 
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every headline figure against rounds, those of one target in a row, beside what they are to be compared with."""
+    """Every headline figure against rounds, the panels of one target in a row, with reference lines (`lines_of`)."""
 
     def of(name: str, short: str) -> tuple[list[Drawn], list[Run]]:
         def curves(run: Run) -> Any:
@@ -119,7 +119,7 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
 
 
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
-    """The main figure against the bytes that clients sent and received, beside what it is to be compared with."""
+    """The main figure against the bytes that clients sent and received, with reference lines (`lines_of`)."""
 
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -152,7 +152,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
     )
 
 
-def table_of(each: Sequence[dict[str, float]], names: Sequence[str]) -> np.ndarray:
+def table_of(each: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
     """Accuracies `[seeds, names]`, NaN where there are none."""
     return np.asarray([[one.get(name, np.nan) for name in names] for one in each], np.float64)
 
@@ -196,8 +196,7 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
                 low, std = (float(np.mean(found[f"{over}_{what}"])) for what in ("min", "std"))
                 look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
                 axes.plot(std, low, marker(shapes.index(run.panel)), **look)
-            axes.set_xlabel(f"deviation over {over}s (points)")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+            percent_axis(axes, f"deviation over {over}s (points)", "x")
             percent_axis(axes, f"worst {over} (%)")
             panels.append(Drawn(f"over {over}s", over, f"fairness-{over}", drawing, axes))
         drawn += [run for run, _ in there]

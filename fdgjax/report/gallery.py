@@ -65,14 +65,14 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "probes_again": Exhibit(
         "Probes after training",
-        "By fdgjax.probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Without any training "
+        "By fdgjax probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Without any training "
         "of the encoder: dotted, on raw pixels; dashed, on the untrained encoder.",
         afterwards.probes_again,
     ),
     "domain_shift": Exhibit(
         "Domain shift and gradients",
         "Each point is a pair of domains: the covariance of their gradients against the mutual information of their "
-        "features, by fdgjax.domain_shift (as FedGaLA, figure 2); empty where one of them is unseen. Whiskers: one "
+        "features, by fdgjax shift (as FedGaLA, figure 2); empty where one of them is unseen. Whiskers: one "
         "deviation over gradients.",
         afterwards.domain_shift,
     ),
@@ -107,4 +107,4 @@ FIGURES: Mapping[str, Exhibit] = {
         looks.features,
     ),
 }
-"""A figure is drawn where it has an entry here and the runs have data for it."""
+"""A report draws each of these for which the runs have data."""

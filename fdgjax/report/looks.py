@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from trained states: embeddings, divergence of models, features."""
+"""Figures drawn from trained states: embeddings, divergence of models, features."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from fdgjax.report.figures import figure_of
 from fdgjax.report.reading import Run
 
 NAMED = 24
-"""The most names of classes or domains in a legend; more are not named."""
+"""With more classes or domains than this, the legend does not name them."""
 
 ROUNDING = 1e-4
 """Models at most this far apart, relative to their norm, count as the same."""
 
 
 def embeddings(runs: Sequence[Run]) -> Figure | None:
-    """Each client's embedding: one or two numbers as they are, more by their first two principal components (hFedF v2,
-    figure 6a)."""
+    """Each client's embedding: up to two dimensions as they are, more by their first two principal components (hFedF
+    v2, figure 6a)."""
     panels: list[Panel] = []
     for run in runs:
         nu = None if run.look is None else run.look.embeddings

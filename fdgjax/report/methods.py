@@ -1,4 +1,4 @@
-"""The figures of a report that are drawn from the records of methods and probes."""
+"""Figures drawn from the records of methods and probes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
-from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side
+from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side, table_of
 from fdgjax.report.reading import Record, Run, Seed
 
 MOST_NAMED = 8
-"""The most clients that are named in a legend; more are not named."""
+"""With more clients than this, the legend does not name them."""
 
 PREFIX = "coefficients/"
 DEFENCES: Mapping[str, str] = {"defence/share": "share in the robust centre", "defence/factor": "factor of clipping"}
@@ -30,7 +30,7 @@ DEFENCES: Mapping[str, str] = {"defence/share": "share in the robust centre", "d
 
 
 def clients_seen(run: Run) -> int:
-    """One more than the highest number of a participant of any round."""
+    """The number of clients, as far as the rounds' participants show it: their highest number plus one."""
     return 1 + max((who for seed in run.seeds for record in seed.records for who in record["participants"]), default=-1)
 
 
@@ -46,8 +46,8 @@ def weights_of(seed: Seed, clients: int) -> dict[str, np.ndarray]:
 
 
 def grouped(record: Record) -> dict[str, list[list[float]]]:
-    """A record's coefficients with one number for each participant, by the first part of their name; without the shares
-    of discarded gradients. What a defence did counts as such, too."""
+    """The coefficients of a record that have one number for each participant, by the first part of their name, those
+    of a defence among them; shares of discarded gradients are left out."""
     found: dict[str, list[list[float]]] = {}
     for key, value in record.items():
         name = DEFENCES.get(key, key.removeprefix(PREFIX).split("/")[0])
@@ -63,7 +63,7 @@ def grouped(record: Record) -> dict[str, list[list[float]]]:
 
 
 def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
-    """`weights_of`, the mean over seeds up to the last round that all have finished; only weights that change."""
+    """The mean over seeds of `weights_of`, up to the last round that all have finished; constant ones left out."""
     each = [weights_of(seed, clients_seen(run)) for seed in run.seeds if seed.records]
     found = {}
     for name in dict.fromkeys(name for one in each for name in one):
@@ -117,43 +117,54 @@ def discard_rate(runs: Sequence[Run]) -> Figure | None:
     return figure_of(runs, "discarded", curves, draw)
 
 
+Accuracies = tuple[np.ndarray, np.ndarray]
+"""Percentages of labels in ascending order, and a probe's accuracies `[seeds, percentages]`, NaN for none."""
+
+UNTRAINED: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
+"""Keys of the first record, for probes without any training of the encoder, and their line styles."""
+
+
 def probe_by_labels(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy against the share of labels, beside probes on raw pixels and on the untrained encoder."""
 
     def curves(run: Run) -> Any:
         each = run.values("probe_by_percent")
-        percents = sorted({int(percent) for one in each for percent in one})
-        if len(percents) < 2:
+        if len({percent for one in each for percent in one}) < 2:
             return None
         first = [seed.records[0] for seed in run.seeds if seed.records]
-        return percents, table_by(each, percents), {name: references(first, name, percents) for name in REFERENCES}
+        untrained = {name: [record[name] for record in first if name in record] for name in UNTRAINED}
+        return by_percent(each), {name: by_percent(known) for name, known in untrained.items() if known}
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        for (percents, values, _), number in zip(found, numbers, strict=True):
-            line(axes, np.asarray(percents), values, number)
-        for name, dotted in REFERENCES.items():
-            below = {tuple(percents): known[name] for percents, _, known in found if known[name] is not None}
-            for percents, values in list(below.items())[:1]:
-                axes.plot(percents, over_seeds(values)[0], **REFERENCE | dotted)
-        axes.set_xlabel("samples with labels (%)")
-        percent_axis(axes, "probe accuracy (%)")
+        untrained = {name: one for _, known in found for name, one in known.items()}
+        draw_probes(axes, [trained for trained, _ in found], numbers, [untrained.get(name) for name in UNTRAINED])
 
     return figure_of(runs, "probes", curves, draw)
 
 
-REFERENCES: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
-"""Keys of the first record, for probes without any training of the encoder, and their line styles."""
+def by_percent(each: Sequence[Mapping[str, float]]) -> Accuracies:
+    """Accuracies from each seed's by their percentage."""
+    percents = sorted({percent for one in each for percent in one}, key=int)
+    return np.asarray([int(percent) for percent in percents]), table_of(each, percents)
 
 
-def table_by(each: Sequence[Mapping[str, float]], percents: Sequence[int]) -> np.ndarray:
-    """Accuracies `[seeds, percents]`, NaN for none."""
-    return np.asarray([[one.get(str(percent), np.nan) for percent in percents] for one in each], np.float64)
+def draw_probes(
+    axes: Any, trained: Sequence[Accuracies], numbers: Sequence[int], untrained: Sequence[Accuracies | None]
+) -> None:
+    """Probe accuracy against the share of labels.
 
-
-def references(first: Sequence[Record], name: str, percents: Sequence[int]) -> np.ndarray | None:
-    """One of `REFERENCES` of each seed, `[seeds, percents]`."""
-    there = [record[name] for record in first if name in record]
-    return table_by(there, percents) if there else None
+    Args:
+      axes: to draw on.
+      trained: of each run. numbers: their colours.
+      untrained: of raw pixels and of the untrained encoder, in the order of `UNTRAINED`; None for what is not known.
+    """
+    for (percents, values), number in zip(trained, numbers, strict=True):
+        line(axes, percents, values, number)
+    for known, style in zip(untrained, UNTRAINED.values(), strict=True):
+        if known:
+            axes.plot(known[0], over_seeds(known[1])[0], **REFERENCE | style)
+    axes.set_xlabel("samples with labels (%)")
+    percent_axis(axes, "probe accuracy (%)")
 
 
 def bins_of(run: Run) -> dict[str, np.ndarray] | None:
@@ -177,8 +188,7 @@ def reliability(runs: Sequence[Run]) -> Figure | None:
             axes.plot(x, y, color=colour(number), linestyle=dashes(number), marker="o")
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.02)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-        axes.set_xlabel("confidence (%)")
+        percent_axis(axes, "confidence (%)", "x")
         percent_axis(axes, "accuracy (%)")
 
     return figure_of(runs, "reliability", bins_of, draw)
@@ -196,8 +206,7 @@ def confidence(runs: Sequence[Run]) -> Figure | None:
                 share = counts / max(counts.sum(), 1)
                 axes.stairs(share, edges, color=colour(number), linestyle=dashes(number), linewidth=1.4)
                 axes.stairs(share, edges, color=colour(number), alpha=0.08, fill=True)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-            axes.set_xlabel("confidence (%)")
+            percent_axis(axes, "confidence (%)", "x")
             percent_axis(axes, "predictions (%)")
 
         both.append(draw_panels(runs, f"confidence-{name}", bins_of, draw, f"{name}, "))

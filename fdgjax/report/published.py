@@ -1,4 +1,4 @@
-"""Papers' figures for the runs of a report: those of the specs' cells whose experiment a run is."""
+"""Papers' published figures for a report's runs: those of the spec's cell that is the same experiment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from fdgjax.sweeps.cells import read_published, read_spec
 from fdgjax.sweeps.reproduce import EXPERIMENTS
 
 ANY = frozenset({"eval_every", "data.scaling"})
-"""Keys that a run may have otherwise than the cell: when it is looked at, and what follows from other keys."""
+"""Keys in which a run may differ from the cell: when it is evaluated, and what follows from other keys."""
 
 
 class Known(NamedTuple):
@@ -22,8 +22,8 @@ class Known(NamedTuple):
 
 
 def with_published(runs: Sequence[Run]) -> list[Run]:
-    """The runs, each with the figures that a paper prints for its experiment: at the paper's scale, other seeds or a
-    smaller number of them apart."""
+    """The runs, each with the figures that a paper prints for the same experiment at the paper's scale; the seeds and
+    their number may differ."""
     known = list(published())
     return [run._replace(published=figures_for(settings_of(run.folders[0]), known)) for run in runs]
 
@@ -40,8 +40,8 @@ def published() -> Iterator[Known]:
 
 
 def figures_for(keys: Mapping[str, Any], known: Sequence[Known]) -> dict[str, float]:
-    """The figures of the first experiment with these keys; a key that a run of an earlier version lacks is no
-    difference."""
+    """The figures of the first experiment with these keys; keys that a run of an earlier version lacks are not
+    compared."""
     for one in known:
         if all(one.keys.get(key) == value for key, value in keys.items() if key not in ANY):
             return dict(one.figures)

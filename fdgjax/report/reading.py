@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.errors import UserError
-from fdgjax.evaluation import Metrics, is_evaluated
+from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.metrics import Record
-from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.evaluation.selection import reported
 from fdgjax.records import Workdir, read_summary
-from fdgjax.registry import lookup
 from fdgjax.report.states import Look
 from fdgjax.sealed import read_checked_json
 
@@ -60,7 +59,7 @@ class Run(NamedTuple):
     panel: the unseen domain, with the data's settings that differ; each has its own panel in a figure.
     settings: all keys that differ between the runs, as words.
     facts: sizes and traffic, as in `summary.json`; without traffic where no seed has finished.
-    look: its trained state, None where there is none; missed: why not.
+    look: its trained state; None where it could not be opened, and `missed` says why.
     published: a paper's figures for this experiment, in [0, 1], by the key of our own.
     """
 
@@ -101,7 +100,7 @@ class Run(NamedTuple):
 
 
 def labelled(name: str, runs: Sequence[Run]) -> str:
-    """A name of runs as displayed, with a mark where they, or some of them, are unfinished."""
+    """The displayed name of runs, marked where all or some of them are unfinished."""
     unfinished = [run.unfinished for run in runs]
     return f"{name} (unfinished)" if all(unfinished) else f"{name} (some unfinished)" if any(unfinished) else name
 
@@ -138,8 +137,8 @@ def run_folders(path: Path) -> list[Path]:
         raise UserError(f"RUNS got '{path}', which cannot be read ({error}); expected folders of runs") from error
     if not found:
         raise UserError(
-            f"RUNS got '{path}', which holds no run; expected folders that --workdir of fdgjax.main or --out of "
-            "fdgjax sweep named"
+            f"RUNS got '{path}', which holds no run; expected folders that fdgjax train --workdir or "
+            "fdgjax sweep --out made"
         )
     return found
 
@@ -163,9 +162,8 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     workdir = Workdir(path)
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
-    evaluated = [record for record in records if is_evaluated(record)]
-    reported = summary or (lookup("selection", selection, SELECTIONS).choose(evaluated) if evaluated else {})
-    figures = {name: reported[name] for name in Metrics._fields if name in reported}
+    chosen = summary or reported(records, selection)
+    figures = {name: chosen[name] for name in Metrics._fields if name in chosen}
     return Seed(seed, path, records, figures, summary)
 
 
@@ -179,7 +177,7 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 
 def together(folders: Sequence[Folder]) -> list[Run]:
-    """Joins folders that differ only in their seeds to one run each, in the order of the folders.
+    """Joins folders that differ only in their seeds into one run, in the order of the folders.
 
     A folder that repeats a seed is another run, distinguished by its path.
     """
@@ -229,8 +227,8 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
     """One run of folders with the same settings.
 
     Args:
-      folders: with the same settings.
-      own: these.
+      folders: those with the same settings.
+      own: these settings.
       differing: the keys that differ between all runs. within: between the runs of its method.
     """
     settings = {key: words(own[key]) for key in differing if key in own}

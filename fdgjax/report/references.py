@@ -1,4 +1,4 @@
-"""What an accuracy is to be compared with: the share of the largest class, Central, and the published figure."""
+"""Reference lines for an accuracy: the share of the largest class, Central, and the published figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def draw_lines(axes: Any, each: Sequence[Mapping[str, float]], numbers: Sequence
 
 
 def line_keys(runs: Sequence[Run], figures: Sequence[str], drawn: Sequence[Run] | None = None) -> list[Key]:
-    """The legend of the lines that `draw_lines` drew for the figures of the runs, or of those `drawn`."""
+    """The legend of the lines that `draw_lines` drew: for all runs, or for those in `drawn` alone."""
     shown = runs if drawn is None else drawn
     known = {name for run in shown for figure in figures if run.values(figure) for name in lines_of(run, runs, figure)}
     return [Key(name, number, "reference") for number, name in enumerate(REFERENCES) if name in known]

@@ -137,12 +137,7 @@ def targets(runs: Sequence[Run]) -> Table:
 
 def domains(runs: Sequence[Run]) -> Table:
     """Accuracy on each domain."""
-    names = list(dict.fromkeys(name for run in runs for each in run.values("per_domain_accuracy") for name in each))
-    rows = [
-        [*who(run), *(spread([each.get(name) for each in run.values("per_domain_accuracy")]) for name in names)]
-        for run in runs
-        if run.values("per_domain_accuracy")
-    ]
+    names, rows = by_name(runs, "per_domain_accuracy")
     return Table(
         "domains",
         "Accuracy on each domain",
@@ -153,8 +148,16 @@ def domains(runs: Sequence[Run]) -> Table:
     )
 
 
+def by_name(runs: Sequence[Run], figure: str) -> tuple[list[str], list[list[Cell]]]:
+    """The names by which a figure has its values, and for each run that has it a row with a cell for each name."""
+    names = list(dict.fromkeys(name for run in runs for each in run.values(figure) for name in each))
+    found = [(run, run.values(figure)) for run in runs]
+    rows = [[*who(run), *(spread([one.get(name) for one in each]) for name in names)] for run, each in found if each]
+    return names, rows
+
+
 def fairness(runs: Sequence[Run]) -> Table:
-    """How evenly accuracy is shared by domains and by clients."""
+    """How evenly accuracy is spread over domains and over clients."""
     rows = []
     for run in runs:
         row = [spread(values) for values in evenness(run).values()]
@@ -186,12 +189,7 @@ def evenness(run: Run) -> dict[str, list[float]]:
 
 def probes(runs: Sequence[Run]) -> Table:
     """Linear probes by their percentage of labels."""
-    percents = list(dict.fromkeys(p for run in runs for each in run.values("probe_by_percent") for p in each))
-    rows = [
-        [*who(run), *(spread([each.get(p) for each in run.values("probe_by_percent")]) for p in percents)]
-        for run in runs
-        if run.values("probe_by_percent")
-    ]
+    percents, rows = by_name(runs, "probe_by_percent")
     return Table(
         "probes",
         "Linear probes by the share of labels",

@@ -144,7 +144,7 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
     for wrong, said in (
         ({"domain": "four"}, "unknown domain 'four'"),
         ({"client": 2}, "from 0 to 1"),
-        ({"seed": 1}, "seed got 1; expected one of 0"),
+        ({"seed": 1}, "seed got 1; expected one of the run's seeds, 0 to 0"),
     ):
         with pytest.raises(UserError, match=said):
             result.predict(data["one"][0], **wrong)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Batch, Context
-from fdgjax.evaluation.shift import Samples, covariance, mean_gradient, mutual_information, pairs_of_a_class
+from fdgjax.evaluation.shift import Minibatches, covariance, mean_gradient, mutual_information, pairs_of_a_class
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -47,7 +47,7 @@ def test_pairs_are_of_one_class_and_of_classes_that_both_have(seed: int) -> None
 
 def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() -> None:
     rng = np.random.default_rng(1)
-    samples = Samples(rng.integers(0, 256, (3, 4, 2, 2, 1), np.uint8), rng.integers(0, 2, (3, 4)).astype(np.int32))
+    samples = Minibatches(rng.integers(0, 256, (3, 4, 2, 2, 1), np.uint8), rng.integers(0, 2, (3, 4)).astype(np.int32))
     key, variables = jax.random.key(5), {"params": {"w": jnp.float32(2.0)}, "other": {}}
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:

@@ -8,9 +8,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import read_config, to_plain
-from fdgjax.report.command import PAGE, report
 from fdgjax.report.drawing import REFERENCES, Drawn, panels_of, sheet
 from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_domain, accuracy_by_round, keys_of
+from fdgjax.report.making import PAGE, report
 from fdgjax.report.published import figures_for, published
 from fdgjax.report.reading import SAME, Run, read_runs
 from fdgjax.report.references import lines_of

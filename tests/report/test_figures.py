@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fdgjax.predicting.client_models import layer_distances
 from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, over_seeds, sheet
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.looks import flat
 from fdgjax.report.methods import aggregation_weights, bins_of, clients_seen, grouped, weights_of
 from fdgjax.report.reading import Run, Seed
-from fdgjax.report.states import divergence, spread
+from fdgjax.report.states import spread
 from tests.report.folders import record, two_methods
 
 Change = Callable[[Run], Run]
@@ -176,11 +177,14 @@ def test_calibration_is_summed_over_seeds(runs: list[Run]) -> None:
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(arrays(float, (3, 2, 2), elements=st.floats(-2, 2)), arrays(float, (3, 2), elements=st.floats(-2, 2)))
 def test_divergence_is_the_mean_distance_of_pairs(kernel: np.ndarray, bias: np.ndarray) -> None:
-    variables = {"params": {"head": {"kernel": kernel, "bias": bias}}, "batch_stats": {"bn": {"mean": bias}}}
+    models = [
+        {"params": {"head": {"kernel": kernel[i], "bias": bias[i]}}, "batch_stats": {"bn": {"mean": bias[i]}}}
+        for i in range(3)
+    ]
     flat_ = np.concatenate([bias, kernel.reshape(3, -1)], axis=1)
     apart = np.mean([np.linalg.norm(flat_[i] - flat_[j]) for i, j in ((0, 1), (0, 2), (1, 2))])
     size = np.mean([np.linalg.norm(one) for one in flat_])
-    found = divergence(variables)
+    found = layer_distances(models)
     assert set(found) == {"head"}
     np.testing.assert_allclose(found["head"] * size, apart, atol=1e-9)
 

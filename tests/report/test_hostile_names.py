@@ -17,10 +17,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from fdgjax.errors import printable
-from fdgjax.report.command import PAGE, main, report
+from fdgjax.report.command import main
 from fdgjax.report.commands import command_of
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
 from fdgjax.report.gallery import FIGURES
+from fdgjax.report.making import PAGE, report
 from fdgjax.report.reading import Run, read_folder, read_runs
 from fdgjax.report.tables import TABLES, make_tables
 from fdgjax.sealed import read_checked_json, write_checked_json

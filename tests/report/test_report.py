@@ -13,9 +13,10 @@ import pytest
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
 from fdgjax.errors import UserError
-from fdgjax.report.command import PAGE, accuracies, main, report, write
+from fdgjax.report.command import accuracies, main
 from fdgjax.report.commands import command_of
 from fdgjax.report.gallery import FIGURES
+from fdgjax.report.making import PAGE, report, write
 from fdgjax.report.reading import read_folder
 from fdgjax.report.states import MOST_SAMPLES, look_at
 from fdgjax.report.tables import TABLES

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fdgjax import apart
+from fdgjax.predicting.client_models import model_distance
 from fdgjax.run.console import Console
 from fdgjax.run.recorded import run
 from fdgjax.run.reopen import reopen
@@ -60,8 +61,9 @@ def test_the_distance_is_relative_to_the_models_size() -> None:
     vectors = ([3.0, 4.0], [3.0, 4.0], [3.0, 9.0])
     models = [{"params": {"w": np.array(vector)}} for vector in vectors]
     expected = (0 + 5 + 5) / 3 / np.mean([5, 5, 90**0.5])
-    assert apart.distance(models) == pytest.approx(expected)
-    assert apart.distance([{"params": {"w": 7 * model["params"]["w"]}} for model in models]) == pytest.approx(expected)
+    assert model_distance(models) == pytest.approx(expected)
+    larger = [{"params": {"w": 7 * model["params"]["w"]}} for model in models]
+    assert model_distance(larger) == pytest.approx(expected)
 
 
 def test_a_run_without_classifiers_is_one_line(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,77 @@
+"""A report's files, made of its runs: the page, and the tables as Markdown, CSV and LaTeX."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from fdgjax.errors import UserError, printable
+from fdgjax.files import write_text
+from fdgjax.report.formats import as_csv, as_latex, as_markdown
+from fdgjax.report.page import make_page
+from fdgjax.report.reading import Run
+from fdgjax.report.states import look_at
+from fdgjax.report.tables import make_tables
+
+PAGE = "report.html"
+
+
+def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
+    """The run with the trained state of its first folder that has one, or the reason why there is none.
+
+    Args:
+      run: one experiment.
+      data_dir: folder of the data, if it has moved since the run.
+      say: told which folder is opened.
+    """
+    import jax
+
+    for folder in run.folders:
+        say(f"opening {printable(folder.path)}")
+        try:
+            look = look_at(folder.path, data_dir)
+        except UserError as error:
+            run = run._replace(missed=str(error))
+        else:
+            return run._replace(look=look, facts={**look.facts, **run.facts}, missed="")
+        finally:
+            # The next run compiles other programs.
+            jax.clear_caches()
+    return run
+
+
+def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True) -> Mapping[str, str]:
+    """The files of a report, by name.
+
+    Args:
+      runs: those reported.
+      command: reproduces the report.
+      reach: accuracies in (0, 1] to which communication is counted; derived from the runs where there are none.
+      states: whether checkpoints were opened.
+    """
+    tables = make_tables(runs, reach)
+    notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
+    if not states:
+        notes = ["Trained states were not opened (--no-states): no embeddings, divergence and features."]
+    return {
+        PAGE: make_page(runs, tables, command, notes),
+        "report.md": "\n".join(as_markdown(table) for table in tables),
+        **{f"{table.name}.csv": as_csv(table) for table in tables},
+        **{f"{table.name}.tex": as_latex(table) for table in tables},
+    }
+
+
+def write(out: Path, files: Mapping[str, str]) -> None:
+    """Writes the files to their folder; those of an earlier report are replaced.
+
+    Raises:
+      UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
+    """
+    if not (out / PAGE).exists() and (taken := [name for name in files if (out / name).exists()]):
+        raise UserError(
+            f"--out got '{out}', which has a {taken[0]} of its own; expected a folder without; choose another"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
+    for name, text in files.items():
+        write_text(out / name, text)
