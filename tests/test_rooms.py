@@ -13,7 +13,7 @@ FLOORS = (
     {"errors", "huge_pages", "process_memory", "randomness", "threads", "views"},
     {"door", "files"},
     {"accounting", "distributed", "registry", "sealed", "team", "variables"},
-    {"data", "nn", "writers"},
+    {"data", "nn", "utils", "writers"},
     {"contract"},
     {"aggregation", "models", "objectives"},
     {"engine"},
