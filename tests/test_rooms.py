@@ -13,7 +13,7 @@ FLOORS = (
     {"errors", "huge_pages", "process_memory", "randomness", "signals", "threads", "views"},
     {"door", "files"},
     {"accounting", "distributed", "registry", "sealed", "variables"},
-    {"data", "nn", "writers"},
+    {"data", "nn", "utils", "writers"},
     {"contract"},
     {"aggregation", "models", "objectives"},
     {"engine"},

@@ -6,42 +6,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.building.facts import bytes_per_round, data_facts, frozen_facts, model_facts, privacy_facts, setting
+from fdgjax.building.facts import facts_of
 from fdgjax.building.pieces import (
-    as_features,
-    batching_of,
-    check_method,
-    client_model,
-    execution_of,
-    keeps_features,
-    make_devices,
     make_evaluation,
     make_method,
     make_plan,
-    model_config,
     network_input,
-    on_callers_mesh,
-    sharing,
+    training_data,
     vary,
-    with_devices,
+    with_attack,
 )
-from fdgjax.config import Config, resolved, seeds_of
-from fdgjax.config.hostility import attack_of, hostility
-from fdgjax.config.private import protection
-from fdgjax.contract import Method, Model, Setup, Variables
+from fdgjax.building.task import Task, make_federations, make_task
+from fdgjax.config import Config
+from fdgjax.config.private import Protection, protection
+from fdgjax.contract import Method, Model, Variables
 from fdgjax.data.domains import Domains
-from fdgjax.data.federation import Federation, Partition, federate_seeds, pool, without_labels
-from fdgjax.data.loading import load
-from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.engine import Execution, RoundInfo, State, compile_init, compile_round
-from fdgjax.engine.attack import check_attack
-from fdgjax.engine.placing import place_data, several_processes
+from fdgjax.data.federation import Federation, Partition
+from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round
+from fdgjax.engine.placing import place_data
 from fdgjax.engine.traffic import traffic
 from fdgjax.evaluation.evaluating import Evaluation
-from fdgjax.methods import METHODS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.frozen import Trunk
-from fdgjax.models.pretrained import read_weights
 from fdgjax.variables import label_table
 
 
@@ -93,90 +79,56 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config asks for.
     """
-    config, mesh = on_callers_mesh(resolved(config))
-    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
-    check_method(config, entry, protocol)
-    chosen = model_config(config.model, entry)
-    weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
-    where = config.data
-    data = load(
-        where.name,
-        data_dir=where.dir,
-        image_size=where.image_size,
-        cache_dir=where.cache_dir,
-        same_images=where.same_images,
+    task = make_task(config, others)
+    config, setup = task.config, task.setup
+    make = partial(make_method, entry=task.entry, protocol=task.protocol, setup=setup, batching=task.batching)
+    method = make(config)
+    varied = vary(config, others, make) or method
+    federations = make_federations(task)
+    trained_on = training_data(federations, method, task.protocol)
+    plan, protected = plan_rounds(task, method, trained_on)
+    all_train = plan.clients_per_round in (0, setup.clients)
+    apart = all_train and not method.pooled and not task.protocol.labelled_server
+    streaming = config.data.streaming
+    federation, train = place_data(federations, trained_on, setup.execution, streaming=streaming, apart=apart)
+    travelling, needed = (
+        traffic(method, trained_on[0]),
+        cost(task.client.network, network_input(task.data, config.data)),
     )
-    seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
-    sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
-    parts = [protocol.split(data, how) for how in sharings]
-    make_devices(config, len(parts[0].train), data.images.nbytes)
-    made = client_model(chosen, data, where, weights, config.dtype)
-    kept = keeps_features(config, entry, made.trunk)
-    batching = batching_of(config)
-    setup = Setup(
-        made.rest if kept else made.whole,
-        len(parts[0].train),
-        config.rounds,
-        execution_of(config, mesh),
-        domains=len(data.domain_names),
-    )
-    method = make_method(config, entry, protocol, setup, batching)
-    if not config.devices:
-        # The method says whether its clients are those of the data.
-        config = with_devices(config, 1 if method.pooled else setup.clients, data.images.nbytes)
-        if config.devices > 1:
-            setup = setup._replace(execution=execution_of(config, mesh))
-            method = make_method(config, entry, protocol, setup, batching)
-    execution = setup.execution
-    federations = federate_seeds(
-        as_features(data, made.trunk, chosen, where) if made.trunk and kept else data,
-        parts,
-        batch_size=config.batch_size,
-        drop_last=config.drop_last,
-        streaming=where.streaming or several_processes(),
-    )
-    trained_on = [pool(one) for one in federations] if method.pooled else federations
-    if protocol.labelled_server:
-        trained_on = [without_labels(one) for one in trained_on]
-    plan = make_plan(config, batching, execution, len(trained_on[0].ids), method)
-    if attack := attack_of(config.attack, len(data.class_names)):
-        check_attack(attack, len(trained_on[0].ids), features=kept, unlabelled=entry.unlabelled)
-        plan = plan._replace(attack=attack)
-    if protected := protection(config, method, batching, trained_on):
-        plan = plan._replace(privacy=protected.round)
-    apart = not method.pooled and not protocol.labelled_server and plan.clients_per_round in (0, setup.clients)
-    federation, train = place_data(federations, trained_on, execution, streaming=where.streaming, apart=apart)
-    varied = vary(config, others, lambda one: make_method(one, entry, protocol, setup, batching)) or method
-    travelling, needed = traffic(method, trained_on[0]), cost(made.network, network_input(data, where))
     label_table(travelling.received, method.label)
-    numbers = np.array(seeds, np.uint32)
+    numbers = np.array(task.seeds, np.uint32)
     return Experiment(
         config=config,
-        seeds=seeds,
-        data=data,
-        parts=parts,
+        seeds=task.seeds,
+        data=task.data,
+        parts=task.parts,
         federation=federation,
         train=train,
-        execution=execution,
+        execution=setup.execution,
         model=setup.model,
-        whole=made.whole,
-        trunk=made.trunk,
+        whole=task.client.whole,
+        trunk=task.client.trunk,
         method=method,
         shapes=travelling.received,
         cost=needed,
-        facts={
-            **setting(config, sharings[0]),
-            **data_facts(data, sharings[0].target, setup.clients),
-            **model_facts(chosen),
-            "parameters": needed.parameters,
-            **frozen_facts(made.trunk),
-            **hostility(config),
-            "flops_per_image": needed.flops,
-            **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or setup.clients),
-            **privacy_facts(config, protected),
-        },
-        init=partial(compile_init(varied, execution), numbers if len(seeds) > 1 else numbers[0], train),
+        facts=facts_of(task, method, plan, needed, travelling, protected),
+        init=partial(compile_init(varied, setup.execution), numbers if len(numbers) > 1 else numbers[0], train),
         round=compile_round(varied, plan),
-        evaluation=make_evaluation(config, entry, varied, setup.model, data, parts, execution, seeds),
+        evaluation=make_evaluation(
+            config, task.entry, varied, setup.model, task.data, task.parts, setup.execution, task.seeds
+        ),
         epsilon=protected.epsilon if protected else None,
     )
+
+
+def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) -> tuple[Plan, Protection | None]:
+    """How the rounds are executed, and what they cost in privacy; None where nobody is protected.
+
+    Raises:
+      UserError: an attack, a defence or a protection that does not fit the method or the data.
+    """
+    config, clients = task.config, len(trained_on[0].ids)
+    plan = make_plan(config, task.batching, task.setup.execution, clients, method)
+    plan = with_attack(plan, config, task.entry, len(task.data.class_names), clients, features=task.features)
+    protected = protection(config, method, task.batching, trained_on)
+    return plan._replace(privacy=protected.round if protected else None), protected

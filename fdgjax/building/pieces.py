@@ -7,13 +7,13 @@ from functools import partial
 from jax.sharding import Mesh
 
 from fdgjax.config import Config, DataConfig, ModelConfig, seeds_of
-from fdgjax.config.hostility import defence_of
+from fdgjax.config.hostility import attack_of, defence_of
 from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.domains import Domains
-from fdgjax.data.federation import Partition
+from fdgjax.data.federation import Federation, Partition, pool, without_labels
 from fdgjax.data.protocols import Protocol, Sharing
 from fdgjax.engine import Execution, Plan, split_for, suitable_devices
-from fdgjax.engine.attack import ATTACKS
+from fdgjax.engine.attack import ATTACKS, check_attack
 from fdgjax.engine.clients import callers_mesh
 from fdgjax.engine.defence import check_defence
 from fdgjax.engine.local import Batching
@@ -31,16 +31,15 @@ from fdgjax.registry import lookup
 from fdgjax.views.training import augmentation
 
 
-def make_devices(config: Config, clients: int, data_bytes: int) -> None:
-    """Splits a CPU into devices for the clients of a round, where their number is open and JAX has not started."""
-    if not config.devices:
-        split_for(of_a_round(config, clients), data_bytes, available_bytes())
-
-
-def with_devices(config: Config, clients: int, data_bytes: int) -> Config:
-    """The config with the number of devices that suits the clients of a round."""
-    suitable = suitable_devices(of_a_round(config, clients), data_bytes, available_bytes())
-    return dataclasses.replace(config, devices=suitable)
+def choose_devices(config: Config, entry: Entry, clients: int, data_bytes: int) -> Config:
+    """The config with the number of devices that suits the clients of a round, where it is open; a CPU is split into
+    devices first, where JAX has not started."""
+    if config.devices:
+        return config
+    split_for(of_a_round(config, clients), data_bytes, available_bytes())
+    trained = 1 if entry.pooled(config.method) else clients
+    devices = suitable_devices(of_a_round(config, trained), data_bytes, available_bytes())
+    return dataclasses.replace(config, devices=devices)
 
 
 def of_a_round(config: Config, clients: int) -> int:
@@ -66,8 +65,8 @@ def on_callers_mesh(config: Config) -> tuple[Config, Mesh | None]:
 
 
 def execution_of(config: Config, mesh: Mesh | None) -> Execution:
-    """How clients and seeds are run; on one device as long as no number is chosen."""
-    return Execution(config.client_axis, config.chunk, config.devices or 1, config.seed_axis, config.unroll, mesh)
+    """How clients and seeds are run."""
+    return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis, config.unroll, mesh)
 
 
 def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
@@ -180,11 +179,20 @@ def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataCon
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:
-    """The method, on pseudo-labels if it needs labels that clients do not have."""
+    """The method, on pseudo-labels if it needs labels that clients do not have.
+
+    Raises:
+      UserError: a method and an entry that do not agree on whether data are pooled; or what the method raises.
+    """
     if protocol.labelled_server and entry.protocol != "labelled_server":
         method = on_pseudo_labels(entry.build, setup, config.method, config.pseudo_labels, batching)
     else:
         method = entry.build(setup, config.method)
+    if method.pooled != entry.pooled(config.method):
+        raise UserError(
+            f"method '{entry.name}' has pooled={method.pooled}, but its Entry says {not method.pooled}; expected the "
+            f"same, such as Entry(..., pooled=lambda h: {method.pooled})"
+        )
     return CLIENT_MODELS[config.client_model](method)
 
 
@@ -219,6 +227,21 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
     if defence:
         check_defence(defence, method, config.clients_per_round or clients)
     return Plan(batching, config.clients_per_round, execution, config.drop_nonfinite, defence=defence)
+
+
+def with_attack(plan: Plan, config: Config, entry: Entry, classes: int, clients: int, *, features: bool) -> Plan:
+    """The plan with the config's attack on data of so many classes; raises like `check_attack`."""
+    attack = attack_of(config.attack, classes)
+    if attack:
+        check_attack(attack, clients, features=features, unlabelled=entry.unlabelled)
+    return plan._replace(attack=attack)
+
+
+def training_data(federations: Sequence[Federation], method: Method, protocol: Protocol) -> list[Federation]:
+    """What the method trains on, of each seed: gathered at one client if it pools, without the clients' labels where
+    only the server has some."""
+    gathered = [pool(one) if method.pooled else one for one in federations]
+    return [without_labels(one) if protocol.labelled_server else one for one in gathered]
 
 
 def make_evaluation(

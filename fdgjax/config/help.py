@@ -1,7 +1,7 @@
 """The help of a config: each key with its value, what it means, and what it may be.
 
 Meanings are those of the docstrings of the dataclasses, `key: meaning.` or `key, other: meaning.`; choices and bounds
-are those that the checks apply.
+are those that stand beside the fields.
 """
 
 import dataclasses
@@ -13,7 +13,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from fdgjax.config.checks import LEAST, LISTS, MOST, NAMES, OPTIONAL
 from fdgjax.config.command_line import is_config, joined, leaves, read_flags
 from fdgjax.config.making import SECTIONS
 from fdgjax.config.schema import Config
@@ -40,7 +39,7 @@ def explained(config: ConfigDict) -> Iterator[str]:
         yield f"  --config.{key}={value}"
         section, _, name = key.rpartition(".")
         kind = class_of(section, config.method.name)
-        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(key, kind, name, value)]))
+        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(kind, name, value)]))
         yield from textwrap.wrap(words, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 
@@ -77,21 +76,15 @@ def entries(text: str, fields: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def may_be(key: str, kind: type[Any], name: str, value: Any) -> str:
+def may_be(kind: type[Any], name: str, value: Any) -> str:
     """The choices or bounds of a key."""
-    if key in NAMES or key in OPTIONAL:
-        empty = " (or empty)" if key in OPTIONAL else ""
-        return f"One of{empty}: {', '.join(sorted({**NAMES, **OPTIONAL}[key]))}."
-    if key in LISTS:
-        return f"Any of: {', '.join(sorted(LISTS[key]))}."
     (field,) = (field for field in dataclasses.fields(kind) if field.name == name)
-    if field.metadata:
+    if "search" in field.metadata:
         return of_hyper(field.metadata, value)
     if isinstance(value, bool):
         return "True or False."
-    bounds = [f"at least {LEAST[key]}"] if key in LEAST else []
-    bounds += [f"at most {MOST[key]}"] if key in MOST else []
-    return f"{' and '.join(bounds).capitalize()}." if bounds else ""
+    words = str(field.metadata.get("allowed", ""))
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def of_hyper(metadata: Mapping[str, Any], value: Any) -> str:

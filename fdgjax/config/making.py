@@ -8,23 +8,17 @@ import ml_collections
 
 from fdgjax.config.checks import check
 from fdgjax.config.presets import PRESETS, dataset_of
-from fdgjax.config.schema import AttackConfig, Config, DataConfig, DefenceConfig, ModelConfig, PrivacyConfig
+from fdgjax.config.schema import Config
 from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
-from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
 from fdgjax.models.names import PRETRAINED
 from fdgjax.registry import lookup
 
-SECTIONS: Mapping[str, type] = {
-    "defence": DefenceConfig,
-    "attack": AttackConfig,
-    "pseudo_labels": PseudoLabels,
-    "probe": Probing,
-    "privacy": PrivacyConfig,
-    "model": ModelConfig,
-    "data": DataConfig,
+SECTIONS: Mapping[str, type[Any]] = {
+    field.name: type(part)
+    for field in dataclasses.fields(Config)
+    if field.name != "method" and dataclasses.is_dataclass(part := getattr(Config(), field.name))
 }
 """The nested parts of a config that do not depend on the method."""
 

@@ -2,44 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from fdgjax.accounting import Exposure, budget, check_installed, needed_noise
+from fdgjax.accounting import budget, check_installed, needed_noise
 from fdgjax.config.schema import Config, DefenceConfig, PrivacyConfig
 from fdgjax.contract import Method
 from fdgjax.data.federation import Federation
+from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.leaks import why_not
 from fdgjax.engine.local import Batching
 from fdgjax.engine.privacy import Privacy
-from fdgjax.engine.private_training import number_of_steps
 from fdgjax.errors import UserError
-
-
-def of_clients(config: Config, batching: Batching, federations: Sequence[Federation]) -> list[Exposure]:
-    """Each round takes a fixed number of clients."""
-    del batching
-    count = len(federations[0].ids)
-    return [Exposure("fixed", config.clients_per_round or count, count)]
-
-
-def of_samples(config: Config, batching: Batching, federations: Sequence[Federation]) -> list[Exposure]:
-    """Each client takes samples in every step, as if it took part in every round."""
-    sizes = {int(size) for one in federations for size in np.asarray(one.train.length)}
-    return [
-        Exposure("poisson", min(config.batch_size, size), size, number_of_steps(batching, size))
-        for size in sorted(sizes)
-        if size
-    ]
-
-
-UNITS: Mapping[str, Callable[[Config, Batching, Sequence[Federation]], list[Exposure]]] = {
-    "client": of_clients,
-    "sample": of_samples,
-}
-"""Who may be protected: what a round releases about each, `(config, batching, federations of the seeds)`."""
 
 
 class Protection(NamedTuple):
@@ -116,6 +90,6 @@ def protection(
             f"config.privacy.unit got '{chosen.unit}', but method '{config.method.name}' shows more: {reason}; "
             "expected a method and a model that do not (docs/privacy.md)"
         )
-    exposures = UNITS[chosen.unit](config, batching, federations)
+    exposures = EXPOSURES[chosen.unit](config.clients_per_round, batching, federations)
     noise = chosen.noise or needed_noise(exposures, chosen.epsilon, chosen.delta, config.rounds)
     return Protection(Privacy(chosen.clip, noise, samples, chosen.where), budget(exposures, noise, chosen.delta))

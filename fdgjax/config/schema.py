@@ -1,12 +1,28 @@
 """An experiment as typed data."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from fdgjax.data.loading import DATASETS
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.engine import CLIENT_AXES, SEED_AXES
+from fdgjax.engine.attack import ATTACKS
+from fdgjax.engine.defence import RULES
+from fdgjax.engine.exposure import EXPOSURES
+from fdgjax.engine.privacy import WHERE
 from fdgjax.evaluation.linear_probe import Probing
+from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
+from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.client_model import DTYPES
+from fdgjax.models.scaling import SCALINGS
+from fdgjax.utils.fields import key
+from fdgjax.views.training import AUGMENTATIONS
+from fdgjax.writers import WRITERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,24 +52,24 @@ class DataConfig:
       without streaming all images are on the device and no round waits for the host.
     """
 
-    name: str = "rotated_digits"
+    name: str = key("rotated_digits", names=DATASETS)
     dir: str = ""
     cache_dir: str = ""
-    image_size: int = 0
-    crop_size: int = 0
-    augmentation: str = "none"
-    scaling: str = ""
-    protocol: str = "leave_one_out"
+    image_size: int = key(0, least=0, most=4096)
+    crop_size: int = key(0, least=0, most=4096)
+    augmentation: str = key("none", names=AUGMENTATIONS, several=True)
+    scaling: str = key("", names=SCALINGS, optional=True)
+    protocol: str = key("leave_one_out", names=PROTOCOLS)
     target: str = ""
     server: str = ""
-    clients: int = 0
+    clients: int = key(0, least=0)
     domains_per_client: int = 1
     homogeneity: float = -1.0
     label_skew: float = 0.0
     same_images: bool = False
-    validation: float = 0.1
+    validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1
-    shots: int = 0
+    shots: int = key(0, least=0)
     streaming: bool = False
 
 
@@ -70,12 +86,14 @@ class ModelConfig:
       kept, where no random view comes before them; False computes it in each step.
     """
 
-    name: str = "inception"
-    width: float = 1.0
-    unit: str = ""
-    head: str = ""
+    name: str = key("inception", names=MODELS)
+    width: float = key(
+        1.0, most=64, between=(0, math.inf), words="a factor above 0, such as 0.25 for a quarter of the channels"
+    )
+    unit: str = key("", names=UNITS, optional=True)
+    head: str = key("", names=HEADS, optional=True)
     pretrained: str = ""
-    frozen: int = 0
+    frozen: int = key(0, least=-1)
     keep_features: bool = True
 
 
@@ -92,10 +110,10 @@ class DefenceConfig:
     """
 
     clip: str = "none"
-    rule: str = "none"
-    hostile: int = 1
-    radius: float = 0.0
-    steps: int = 0
+    rule: str = key("none", names=RULES)
+    hostile: int = key(1, least=0)
+    radius: float = key(0.0, least=0, most=10**9)
+    steps: int = key(0, least=0, most=1000)
     mixing: bool = False
 
 
@@ -108,11 +126,11 @@ class AttackConfig:
     from_round: the first round of the attack.
     """
 
-    kind: str = "none"
-    clients: int = 1
+    kind: str = key("none", names=ATTACKS)
+    clients: int = key(1, least=1, most=100_000)
     ids: str = ""
-    strength: float = 1.0
-    from_round: int = 1
+    strength: float = key(1.0, between=(-math.inf, math.inf), words="a finite number; config.attack.kind=nan sends NaN")
+    from_round: int = key(1, least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,12 +146,12 @@ class PrivacyConfig:
     where: who adds the noise that protects clients, the `server` to the sum, or the `clients`, each a share of it.
     """
 
-    unit: str = ""
+    unit: str = key("", names=EXPOSURES, optional=True)
     clip: float = 1.0
     noise: float = 0.0
     epsilon: float = 0.0
     delta: float = 1e-5
-    where: str = "server"
+    where: str = key("server", names=WHERE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,25 +189,25 @@ class Config:
     model: the client model. method: its `name` and its hyperparameters.
     """
 
-    seed: int = 0
-    seeds: int = 1
-    seed_axis: str = "auto"
-    rounds: int = 200
-    local_epochs: int = 2
-    batch_size: int = 64
+    seed: int = key(0, least=0)
+    seeds: int = key(1, least=1)
+    seed_axis: str = key("auto", names=SEED_AXES)
+    rounds: int = key(200, least=1)
+    local_epochs: int = key(2, least=1)
+    batch_size: int = key(64, least=1)
     drop_last: bool = False
-    clients_per_round: int = 0
-    client_axis: str = "auto"
-    chunk: int = 8
-    unroll: int = 1
-    dtype: str = "float32"
-    devices: int = 0
-    eval_every: int = 5
-    eval_batch_size: int = 256
-    checkpoint_every: int = 20
-    selection: str = "last"
-    writers: str = "tensorboard"
-    client_model: str = "received"
+    clients_per_round: int = key(0, least=0)
+    client_axis: str = key("auto", names=CLIENT_AXES)
+    chunk: int = key(8, least=1)
+    unroll: int = key(1, least=1)
+    dtype: str = key("float32", names=DTYPES)
+    devices: int = key(0, least=0, most=256)
+    eval_every: int = key(5, least=1)
+    eval_batch_size: int = key(256, least=1)
+    checkpoint_every: int = key(20, least=1)
+    selection: str = key("last", names=SELECTIONS)
+    writers: str = key("tensorboard", names=WRITERS, several=True)
+    client_model: str = key("received", names=CLIENT_MODELS)
     drop_nonfinite: bool = False
     defence: DefenceConfig = DefenceConfig()
     attack: AttackConfig = AttackConfig()

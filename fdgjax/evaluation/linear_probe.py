@@ -1,6 +1,7 @@
 """Linear evaluation: the accuracy of a linear classifier on a frozen encoder's features."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import optax
 
 from fdgjax.contract import Output
 from fdgjax.errors import UserError
+from fdgjax.utils.fields import key
 
 LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {
     "projection": lambda output: output.logits,
@@ -33,11 +35,11 @@ class Probing:
     """
 
     percent: str = "10,30"
-    layer: str = "projection"
-    repeats: int = 3
-    epochs: int = 100
-    batch_size: int = 128
-    learning_rate: float = 1e-3
+    layer: str = key("projection", names=LAYERS)
+    repeats: int = key(3, least=1)
+    epochs: int = key(100, least=1)
+    batch_size: int = key(128, least=1)
+    learning_rate: float = key(1e-3, between=(0, math.inf), words="a number above 0")
 
     @property
     def percents(self) -> tuple[int, ...]:

@@ -1,13 +1,19 @@
-"""The methods: every file of this folder is one, and its `ENTRY` registers it (command line, tests, tables)."""
+"""The methods: every file of this folder is one, and its `ENTRY` registers it (command line, tests, tables).
+
+The names below are what a method of one's own is made of, beside `fdgjax.contract`.
+"""
 
 import importlib
 import pkgutil
 from collections.abc import Mapping
 
+from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, Row, extend
+from fdgjax.methods.parts.hyper import hyper
 from fdgjax.registry import Registry
 
-__all__ = ["METHODS", "Entry"]
+__all__ = ["METHODS", "Entry", "Extended", "FedAvg", "Row", "extend", "fedavg", "hyper"]
 
 
 def found() -> Mapping[str, Entry]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from fdgjax.contract import Method, Objective, Order, Setup
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.randomness import domain_aware
 from fdgjax.registry import lookup
@@ -62,4 +62,6 @@ def central_by_domain(setup: Setup, h: CentralByDomain, objective: Objective) ->
     return central(setup, h, objective=objective)._replace(order=order)
 
 
-ENTRY = Entry("central", Central, central, "centralised training on pooled data, the reference without federation")
+ENTRY = Entry(
+    "central", Central, central, "centralised training on pooled data, the reference without federation", pooled=always
+)

@@ -14,7 +14,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import aligned_domains
@@ -41,4 +41,6 @@ def coral(setup: Setup, h: CORAL) -> Method:
     return with_features(central_by_domain(setup, h, objective), setup.model, "coral")
 
 
-ENTRY = Entry("coral", CORAL, coral, "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)")
+ENTRY = Entry(
+    "coral", CORAL, coral, "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)", pooled=always
+)

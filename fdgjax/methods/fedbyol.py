@@ -26,5 +26,6 @@ ENTRY = Entry(
     "no labels: BYOL at each client, averaged",
     head="prediction",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=UNLABELLED,
 )

@@ -97,5 +97,6 @@ ENTRY = Entry(
     "no labels: BYOL from a mix of the client's and the global model (Zhuang et al., 2022)",
     head="prediction",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=UNLABELLED,
 )

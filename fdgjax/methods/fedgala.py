@@ -139,5 +139,6 @@ ENTRY = Entry(
     "no labels: gradients aligned at clients and updates at the server (FedGaLA)",
     head="projection",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=SIMCLR,
 )

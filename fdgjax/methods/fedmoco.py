@@ -47,5 +47,6 @@ ENTRY = Entry(
     "no labels: MoCo at each client, averaged",
     head="projection",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=UNLABELLED,
 )

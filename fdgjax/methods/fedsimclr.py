@@ -133,5 +133,6 @@ ENTRY = Entry(
     "no labels: SimCLR at each client, averaged",
     head="projection",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=SIMCLR,
 )

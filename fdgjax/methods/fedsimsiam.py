@@ -29,5 +29,6 @@ ENTRY = Entry(
     "no labels: SimSiam at each client, averaged",
     head="prediction",
     unlabelled=True,
+    pooled=lambda h: h.pooled,
     presets=UNLABELLED,
 )

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.memory import MEMORY, remembering, without_memory
@@ -84,4 +84,6 @@ def spread(values: jax.Array, there: jax.Array) -> jax.Array:
     return pair_distance(values, there) * (count - 1) / (2 * count)
 
 
-ENTRY = Entry("fishr", Fishr, fishr, "pooled data, gradients that vary alike in every domain (Rame et al., 2022)")
+ENTRY = Entry(
+    "fishr", Fishr, fishr, "pooled data, gradients that vary alike in every domain (Rame et al., 2022)", pooled=always
+)

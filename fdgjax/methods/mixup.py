@@ -65,5 +65,10 @@ def mixed(images: jax.Array, share: jax.Array, other: jax.Array) -> jax.Array:
 
 
 ENTRY = Entry(
-    "mixup", Mixup, mixup, "pooled data, samples mixed with another domain's (Zhang et al., 2018)", pixels=always
+    "mixup",
+    Mixup,
+    mixup,
+    "pooled data, samples mixed with another domain's (Zhang et al., 2018)",
+    pixels=always,
+    pooled=always,
 )

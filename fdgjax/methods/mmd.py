@@ -18,7 +18,7 @@ import jax
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import aligned_domains
@@ -54,4 +54,4 @@ def mmd(setup: Setup, h: MMD) -> Method:
     return with_features(central_by_domain(setup, h, objective), setup.model, "mmd")
 
 
-ENTRY = Entry("mmd", MMD, mmd, "pooled data, features of equal distribution (Li et al., 2018)")
+ENTRY = Entry("mmd", MMD, mmd, "pooled data, features of equal distribution (Li et al., 2018)", pooled=always)

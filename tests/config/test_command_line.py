@@ -88,6 +88,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.model.width=1000000"), r"config.model.width got 1000000.0; expected at most 64"),
         ((CONFIG, "--config.data.image_size=100000"), r"config.data.image_size got 100000; expected at most 4096"),
         ((CONFIG, "--config.devices=3000"), r"config.devices got 3000; expected at most 256"),
+        ((CONFIG, "--config.attack.clients=5000000000"), r"attack.clients got 5000000000; expected at most 100000"),
         ((CONFIG, "--config.probe.learning_rate=-1"), r"config.probe.learning_rate got -1.0; expected .* above 0"),
         *(
             ((CONFIG, f"--config.method.client_learning_rate={value}"), r"learning_rate got .*; expected .* above 0")

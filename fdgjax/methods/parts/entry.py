@@ -8,13 +8,13 @@ from fdgjax.contract import Method, Setup
 
 
 def never(h: Any) -> bool:
-    """Images are nothing but the model's input."""
+    """With no hyperparameters."""
     del h
     return False
 
 
 def always(h: Any) -> bool:
-    """Images are changed before they reach the model."""
+    """With any hyperparameters."""
     del h
     return True
 
@@ -29,6 +29,8 @@ class Entry(NamedTuple):
     unlabelled: whether it learns without labels, from random views, and is evaluated by a linear probe.
     pixels: by its hyperparameters, whether it uses images otherwise than as its model's input, such as random views of
       them: what frozen stages of the model make of an image then cannot be kept.
+    pooled: by its hyperparameters, whether it trains on all data gathered at one client: `Method.pooled`, before it is
+      built.
     protocol: the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs start from; with
       `labelled_server` it needs a server that holds labelled data, and runs with no other.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
@@ -42,5 +44,6 @@ class Entry(NamedTuple):
     head: str = ""
     unlabelled: bool = False
     pixels: Callable[[Any], bool] = never
+    pooled: Callable[[Any], bool] = never
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

@@ -20,6 +20,7 @@ from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
 from fdgjax.objectives import cross_entropy
 from fdgjax.registry import lookup
+from fdgjax.utils.fields import key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +30,8 @@ class PseudoLabels:
     epochs: of pretraining at the server. guess: `centroids` or `argmax`.
     """
 
-    epochs: int = 30
-    guess: str = "centroids"
+    epochs: int = key(30, least=1)
+    guess: str = key("centroids", names=GUESSES)
 
 
 def on_pseudo_labels(

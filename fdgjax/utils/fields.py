@@ -1,0 +1,75 @@
+"""Fields of a config's dataclasses: a default beside what the key may be, which is checked and shown by `--help`."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fdgjax.errors import UserError
+from fdgjax.registry import lookup
+
+
+class Allowed(NamedTuple):
+    """What the value of a key may be; for the meaning of each see `key`."""
+
+    least: float | None = None
+    most: float | None = None
+    between: tuple[float, float] | None = None
+    words: str = ""
+    names: Mapping[str, Any] | None = None
+    optional: bool = False
+    several: bool = False
+
+    def __str__(self) -> str:
+        if self.names is not None:
+            head = "any of" if self.several else "one of (or empty)" if self.optional else "one of"
+            return f"{head}: {', '.join(sorted(self.names))}"
+        bounds = {"at least": self.least, "at most": self.most}
+        return " and ".join(f"{words} {bound}" for words, bound in bounds.items() if bound is not None)
+
+
+def key(
+    default: Any,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    between: tuple[float, float] | None = None,
+    words: str = "",
+    names: Mapping[str, Any] | None = None,
+    optional: bool = False,
+    several: bool = False,
+) -> Any:
+    """A dataclass field with a default and what its value may be.
+
+    Args:
+      default: of the field.
+      least, most: the smallest and the largest valid number. More than `most` means nothing: it only fills memory.
+      between: the open interval that a number is from, said in `words`, what the error line expects.
+      names: the registry that a word is an entry of. optional: or the empty word. several: or any number of entries,
+        with commas between.
+    """
+    allowed = Allowed(least, most, between, words, names, optional, several)
+    return dataclasses.field(default=default, metadata={"allowed": allowed})
+
+
+def check_keys(config: Any, prefix: str = "") -> None:
+    """Raises a `UserError` for the first field whose value is not allowed, in this dataclass or in one within."""
+    for field in dataclasses.fields(config):
+        name, value = f"{prefix}{field.name}", getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_keys(value, f"{name}.")
+        elif "allowed" in field.metadata:
+            check_value(name, value, field.metadata["allowed"])
+
+
+def check_value(name: str, value: Any, allowed: Allowed) -> None:
+    """Raises a `UserError` for a value of the key `name` that is not allowed."""
+    if allowed.names is not None:
+        for entry in map(str.strip, value.split(",")) if allowed.several else [value]:
+            if entry or not (allowed.optional or allowed.several):
+                lookup(name, entry, allowed.names)
+    if allowed.least is not None and value < allowed.least:
+        raise UserError(f"config.{name} got {value}; expected at least {allowed.least}")
+    if allowed.most is not None and not value <= allowed.most:
+        raise UserError(f"config.{name} got {value}; expected at most {allowed.most}")
+    if allowed.between and not allowed.between[0] < value < allowed.between[1]:
+        raise UserError(f"config.{name} got {value}; expected {allowed.words}")
