@@ -1,4 +1,4 @@
-"""Clients as a Python list: what other frameworks hold, and rules here take beside the stacked form.
+"""Clients as a Python list: the form of other frameworks, which rules accept besides the stacked one.
 
 A rule's `updates` that are a `list` are a list of clients, `[tree_1, tree_2, ...]`, one pytree for each. Any other
 root, tuples and NamedTuples included, is one tree stacked over the clients, with leaves `[clients, ...]`. So a stacked
@@ -51,13 +51,13 @@ def described(leaf: Any) -> str:
 
 
 def of_clients(rule: AnyRule) -> AnyRule:
-    """The rule, which also takes lists of clients for its trees; weights beside a list may be a list of numbers.
+    """The rule, which also accepts lists of clients for its trees; with a list, weights may be a list of numbers.
 
     Its matrix products are computed in full precision: the 10 bits of TF32, a GPU's default, would show in cosines, and
     so in the weights.
 
     Raises:
-      UserError: on use, like `stack`, or where there are not as many weights as clients.
+      UserError: on use, like `stack`, or for another number of weights than of clients.
     """
 
     @functools.wraps(rule)

@@ -1,8 +1,8 @@
-"""What a method would show beside what noise covers, found in its functions themselves.
+"""What a method would reveal besides what noise covers, found by tracing its functions.
 
-A method is traced, and each result is followed back to what it is made of. Where clients are protected, all that leaves
-a client has to be its update, and the server's state has to be made of updates alone; where samples are, all that a
-client keeps and sends has to be made of the parameters that it trained. What is not sure to be harmless is refused.
+Each result is followed back to the arguments it depends on. Where clients are protected, nothing but its update may
+leave a client, and the server's state may depend on updates alone; where samples are protected, all that a client keeps
+and sends may depend on the parameters that it trained alone. What is not certain to be harmless is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,12 @@ from fdgjax.randomness import any_key
 from fdgjax.variables import flatten
 
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"})
-"""Primitives that run another program once; of others, such as loops, every result is made of every argument."""
+"""Primitives that call another jaxpr once; of others, such as loops, every result counts as depending on every
+argument."""
 
 
 def made_of(program: Any, sources: list[bool]) -> list[bool]:
-    """Of each result of a jaxpr, whether it is made of one of the arguments that are `sources`."""
+    """For each result of a jaxpr, whether it depends on one of the arguments that are `sources`."""
     found = {var for var, source in zip(program.invars, sources, strict=True) if source}
 
     def is_found(var: Any) -> bool:
@@ -41,7 +42,7 @@ def made_of(program: Any, sources: list[bool]) -> list[bool]:
 
 
 def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
-    """Whether a result of the function is made of its first argument."""
+    """Whether any result of the function depends on its first argument."""
     first, rest = arguments[0], arguments[1:]
     sources = [True] * len(jax.tree.leaves(first)) + [False] * len(jax.tree.leaves(rest))
     program = jax.make_jaxpr(function)(*arguments)
@@ -49,7 +50,7 @@ def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
 
 
 def size_of(tree: PyTree) -> int:
-    """The numbers of a tree, arrays or shapes."""
+    """How many numbers a tree of arrays or shapes has."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
@@ -66,7 +67,7 @@ def first_states(method: Method, federation: Federation) -> tuple[PyTree, PyTree
 
 
 def begins_from_data(method: Method, federation: Federation) -> bool:
-    """Whether the states before the first round are made of clients' samples or of their numbers."""
+    """Whether the states before the first round depend on the clients' samples or on how many they have."""
     data = (federation.images, federation.labels, federation.train, federation.validation, federation.test)
 
     def begin(data: PyTree, federation: Federation, key: jax.Array) -> PyTree:
@@ -78,7 +79,8 @@ def begins_from_data(method: Method, federation: Federation) -> bool:
 
 
 def next_server(method: Method, source: str) -> Callable[..., PyTree]:
-    """The server's next state as a function, first of the `rows` or of the `counts` of the clients."""
+    """The server's next state as a function whose first argument is the clients' `rows` or `counts`, as `source`
+    says."""
 
     def after(first: PyTree, other: PyTree, server: PyTree, messages: PyTree) -> PyTree:
         rows, counts = {"rows": (first, other), "counts": (other, first)}[source]
@@ -134,10 +136,16 @@ def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
     optimizer = jax.eval_shape(method.optimizer.init, travelling.received["params"])
 
     def end(
-        facts: PyTree, row: PyTree, variables: PyTree, sent: PyTree, optimizer: PyTree, round_: jax.Array
+        facts: tuple[jax.Array, jax.Array],
+        row: PyTree,
+        variables: PyTree,
+        sent: PyTree,
+        optimizer: PyTree,
+        round_: jax.Array,
     ) -> PyTree:
+        loss, steps = facts
         context = Context(sent, row, method.start(sent, row), round_)
-        return method.finish(context, Trained(variables, optimizer, *facts))
+        return method.finish(context, Trained(variables, optimizer, loss, steps))
 
     if depends(end, (loss, zero), row, travelling.received, travelling.sent, optimizer, zero):
         yield "its clients send or keep their loss or their number of steps, which no noise covers"
@@ -159,8 +167,8 @@ def sent_statistics(method: Method, travelling: Traffic) -> bool:
 
 
 def takes_another_mean(method: Method, federation: Federation) -> bool:
-    """Whether the server's step, on random updates, is not the one that their mean gives: a rule that looks at clients
-    one by one, of which nothing is left where it is handed the mean alone."""
+    """Whether the server's step on random updates differs from its step on their mean: the rule then looks at clients
+    one by one, and has no effect where it is handed the mean alone."""
     server, clients = first_states(method, federation)
     some = min(3, len(federation.ids))
     rows = jax.tree.map(lambda leaf: leaf[:some], clients)
@@ -186,8 +194,8 @@ def _nearly(left: PyTree, right: PyTree, tolerance: float = 1e-3) -> bool:
 
 
 def mixes_samples(method: Method, federation: Federation) -> bool:
-    """Whether the loss of two samples is not a sum of a part of each: changing both does not change it by the sum of
-    the changes of either."""
+    """Whether the loss of two samples is not a sum of one term for each: replacing both then does not change it by the
+    sum of the changes from replacing either."""
     server, clients = first_states(method, federation)
     client = jax.tree.map(lambda leaf: leaf[0], clients)
     sent = method.send(server, client)

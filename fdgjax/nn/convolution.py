@@ -37,7 +37,7 @@ def conv2d(
     groups: int = 1,
     plan: Plan | str | None = None,
 ) -> jax.Array:
-    """Two-dimensional convolution, the numbers of `lax.conv_general_dilated` with NHWC images and HWIO
+    """Two-dimensional convolution, with the results of `lax.conv_general_dilated` for NHWC images and HWIO
     kernels.
 
         y[b, i, j, o] = sum_{u, v, c} x[b, i*s + u - pad, j*s + v - pad, c] k[u, v, c, o]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Execution, ObjectiveResult, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients
-from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, take_batch, train_locally
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -58,15 +58,14 @@ def autoencoder_embeddings(
         held_count: jax.Array,
     ) -> jax.Array:
         choice_key, key = jax.random.split(jax.random.fold_in(train_key, client_id))
+        context, begin = Context({}, {}, received, jnp.zeros((), jnp.int32)), adam.init(received["params"])
+        drawn = shuffle(choice_key, rows, count)[: training.images]
+        batching = Batching(training.epochs, min(32, training.images), drop_last=False)
         trained = train_locally(
-            reconstruction,
-            adam,
-            Batching(training.epochs, min(32, training.images), drop_last=False),
-            federation,
-            Context({}, {}, received, jnp.zeros((), jnp.int32)),
-            adam.init(received["params"]),
-            shuffle(choice_key, rows, count)[: training.images],
-            jnp.minimum(count, training.images),
+            LocalTraining(reconstruction, adam, batching),
+            LocalData(federation, drawn, jnp.minimum(count, training.images)),
+            context,
+            begin,
             key,
         )
         batch = take_batch(federation, *slice_rows(held, held_count, 0, len(held)))

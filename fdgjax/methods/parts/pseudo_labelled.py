@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Context, Each, Guess, Method, Prepared, PyTree, Samples, Setup, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.clients import over_clients, repeat_of
-from fdgjax.engine.local import Batching, samples_of, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, samples_of, train_locally
 from fdgjax.methods.parts.extend import Row, extend
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
@@ -57,22 +57,17 @@ def on_pseudo_labels(
         init_key, train_key = jax.random.split(key)
         variables, optimizer = model.init(init_key), client_optimizer(h, setup.rounds)
         trained = train_locally(
-            cross_entropy(model),
-            optimizer,
-            batching._replace(epochs=how.epochs),
-            federation,
+            LocalTraining(cross_entropy(model), optimizer, batching._replace(epochs=how.epochs), repeat=repeat),
+            LocalData(federation, federation.server.places[0], federation.server.length[0]),
             Context((), (), variables, jnp.zeros((), jnp.int32)),
             optimizer.init(variables["params"]),
-            federation.server.places[0],
-            federation.server.length[0],
             train_key,
-            repeat=repeat,
         )
         return trained.variables
 
     def guessed(variables: Variables, federation: Federation) -> Guess:
         def one_client(shared: PyTree, rows: jax.Array, count: jax.Array) -> Guess:
-            samples = samples_of(shared[1], rows, count, batching.batch_size, repeat)
+            samples = samples_of(LocalData(shared[1], rows, count), batching.batch_size, repeat)
             return guess_of(outputs_for_all(model, shared[0], samples), samples.mask)
 
         guess: Guess = over_clients(one_client, setup.execution)((variables, federation), *federation.train)

@@ -44,7 +44,7 @@ def centroid_labels(
     candidates = jnp.where(jnp.any(enough), enough, predicted > 0)
 
     def nearest(assignment: jax.Array) -> jax.Array:
-        # A centroid's length does not matter to its cosines: sums serve as well as means.
+        # Cosines do not depend on a centroid's length: sums serve as well as means.
         centroids = jnp.matmul(assignment.T, z, precision=jax.lax.Precision.HIGHEST)
         cosines = jnp.matmul(z, _directions(centroids).T, precision=jax.lax.Precision.HIGHEST)
         possible = candidates & (jnp.sum(assignment, axis=0) > 0)
