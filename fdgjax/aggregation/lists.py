@@ -72,9 +72,10 @@ def of_clients(rule: AnyRule) -> AnyRule:
 
 
 def beside(argument: Any, clients: int) -> Any:
-    """Another argument of a rule whose updates are a list: a list of trees as a stacked one, numbers as an array."""
+    """Another argument of a rule whose updates are a list: a list of trees becomes a stacked one, of numbers an
+    array."""
     if not isinstance(argument, list):
         return argument
     if len(argument) != clients:
-        raise UserError(f"a rule got {clients} clients and a list of {len(argument)} beside them; expected as many")
+        raise UserError(f"a rule got {clients} clients and another list of {len(argument)}; expected equal lengths")
     return jnp.asarray(argument, jnp.float32) if all(map(np.isscalar, argument)) else stack(argument)

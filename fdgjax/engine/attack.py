@@ -13,8 +13,8 @@ from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, 
 from fdgjax.errors import UserError
 
 Forge = Callable[[PyTree, jax.Array, float, jax.Array], PyTree]
-"""Forged updates: `(updates [participants, ...], who is honest [participants], strength, key) -> [participants, ...]`,
-of which those of hostile clients are sent."""
+"""Forged updates: `(updates [participants, ...], who is honest [participants], strength, key) -> [participants, ...]`;
+the rows of hostile clients are sent instead of their own."""
 Poison = Callable[[Batch, float, int], Batch]
 """A poisoned minibatch: `(batch, strength, classes) -> batch`."""
 
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 class Attack(NamedTuple):
-    """An attack: its kind, the ids of the hostile clients, its strength, the first round (from 1), and the number of
+    """An attack: its kind, the ids of the hostile clients, its strength, its first round (from 1), and the number of
     classes of the data."""
 
     kind: Kind

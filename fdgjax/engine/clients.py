@@ -104,8 +104,8 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
         def whole_or_own(leaf: PyTree) -> PartitionSpec:
             return by_client if isinstance(leaf, Held) else PartitionSpec()
 
-        # With check_vma, the gradient with respect to a replicated value would be summed over the devices, and so over
-        # other clients, of which a client's training must be independent.
+        # With check_vma, the gradient with respect to a replicated value would be summed over the devices, that is over
+        # other clients, but a client's training must not depend on them.
         return jax.shard_map(
             lambda shared, rows: function(shared, *rows),
             mesh=mesh,
@@ -147,7 +147,7 @@ def client_mesh(execution: Execution) -> Mesh:
     if share > most:
         raise UserError(
             f"config.devices got {devices}; expected at most {most * len(found)}, as many as JAX sees on "
-            f"{jax.default_backend()}; before JAX starts, jax_num_cpu_devices makes more of a CPU"
+            f"{jax.default_backend()}; jax_num_cpu_devices, set before JAX starts, splits a CPU into more"
         )
     chosen = [device for own in found for device in own[:share]]
     if len(found) > 1:  # in the order of the processes, so that each has its clients' images

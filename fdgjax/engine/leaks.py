@@ -103,9 +103,9 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
     if size_of(travelling.message) != size_of(update):
         yield "its clients send more than their updates, and noise covers these alone"
     if sent_statistics(method, travelling):
-        yield "its clients send statistics such as BatchNorm's, of which noise makes negative variances"
+        yield "its clients send statistics such as BatchNorm's, whose variances noise could make negative"
     if begins_from_data(method, federation):
-        yield "its first state is made of clients' samples or of their numbers, which no noise covers"
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
     server, clients = states(method, federation)
     counts = federation.train.length
     messages = stacked(travelling.message, len(federation.ids))
@@ -114,22 +114,22 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
     if depends(next_server(method, "rows"), clients, counts, server, messages):
         yield "its server reads what clients keep, which no noise covers"
     if depends(lambda rows, server: method.unseen(server, rows), clients, server):
-        yield "its model for an unseen domain is made of what clients keep, which no noise covers"
+        yield "its model for an unseen domain depends on what clients keep, which no noise covers"
 
 
 def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
     """Reasons why noise on the gradients would not cover what the method shows of a sample; cheap ones first."""
     travelling = traffic(method, federation)
     if any(not path.startswith("params/") for path in flatten(travelling.received)):
-        yield "its clients keep variables beside parameters, such as BatchNorm's statistics of whole batches"
+        yield "its clients keep variables besides parameters, such as BatchNorm's statistics of whole batches"
     if method.prepare is not None:
-        yield "its clients compute something of their samples before they train, which no noise covers"
+        yield "its clients compute something from their samples before they train, which no noise covers"
     if method.others:
         yield "its loss mixes samples, so that no gradient belongs to one of them alone"
     if method.order is not None:
         yield "it orders its minibatches, and noise is accounted for samples that are drawn by chance"
     if begins_from_data(method, federation):
-        yield "its first state is made of clients' samples or of their numbers, which no noise covers"
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
     server, clients = states(method, federation)
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
     zero, loss = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
@@ -161,7 +161,7 @@ def stacked(tree: PyTree, clients: int) -> PyTree:
 
 
 def sent_statistics(method: Method, travelling: Traffic) -> bool:
-    """Whether variables beside parameters leave a client."""
+    """Whether variables besides parameters leave a client."""
     paths = flatten(travelling.received)
     return any(not path.startswith("params/") and method.label(path) != "local" for path in paths)
 
@@ -208,7 +208,7 @@ def mixes_samples(method: Method, federation: Federation) -> bool:
         context = Context(sent, client, received, jnp.zeros((), jnp.int32))
         return method.objective(received, batch, jax.random.key(2), context)[0]
 
-    # One of the first two samples beside one of the last two.
+    # One of the first two samples with one of the last two.
     pairs = np.stack([images[[i, j]] for i, j in ((0, 2), (1, 2), (0, 3), (1, 3))])
     losses = np.asarray(jax.jit(lambda pairs: jax.lax.map(loss, pairs))(pairs), np.float64)
     mixed = losses[0] - losses[1] - losses[2] + losses[3]

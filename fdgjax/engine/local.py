@@ -29,7 +29,7 @@ class LocalTraining(NamedTuple):
     objective, optimizer: what is minimised, and how.
     batching: epochs, batch size, partial batches.
     order: the order of an epoch's samples; None shuffles them.
-    others: whether each minibatch brings as many samples along, drawn from all of them.
+    others: whether each minibatch brings as many further samples along, drawn from all of them.
     repeat: the loop over an epoch's minibatches.
     """
 
@@ -64,7 +64,7 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batc
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
     """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last.
 
-    Beyond the last the rows repeat from the first, so that batch statistics see no other client's data.
+    Beyond the last, the rows repeat from the first, so that batch statistics see no other client's data.
     """
     positions = start + jnp.arange(size)
     return rows[positions % jnp.maximum(count, 1)], positions < count

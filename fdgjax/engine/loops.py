@@ -25,7 +25,7 @@ def until_over(turns: jax.Array, most: int, step: Step, begin: PyTree) -> PyTree
 
 
 def always_most(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unroll: int = 1) -> PyTree:
-    """Takes `most` turns, of which those beyond `turns` change nothing; `unroll` of them are written out at a time."""
+    """Takes `most` turns; those beyond `turns` change nothing. `unroll` of them are written out at a time."""
 
     def masked(i: jax.Array, carry: PyTree) -> PyTree:
         return jax.tree.map(lambda new, old: jnp.where(i < turns, new, old), step(i, carry), carry)

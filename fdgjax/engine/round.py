@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was); a
       defence always does.
     attack: what hostile clients do; None for nothing. defence: what is done about it; None for nothing.
-    privacy: what of a client, or of a sample, others may see; None for everything.
+    privacy: how much of a client, or of a sample, others may see; None for everything.
     """
 
     batching: Batching

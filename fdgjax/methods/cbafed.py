@@ -59,7 +59,7 @@ class CBAFed(LabelledServer):
 
 
 class Balance(NamedTuple):
-    """What the server keeps beside w.
+    """What the server keeps besides w.
 
     known: counts `[classes]` of its own labels. counts: those plus the pseudo-labels that clients used last round.
     former: w^former, empty without the residual connection.

@@ -41,7 +41,7 @@ from fdgjax.registry import lookup
 class HFedF(HyperNetHyper):
     """hFedF's hyperparameters.
 
-    alignment: `separate` aligns theta and nu each by itself (v2), `joint` both together (v1), `none` averages.
+    alignment: `separate` aligns theta and nu separately (v2), `joint` both together (v1), `none` averages.
     alignment_sign: +1 favours agreement with the mean gradient (Algorithm 3), -1 is equation 9 as printed.
     alignment_temperature, alignment_scope: of the softmax; the paper's are 1 and the whole tree.
     ema: a, the weight of the new state in `a * new + (1 - a) * smoothed`; 1 switches smoothing off.
@@ -64,7 +64,7 @@ class HFedF(HyperNetHyper):
 
 
 def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
-    """GradAlign for theta and for nu, each by itself (v2, Algorithm 1, line 13)."""
+    """GradAlign for theta and for nu separately (v2, Algorithm 1, line 13)."""
     theta, gamma_theta = rule(gradients.theta, weights)
     nu, gamma_nu = rule(gradients.nu, weights)
     return Weights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}

@@ -197,8 +197,8 @@ def _batch_rule(primitive: Primitive, free: tuple[Pair, Pair], operands: Any, ax
 
     Args:
       primitive: one of the three.
-      free: for each operand alone, the axis of its own into which its new axis may be merged, and where that
-        comes out.
+      free: for each operand that is mapped alone, which of its axes the new axis may be merged into, and which axis
+        of the result that is.
       operands: the two arrays.
       axes: the axis that is mapped in each, or None.
       static: the primitive's parameters.

@@ -1,7 +1,7 @@
 """Convolutions of thin groups, one channel in or one channel out: products channel by channel, added up.
 
-All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with an axis for the groups beside
-it XLA:CPU does not vectorise.
+All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with a separate axis for the groups
+XLA:CPU does not vectorise.
 """
 
 from functools import reduce

@@ -31,7 +31,7 @@ CLIENTS: dict[str, str] = {
 }
 """Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
 
-BATCHES, PREPARED = "variables beside parameters", "compute something of their samples"
+BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
     **dict.fromkeys(["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
     **dict.fromkeys(

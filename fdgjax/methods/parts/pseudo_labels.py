@@ -19,7 +19,7 @@ def centroid_labels(
     """The class of the nearest centroid by cosine, among the classes that the model predicts.
 
     Features are extended by a constant 1 and scaled to length 1. The centroids of the first pass are the means weighted
-    with the model's probabilities, those of the following ones the means of the samples labelled in the pass before.
+    with the model's probabilities, those of the following passes the means of the samples labelled in the pass before.
     A class takes part if the model predicts it for more than `threshold` samples; if there is no such class, every
     predicted class does. A class without samples after a pass gets none in later passes.
 
