@@ -1,11 +1,11 @@
 """Aggregation rules: pure functions `rule(updates, weights=None, **hyper) -> (update, coefficients)`.
 
 `updates` is a pytree whose leaves are `[clients, ...]`, or a Python list of the clients' pytrees
-(`fdgjax.aggregation.lists`: a root that is a `list` is one of clients, any other is stacked); `weights` is None
+(a root of type `list` is a list of clients, any other is stacked; see `fdgjax.aggregation.lists`); `weights` is None
 (uniform), one array `[clients]`, or a pytree prefix of such arrays (one per leaf or subtree). Weights need not sum to
 one. The returned update has no client axis; `coefficients`, of the same form as the weights, are the factors of the
-clients' updates. Mean and cosine softmax give shares that sum to one; the min-norm point of normalised updates does
-not, nor does gradient matching, and neither need be unique in its coefficients.
+clients' updates. Those of the mean and of cosine softmax sum to one; those of the min-norm point of normalised updates
+and of gradient matching do not, and need not be unique.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Robust centres that are approached step by step: the geometric median, and centered clipping."""
+"""Robust centres found by iteration: the geometric median, and centered clipping."""
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ def geometric_median(updates: PyTree, weights: PyTree | None = None, *, steps: i
 
         c_i = 1 / max(|u_i - u|, nu),    u <- sum_i c_i u_i / sum_j c_j                    `steps` times
 
-    Clients count equally, nu is 1e-6 of the median distance, and the first point weights every update by its inverse
-    median distance from the others: the paper starts from the mean, from which a few steps do not come back from a
-    client that sends a million times its update.
+    Clients count equally, and nu is 1e-6 of the median distance. The first point weights every update by its inverse
+    median distance from the others; the paper starts from the mean, from which a few steps do not suffice where a
+    client sends a million times its update.
 
     Args:
       updates: pytree of `[clients, ...]`.
@@ -29,7 +29,7 @@ def geometric_median(updates: PyTree, weights: PyTree | None = None, *, steps: i
       `(update, shares)`; the shares `[clients]` sum to one.
 
     Raises:
-      UserError: no step.
+      UserError: `steps` below 1.
 
     References:
       Pillutla et al., "Robust aggregation for federated learning", IEEE Transactions on Signal Processing 2022,
@@ -60,7 +60,7 @@ def centered_clipping(
         v <- v + 1/m sum_i (u_i - v) min(1, tau / |u_i - v|)                                `steps` times
 
     over the m clients that count. The paper starts from the last round's aggregate; here nothing is kept between
-    rounds, and the first centre weights every update by its inverse median distance from the others.
+    rounds, and the first centre is the first point of `geometric_median`.
 
     Args:
       updates: pytree of `[clients, ...]`.
@@ -72,7 +72,7 @@ def centered_clipping(
       `(update, shares)`; the shares `[clients]` sum to one.
 
     Raises:
-      UserError: no step, or a negative radius.
+      UserError: `steps` below 1, or a negative radius.
 
     References:
       Karimireddy et al., "Learning from history for Byzantine robust optimization", ICML 2021, equation 7.

@@ -21,7 +21,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
       A rule; its coefficients are a tree like `updates` with one `[clients]` per leaf.
 
     Raises:
-      UserError: on use, where a leaf has a label without a rule.
+      UserError: on use, for a leaf whose label has no rule.
     """
 
     @of_clients
@@ -41,7 +41,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
         for label, one in rules.items():
             places = [i for i, word in enumerate(words) if word == label]
             if places:
-                part = tuple(leaves[i] for i in places)  # a list would be one of clients
+                part = tuple(leaves[i] for i in places)  # a list would be taken for a list of clients
                 update, used = one(part, weights if whole else tuple(shares[i] for i in places))
                 combined.update(zip(places, update, strict=True))
                 coefficients.update(zip(places, jax.tree.leaves(jax.tree.broadcast(used, part)), strict=True))
@@ -55,7 +55,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
 
 
 def chain(*rules: Rule) -> Rule:
-    """Rules in sequence: the coefficients of each are the weights of the next, and the last one's update counts.
+    """Rules in sequence: the coefficients of each are the weights of the next, and the last one's update is the result.
 
     `chain(cosine_softmax, cosine_softmax)` aligns a second time, with the direction found by the first.
 

@@ -11,7 +11,7 @@ from fdgjax.contract import PyTree
 
 
 class Directions(NamedTuple):
-    """The geometry of the clients with a weight; the others have length zero and no angle to anybody.
+    """The geometry of the updates of clients with a positive weight; lengths and cosines of the others are zero.
 
     shares: the weights, which sum to one, `[clients]` or a prefix tree of such. share: their mean over the leaves,
     `[clients]`. seen: whether that is positive, `[clients]`. lengths: `|u_i|`, `[clients]`. cosines:

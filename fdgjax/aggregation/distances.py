@@ -14,9 +14,9 @@ LEAST = 1e-30
 
 
 def counted(weights: PyTree | None, clients: int) -> jax.Array:
-    """Who counts, bool `[clients]`: those whose weight is positive, in every leaf where weights are a tree.
+    """Which clients count, bool `[clients]`: those whose weight is positive, in every leaf where weights are a tree.
 
-    How large a weight is says nothing more here: a hostile client would claim many samples.
+    The size of a weight has no effect, as a hostile client would claim many samples.
     """
     if weights is None:
         return jnp.ones(clients, bool)
@@ -51,7 +51,7 @@ def from_point(pairs: Pairs, coefficients: jax.Array) -> jax.Array:
 
 
 def lower_median(values: jax.Array, counts: jax.Array) -> jax.Array:
-    """The median of the values that count, the lower one of an even number; over the last axis."""
+    """The median of the values that count, the lower of the two middle ones for an even number; over the last axis."""
     place = jnp.maximum(jnp.sum(counts, axis=-1, keepdims=True) - 1, 0) // 2
     return jnp.take_along_axis(jnp.sort(jnp.where(counts, values, jnp.inf), axis=-1), place, axis=-1)[..., 0]
 
@@ -60,7 +60,7 @@ def inverse_shares(far: jax.Array, counts: jax.Array) -> jax.Array:
     """Shares `[clients]` in proportion to `1 / distance`, none for those who do not count."""
     usual = lower_median(far, counts)
     floor = jnp.maximum(jnp.where(jnp.isfinite(usual), RESOLUTION * usual, 0), LEAST)
-    # A client without another has an infinite distance, and the whole share.
+    # A client that is alone has infinite distances, and the whole share.
     raised = jnp.where(counts, floor / jnp.clip(far, floor, 1e30), 0)
     return raised / jnp.maximum(jnp.sum(raised), jnp.finfo(jnp.float32).tiny)
 
@@ -68,8 +68,8 @@ def inverse_shares(far: jax.Array, counts: jax.Array) -> jax.Array:
 def amid_others(pairs: Pairs, counts: jax.Array) -> jax.Array:
     """Shares `[clients]` in proportion to `1 / (median distance from the others)`: a robust point to begin from.
 
-    With fewer than half of the clients hostile, an honest one's median is a distance of honest ones, and that of a
-    hostile one is no less than its distance from the nearest honest one, however far both are.
+    With fewer than half of the clients hostile, the median distance of an honest client is at most its largest distance
+    from honest ones, and that of a hostile client at least its distance from the nearest honest one.
     """
     far = distances(pairs, counts)
     return inverse_shares(lower_median(far, jnp.isfinite(far)), counts)

@@ -38,9 +38,9 @@ def global_alignment(
 
         c_i = p_i (1 + cos(u_i, u)) / sum_j p_j (1 + cos(u_j, u)),    u = sum_i c_i u_i;
 
-    then `c_i <- (1 - gamma) c_i + gamma p_i`. The cosine with a zero vector counts as zero. Where all
-    cosines are -1 and the sum is zero, the c_i of the iteration before stay. Without iterations, or with gamma 1, it is
-    the mean.
+    then `c_i <- (1 - gamma) c_i + gamma p_i`. The cosine with a zero vector counts as zero. Where all cosines are -1
+    and the sum is zero, the c_i keep the values of the iteration before. Without iterations, or with gamma 1, it is the
+    mean.
 
     Args:
       updates: pytree of `[clients, ...]`.

@@ -1,4 +1,5 @@
-"""On-server gradient matching: the step near the mean that agrees most with its least client (FedOMG)."""
+"""On-server gradient matching (FedOMG): of the steps near the mean, the one whose smallest inner product with a
+client's update is largest."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,7 +27,7 @@ FACTORS: Mapping[str, Callable[[float], float]] = {
 with which clients that agree give their common update."""
 
 HALVINGS = 25
-"""Of the interval in which `exact` looks for the length of the best combination: float32 has 24 bits."""
+"""Bisections of the interval in which `exact` looks for the length of the best combination: float32 has 24 bits."""
 
 SHORTEST_SQUARED = 1e-6
 """Squared length, in units of the longest update's, below which a combination is rounding and has no direction."""
@@ -66,7 +67,7 @@ def gradient_matching(
       `(update, coefficients)`, the coefficients being the factors of the updates; they need not sum to one.
 
     Raises:
-      UserError: an unknown word, or a negative kappa.
+      UserError: unknown scale, solver or scope, or a negative kappa.
 
     References:
       Nguyen et al., "Federated domain generalization with data-free on-server matching gradient", ICLR 2025, and its
@@ -98,7 +99,7 @@ def exact(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed:
 
     As `a l = min_t a (l^2 / t + t) / 2` over t > 0, with `a = kappa |g|` and `l = |sum_i gamma_i u_i|`, the gamma for a
     given t is the min-norm point of the shifted updates `u_i + (t / a) g`. The minimum over t is where `l = t`; since
-    the whole is convex in t, `l > t` says that it lies above.
+    the whole is convex in t, `l > t` means that it lies above t.
     """
     pull, squared = gram @ shares, quadratic(gram, shares)
     radius = kappa * jnp.sqrt(squared)
@@ -121,7 +122,7 @@ def exact(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed:
 
 
 STEPS, RATE, MOMENTUM, SMOOTHING = 20, 25.0, 0.5, 1e-4
-"""Of the official code's descent."""
+"""Constants of the official code's descent."""
 
 
 def descent(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed: jax.Array) -> jax.Array:
@@ -152,4 +153,4 @@ def descent(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowe
 
 
 SOLVERS: Mapping[str, Solver] = {"exact": exact, "descent": descent}
-"""How gamma is found: to rounding, or as in the official code."""
+"""How gamma is found: exactly up to rounding, or as in the official code."""

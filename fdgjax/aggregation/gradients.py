@@ -1,8 +1,8 @@
-"""Clients' updates that are gradients of a large server model: they answer what a rule asks, but are not written out.
+"""Clients' updates that are gradients of a large server model: a rule can use them, but they are not materialised.
 
-The gradients `u_i = J_i^T delta_i` of any model answer by automatic differentiation (`pulled_back`). Where the model
-ends in linear layers that hold most of its parameters, as a hypernetwork does, the gradient of these is an outer
-product, and its factors answer (`through_heads`).
+For any model, what a rule needs of the gradients `u_i = J_i^T delta_i` is computed by automatic differentiation
+(`pulled_back`). Where the model ends in linear layers that hold most of its parameters, as a hypernetwork does, their
+gradient is an outer product, and its factors suffice (`through_heads`).
 """
 
 from collections.abc import Callable
@@ -40,11 +40,11 @@ def pulled_back(
     cotangents: PyTree,
     each: Callable[[Callable[..., PyTree]], Callable[..., PyTree]] = one_by_one,
 ) -> Updates:
-    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, constant, x_i)` by `primal`.
+    """The gradients `u_i = J_i^T delta_i` of `y_i = function(primal, constant, x_i)` with respect to `primal`.
 
     - `sum_i c_i u_i` is one vector-Jacobian product of all y together, with cotangents `c_i delta_i`;
     - `<u_i, d> = <delta_i, J_i d>` is one Jacobian-vector product;
-    - only the norms and the pairs pass over the clients, one gradient at a time.
+    - only the norms and the pairs need the gradients themselves, and compute one client's at a time.
 
     Args:
       function: what maps the primal, the constant and one client's input to that client's output. It closes over no

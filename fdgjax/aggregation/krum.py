@@ -11,7 +11,8 @@ from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.contract import PyTree
 
 TIE = 1e-3
-"""Scores so near each other, relatively, are equal: float32 has not more of a distance between similar updates."""
+"""Relative difference up to which scores count as equal: float32 resolves distances between similar updates no
+better."""
 
 
 @of_clients
@@ -42,7 +43,7 @@ def krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) ->
 
 @of_clients
 def multi_krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) -> tuple[PyTree, PyTree]:
-    """The mean of the m - f updates with the least scores of `krum`, whose arguments and results it has.
+    """The mean of the m - f updates with the least scores; arguments and results are those of `krum`.
 
     References:
       Blanchard et al., 2017, section 6 (Multi-Krum); m - f is the largest number that excludes every hostile client.

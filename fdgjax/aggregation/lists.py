@@ -1,4 +1,4 @@
-"""Clients as a Python list: what other frameworks hold, and rules here take beside the stacked form.
+"""Clients as a Python list: the form of other frameworks, which rules accept besides the stacked one.
 
 A rule's `updates` that are a `list` are a list of clients, `[tree_1, tree_2, ...]`, one pytree for each. Any other
 root, tuples and NamedTuples included, is one tree stacked over the clients, with leaves `[clients, ...]`. So a stacked
@@ -51,13 +51,13 @@ def described(leaf: Any) -> str:
 
 
 def of_clients(rule: AnyRule) -> AnyRule:
-    """The rule, which also takes lists of clients for its trees; weights beside a list may be a list of numbers.
+    """The rule, which also accepts lists of clients for its trees; with a list, weights may be a list of numbers.
 
     Its matrix products are computed in full precision: the 10 bits of TF32, a GPU's default, would show in cosines, and
     so in the weights.
 
     Raises:
-      UserError: on use, like `stack`, or where there are not as many weights as clients.
+      UserError: on use, like `stack`, or for another number of weights than of clients.
     """
 
     @functools.wraps(rule)
@@ -72,9 +72,10 @@ def of_clients(rule: AnyRule) -> AnyRule:
 
 
 def beside(argument: Any, clients: int) -> Any:
-    """Another argument of a rule whose updates are a list: a list of trees as a stacked one, numbers as an array."""
+    """Another argument of a rule whose updates are a list: a list of trees becomes a stacked one, of numbers an
+    array."""
     if not isinstance(argument, list):
         return argument
     if len(argument) != clients:
-        raise UserError(f"a rule got {clients} clients and a list of {len(argument)} beside them; expected as many")
+        raise UserError(f"a rule got {clients} clients and another list of {len(argument)}; expected equal lengths")
     return jnp.asarray(argument, jnp.float32) if all(map(np.isscalar, argument)) else stack(argument)

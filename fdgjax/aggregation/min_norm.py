@@ -61,14 +61,14 @@ def min_norm(
 
 
 MANY, EXCHANGES = 64, 12
-"""The number of vertices from which on several are exchanged at once, and the most steps that do so: 200 need seven."""
+"""From `MANY` vertices on, several are exchanged at once, in at most `EXCHANGES` steps: 200 vertices need seven."""
 
 
 class Search(NamedTuple):
     """The state of Wolfe's algorithm.
 
-    weights: of the current point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done: no
-    vertex reduces the norm further.
+    weights: of the current point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done:
+    whether no vertex reduces the norm further.
     """
 
     weights: jax.Array
@@ -85,9 +85,9 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
     inside, add the vertex with the smallest inner product with the point, until none lowers the norm. The algorithm is
     exact and finite; the number of steps is also bounded, because of rounding.
 
-    It adds vertices one at a time. So for `MANY` vertices, a few steps are tried first that exchange all wrong ones at
-    once (`exchanged`). They usually end at the same point; where they do not, or near zero, where they are less exact,
-    the algorithm begins with one vertex as ever.
+    It adds vertices one at a time. So for `MANY` vertices or more, a few steps that exchange all wrong ones at once are
+    tried first (`exchanged`). They usually end at the same point; where they do not, or near zero, where they are less
+    exact, the algorithm begins with one vertex as for fewer.
 
     Args:
       gram: G, `[n, n]`, inner products of vectors no longer than about 1.

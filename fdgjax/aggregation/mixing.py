@@ -1,4 +1,4 @@
-"""Nearest-neighbour mixing: what a robust rule is given in place of the updates, where honest clients differ."""
+"""Nearest-neighbour mixing: averages similar updates before a robust rule, for honest clients that differ."""
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ def nearest_neighbour_mixing(
 
         y_i = 1/(m - f) sum_{j in N_i} u_j.
 
-    A robust rule of the `y_i` is as near to the honest mean as any can be, whatever the rule: what honest clients of
-    different domains have in common is in every `y_i`, so that none looks hostile. Equal distances are averaged, so
+    On the `y_i`, every robust rule is as near to the honest mean as any rule can be: what honest clients of different
+    domains have in common is in every `y_i`, so that none looks hostile. Equal distances are averaged, so
     that the order of the clients does not matter.
 
     Args:

@@ -10,10 +10,10 @@ from fdgjax.contract import PyTree
 
 
 class Settings(NamedTuple):
-    """What a robust rule may be told.
+    """Settings of the robust rules.
 
-    hostile: f, the clients it is to withstand. radius: of centered clipping, 0 for the median distance. steps: of the
-    rules that approach a centre, 0 for each one's own.
+    hostile: f, the number of hostile clients to withstand. radius: of centered clipping, 0 for the median distance.
+    steps: of the iterative rules, 0 for each one's default.
     """
 
     hostile: int = 1

@@ -35,7 +35,7 @@ def distance_reweighted(
       updates: pytree of `[clients, ...]`.
       weights: None, `[clients]` or a prefix tree of such; clients with weight zero are invisible.
       beta: 0 is the weighted mean.
-      sizes: n, `[clients]` or one for all, positive where the weight is.
+      sizes: n, `[clients]` or one number for all; positive where the weight is.
       distance: entry of `DISTANCES`.
 
     Raises:

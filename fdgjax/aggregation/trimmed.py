@@ -22,7 +22,7 @@ def trimmed_mean(updates: PyTree, weights: PyTree | None = None, *, hostile: int
       updates: pytree of `[clients, ...]`.
       weights: None, `[clients]` or a prefix tree of such; a client counts where its weight is positive, and all who
         count do so equally.
-      hostile: f; at most so many that one value, or two, are left.
+      hostile: f; where it would leave no value, the largest number that leaves one or two.
 
     Returns:
       `(update, shares)`, the shares `[clients]` being those of the clients' values in the coordinates; they sum to one.
@@ -47,8 +47,8 @@ def median(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTr
 
 
 def without_ends(updates: PyTree, counts: jax.Array, trim: int) -> tuple[PyTree, jax.Array]:
-    """The mean of each coordinate between its `trim` smallest and largest values of those who count, and the clients'
-    shares in it."""
+    """The mean of each coordinate over the clients that count, without its `trim` smallest and largest values, and the
+    clients' shares in it."""
     many = jnp.sum(counts)
     cut = jnp.minimum(trim, jnp.maximum(many - 1, 0) // 2)
     share = 1 / jnp.maximum(many - 2 * cut, 1).astype(jnp.float32)

@@ -38,7 +38,7 @@ class Updates(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """All that inner products between the updates say, for updates of any scale.
+    """All inner products between the updates, as norms and cosines, so that none overflows.
 
     norms: `|u_i|`, `[clients]`.
     cosines: `cos(u_i, u_j)`, `[clients, clients]`; zero with a zero vector.
@@ -83,7 +83,7 @@ def joined_pairs(parts: Sequence[Pairs]) -> Pairs:
 
 
 def regrouped(updates: Updates, *, outward: Callable[[PyTree], PyTree], inward: Callable[[PyTree], PyTree]) -> Updates:
-    """The same updates as trees of another form: `outward` gives it to what `updates` combines, `inward` is its
+    """The same updates as trees of another structure: `outward` converts a combined update to it, `inward` is its
     inverse."""
     return updates._replace(
         combine=lambda coefficients: outward(updates.combine(coefficients)),
@@ -98,12 +98,12 @@ def rows(leaf: jax.Array) -> jax.Array:
 
 
 FEW_NUMBERS = 2**14
-"""Numbers of a client up to which a leaf is copied beside others."""
+"""Numbers per client up to which a leaf is concatenated with others."""
 
 
 def few_rows(updates: PyTree) -> list[jax.Array]:
-    """`rows` of all leaves, small ones side by side in one array: what is computed of each array is a program of its
-    own to compile, and of small leaves there are many."""
+    """`rows` of all leaves, the small ones concatenated into one array: every operation is compiled once for each
+    array, and small leaves are many."""
     every = [rows(leaf) for leaf in jax.tree.leaves(updates)]
     small = [u for u in every if u.shape[1] <= FEW_NUMBERS]
     return [u for u in every if u.shape[1] > FEW_NUMBERS] + ([jnp.concatenate(small, axis=1)] if small else [])
@@ -113,14 +113,14 @@ def largest_magnitude(tree: PyTree) -> jax.Array:
     """The largest magnitude of the tree's floating-point numbers, float32: infinite where one is infinite or NaN, 0
     where there are none."""
     leaves = [leaf[None] for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    # NaN by its own name: XLA:CPU's maximum passes over it in arrays of 4,096 numbers and more.
+    # NaN is tested for explicitly: XLA:CPU's maximum ignores it in arrays of 4,096 numbers and more.
     each = [jnp.max(jnp.where(jnp.isnan(u), jnp.inf, jnp.abs(u)), initial=0) for u in few_rows(leaves)]
     return jnp.max(jnp.array(each or [jnp.float32(0)]))
 
 
 def gram(updates: PyTree) -> jax.Array:
     """`<u_i, u_j>` over all leaves, `[clients, clients]`."""
-    exact = jax.lax.Precision.HIGHEST  # a GPU's short products would show in the cosines
+    exact = jax.lax.Precision.HIGHEST  # the reduced precision of GPUs would show in the cosines
     return sum_over_leaves([jnp.matmul(u, u.T, precision=exact) for u in few_rows(updates)])
 
 
@@ -151,7 +151,7 @@ def cosines(updates: Updates, norms: jax.Array, direction: PyTree) -> jax.Array:
 
 def cosines_to_sums(updates: Updates) -> Callable[[PyTree], jax.Array]:
     """`coefficients -> cos(u_i, sum_j c_j u_j)`, `[clients]`; zero with a zero vector. A client of coefficient zero is
-    invisible to the others. By `pairs`, where they cost less, the coefficients are one `[clients]`."""
+    invisible to the others. Where `by_pairs` is set, the coefficients must be one array `[clients]`."""
     if updates.by_pairs:
         return partial(cosines_by_pairs, updates.pairs())
     norms = updates.norms()
@@ -179,7 +179,7 @@ def of_order_one(tree: PyTree) -> PyTree:
 
 
 def rows_of_order_one(updates: PyTree) -> tuple[PyTree, jax.Array]:
-    """`of_order_one` of each client's update, `[clients, ...]`, and the powers of two it is to be multiplied by again,
+    """`of_order_one` of each client's update, `[clients, ...]`, and the powers of two that undo the scaling,
     `[clients]`."""
     largest = [jnp.max(jnp.abs(rows(leaf)), axis=1, initial=0) for leaf in jax.tree.leaves(updates)]
     powers, inverses = power_of_two(jnp.max(jnp.stack(largest), axis=0))
@@ -203,7 +203,7 @@ def power_of_two(magnitude: jax.Array) -> tuple[jax.Array, jax.Array]:
     return as_float(bits), as_float(254 * EXPONENT - bits)
 
 
-# Compiled also where the caller is not: JAX would compile `cond` anew in each call.
+# Jitted even where the caller is not: JAX would compile `cond` anew in each call.
 @jax.jit
 def row_norms(updates: PyTree) -> jax.Array:
     """`|u_i|` over all leaves, `[clients]`, in float32."""
@@ -244,9 +244,9 @@ def squared_norms(updates: PyTree) -> jax.Array:
 
 
 def are_ordinary(squares: jax.Array) -> jax.Array:
-    """Whether sums of squares are exact as they are: none near overflow, none so small that squares vanish in it.
+    """Whether squared norms need no scaling: none is near overflow, none so small that squares underflow in it.
 
-    Scaling by powers of two would then give the same bits, for two more passes over the updates."""
+    Scaling by powers of two would then give the same bits, at the cost of two more passes over the updates."""
     return jnp.all((squares > 1e-24) & (squares < 1e36))
 
 

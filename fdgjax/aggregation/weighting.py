@@ -9,7 +9,7 @@ from fdgjax.contract import PyTree
 def normalise(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
-    Weights that are all zero stay zero, so that a round without a counted client changes nothing.
+    Weights that are all zero stay zero, so that a round in which no client counts changes nothing.
     """
     if weights is None:
         weights = jnp.ones(clients, jnp.float32)
@@ -22,7 +22,7 @@ def normalise(weights: PyTree | None, clients: int) -> PyTree:
     return jax.tree.map(to_one, weights)
 
 
-# Compiled also where the caller is not: JAX would compile `cond` anew in each call.
+# Jitted even where the caller is not: JAX would compile `cond` anew in each call.
 @jax.jit
 def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     """`sum_i c_i u_i` for each leaf, summed in float32 and returned in the leaf's dtype.
@@ -37,8 +37,8 @@ def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     def visible(u: jax.Array, c: jax.Array) -> jax.Array:
         return jnp.where(per_row(c, u.ndim) == 0, 0, u)
 
-    # A client of coefficient zero shows only where its numbers are not finite. Then alone is it taken out, which costs
-    # a second copy of all updates and several times the sum.
+    # A client of coefficient zero affects the sums only by numbers that are not finite. It is masked only then, as that
+    # costs a second copy of all updates and several times the sum.
     sums = jax.tree.map(total, updates, per_leaf)
     finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(s)) for s in jax.tree.leaves(sums)]))
     sums = jax.lax.cond(

@@ -101,9 +101,8 @@ def classes_have_images(root: Path, classes: Sequence[str], boxes: Mapping[str, 
         )
     if empty := [name for name in classes if name not in filled]:
         logging.getLogger("fdgjax").warning(
-            "no images of %s in any domain of %s: the model keeps an output for each of the %d classes; "
-            "remove the empty folders if that is not meant",
-            *(printable(_few(empty)), printable(root), len(classes)),
+            f"no images of {printable(_few(empty))} in any domain of {printable(root)}: the model keeps an output for "
+            f"each of the {len(classes)} classes; remove the empty folders if that is not meant"
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from fdgjax.contract import PyTree
 from fdgjax.deploy.agreement import Agreed, Samples, federation_of, first_row
 from fdgjax.deploy.placement import Leaves, by_path, with_leaves
-from fdgjax.engine.round import Shared, State, client_round, init_state
+from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.errors import UserError
 
@@ -89,9 +89,9 @@ def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
     @jax.jit
     def train(federation: Any, sent: PyTree, kept: PyTree, seed: jax.Array, round_: jax.Array) -> PyTree:
         row, optimizer = kept
-        rows, count = federation.train.places[client], federation.train.length[client]
+        samples = jax.tree.map(lambda leaf: leaf[client], federation.train)
         message, kept, loss, largest, _ = of_round(
-            Shared(sent, federation, seed, round_), row, optimizer, federation.ids[client], rows, count
+            Shared(sent, federation, seed, round_), Participant(row, optimizer, federation.ids[client], samples)
         )
         return message, kept, loss, largest
 

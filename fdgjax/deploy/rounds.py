@@ -137,8 +137,11 @@ def requests_of(
     elsewhere = json.dumps(sorted(server.placement.written))
     return [
         Request(
-            *(action, int(client), words, leaves),
-            {"round": int(held.state.round), "accepted": int(held.accepted[int(client)]), "elsewhere": elsewhere},
+            action=action,
+            client=int(client),
+            terms=words,
+            arrays=leaves,
+            facts={"round": int(held.state.round), "accepted": int(held.accepted[int(client)]), "elsewhere": elsewhere},
         )
         for client, leaves in zip(who, sent, strict=True)
     ]

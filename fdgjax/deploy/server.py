@@ -192,10 +192,8 @@ def finish_round(server: Server, held: Held, sending: Sending, messages: Mapping
         for client, here in zip(sending.who, arrived, strict=True)
     ]
     stacked = {path: np.stack([one[path] for one in each]) for path in blank}
-    state, finite, loss = server.finish(
-        *(held.state, sending.server, sending.who, held.lengths),
-        *(with_leaves(server.shapes.message, stacked, zeros), arrived),
-    )
+    messages_by_who = with_leaves(server.shapes.message, stacked, zeros)
+    state, finite, loss = server.finish(held.state, sending.server, sending.who, held.lengths, messages_by_who, arrived)
     accepted = held.accepted.copy()
     accepted[sending.who[arrived]] = int(held.state.round)
     told = sending.loss if loss is None else float(loss)

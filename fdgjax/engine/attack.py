@@ -13,8 +13,8 @@ from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, 
 from fdgjax.errors import UserError
 
 Forge = Callable[[PyTree, jax.Array, float, jax.Array], PyTree]
-"""Forged updates: `(updates [participants, ...], who is honest [participants], strength, key) -> [participants, ...]`,
-of which those of hostile clients are sent."""
+"""Forged updates: `(updates [participants, ...], who is honest [participants], strength, key) -> [participants, ...]`;
+the rows of hostile clients are sent instead of their own."""
 Poison = Callable[[Batch, float, int], Batch]
 """A poisoned minibatch: `(batch, strength, classes) -> batch`."""
 
@@ -22,9 +22,9 @@ Poison = Callable[[Batch, float, int], Batch]
 class Kind(NamedTuple):
     """A kind of attack: what it does in words, and either the updates it forges or the batches it poisons.
 
-    pixels: whether it changes images, so that features of frozen stages would not show it.
-    wanted: a batch as the attacker wants it predicted, with mask 0 for samples that say nothing; None for an attack
-      whose success is lost accuracy.
+    pixels: whether it changes images, which features that frozen stages computed once would not contain.
+    wanted: a batch with the labels that the attacker wants predicted, with mask 0 for samples that do not count; None
+      for an attack whose success is lost accuracy.
     """
 
     summary: str
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 class Attack(NamedTuple):
-    """An attack: its kind, the ids of the hostile clients, its strength, the first round (from 1), and the number of
+    """An attack: its kind, the ids of the hostile clients, its strength, its first round (from 1), and the number of
     classes of the data."""
 
     kind: Kind
@@ -46,7 +46,7 @@ class Attack(NamedTuple):
 
 
 def of_leaves(function: Callable[[jax.Array], jax.Array]) -> Forge:
-    """Forged updates, each leaf by itself."""
+    """Forged updates, leaf by leaf."""
     return lambda updates, honest, strength, key: jax.tree.map(function, updates)
 
 
@@ -134,7 +134,7 @@ ATTACKS: Mapping[str, Kind] = {
     "nan": Kind("an update of NaN", of_leaves(lambda u: jnp.full_like(u, jnp.nan))),
     "sign_flip": Kind("`-s u`", flipped),
     "gaussian": Kind("normal noise of `s` times the update's norm (Blanchard et al., 2017)", noise),
-    "label_flip": Kind("trains on class `C - 1 - c` in the place of class c (Fang et al., 2020)", poison=flip_labels),
+    "label_flip": Kind("trains on class `C - 1 - c` instead of class c (Fang et al., 2020)", poison=flip_labels),
     "backdoor": Kind(
         "a share `s` of its batches has a trigger and one label (Gu et al., 2017)",
         poison=open_backdoor,
@@ -148,24 +148,24 @@ ATTACKS: Mapping[str, Kind] = {
 
 
 def hostile_ids(clients: int, ids: str) -> tuple[int, ...]:
-    """The ids of the hostile clients: those of the list, words with commas between, or the first so many.
+    """The ids of the hostile clients: those of the list, separated by commas, or the first `clients` if it is empty.
 
     Raises:
-      UserError: a word that is no client's id.
+      UserError: an entry of the list that is not a number.
     """
     words = [word.strip() for word in ids.split(",") if word.strip()]
     if not all(word.isdecimal() for word in words):
-        raise UserError(f"config.attack.ids got '{ids}'; expected clients' numbers with commas between, such as 0,3")
+        raise UserError(f"config.attack.ids got '{ids}'; expected clients' numbers separated by commas, such as 0,3")
     return tuple(map(int, words)) or tuple(range(clients))
 
 
 def check_attack(attack: Attack, clients: int, *, features: bool, unlabelled: bool) -> None:
-    """Raises a `UserError` for an attack by clients that do not exist, or that the training would not see.
+    """Raises a `UserError` for an attack by clients that do not exist, or without effect on the training.
 
     Args:
       attack: what is checked.
-      clients: those that train.
-      features: whether images were made features before training.
+      clients: number of clients that train.
+      features: whether images were replaced by features before training.
       unlabelled: whether the method learns without labels.
     """
     if not 0 < len(set(attack.ids)) < clients or max(attack.ids) >= clients:
@@ -186,7 +186,7 @@ def check_attack(attack: Attack, clients: int, *, features: bool, unlabelled: bo
 
 
 def is_hostile(attack: Attack, ids: jax.Array, round_: jax.Array) -> jax.Array:
-    """Whether clients with these ids attack in this round (from 0), of the form of `ids`."""
+    """Whether clients with these ids attack in this round (from 0), of the shape of `ids`."""
     return jnp.isin(ids, np.asarray(attack.ids, np.int32)) & (round_ + 1 >= attack.from_round)
 
 

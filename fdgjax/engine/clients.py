@@ -43,14 +43,14 @@ def _on_cpu() -> bool:
 
 
 def _auto(function: Callable[..., PyTree], chunk: int) -> Callable[..., PyTree]:
-    # A CPU gains nothing from a wider program and pays for the padding of short clients.
+    # A CPU gains nothing from vectorising over clients and pays for the padding of short ones.
     return (_map if _on_cpu() else _vmap)(function, chunk)
 
 
 class ClientAxis(NamedTuple):
     """A way to run a function of one client over stacked clients.
 
-    over: does so. together: whether several take their steps at once, so that all wait for the longest.
+    over: the transformation. together: whether several clients step at once, so that all wait for the longest.
     """
 
     over: Over
@@ -81,8 +81,8 @@ def over_clients(function: Callable[..., PyTree], execution: Execution) -> Calla
 
 
 def repeat_of(execution: Execution) -> Repeat:
-    """How loops over minibatches run: clients that step together all take the steps of the longest, a number that XLA
-    knows; one that steps alone takes its own.
+    """The loop over minibatches: clients that step together all take as many steps as the longest, a static number; a
+    client that steps alone takes its own number.
 
     Raises:
       UserError: unknown axis.
@@ -104,8 +104,8 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
         def whole_or_own(leaf: PyTree) -> PartitionSpec:
             return by_client if isinstance(leaf, Held) else PartitionSpec()
 
-        # With check_vma, the gradient with respect to a replicated value would be summed over the devices, and so over
-        # other clients, of which a client's training must be independent.
+        # With check_vma, the gradient with respect to a replicated value would be summed over the devices, that is over
+        # other clients, but a client's training must not depend on them.
         return jax.shard_map(
             lambda shared, rows: function(shared, *rows),
             mesh=mesh,
@@ -129,11 +129,11 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
 
 
 def client_mesh(execution: Execution) -> Mesh:
-    """The devices that clients are split over: the caller's mesh, or the first as a mesh of one axis; where JAX runs in
-    several processes, as many of each.
+    """The devices that clients are split over: the caller's mesh, else a one-axis mesh over the first devices, equally
+    many per process.
 
     Raises:
-      UserError: there are fewer, or the number is no multiple of the processes'.
+      UserError: more devices than there are, or a number that is no multiple of the number of processes.
     """
     if execution.mesh is not None:
         return execution.mesh
@@ -147,7 +147,7 @@ def client_mesh(execution: Execution) -> Mesh:
     if share > most:
         raise UserError(
             f"config.devices got {devices}; expected at most {most * len(found)}, as many as JAX sees on "
-            f"{jax.default_backend()}; before JAX starts, jax_num_cpu_devices makes more of a CPU"
+            f"{jax.default_backend()}; jax_num_cpu_devices, set before JAX starts, splits a CPU into more"
         )
     chosen = [device for own in found for device in own[:share]]
     if len(found) > 1:  # in the order of the processes, so that each has its clients' images
@@ -159,7 +159,7 @@ def callers_mesh() -> Mesh | None:
     """The mesh that the caller has set by `jax.set_mesh`, of two devices or more; None for none.
 
     Raises:
-      UserError: one whose axes are not all of type Auto: the code here says nothing of the sharding of its arrays.
+      UserError: a mesh whose axes are not all of type Auto: the engine does not annotate its arrays with shardings.
     """
     mesh = jax.sharding.get_mesh()
     if mesh.empty or mesh.size == 1:
@@ -186,7 +186,7 @@ def compiler_options(devices: int) -> dict[str, int] | None:
 
 def jit(function: Callable[..., PyTree], execution: Execution, **options: Any) -> Wrapped:
     """`jax.jit` of a program that calls `over_clients`: results are replicated on every device, and so are arguments;
-    of several processes, arguments are where they are."""
+    with several processes, arguments stay where they are."""
     place = everywhere(execution)
     if jax.process_count() == 1:
         options["in_shardings"] = place

@@ -1,4 +1,4 @@
-"""What stands between the clients' messages and a method's rule: clipped updates, and a robust centre of them."""
+"""Defences, applied to the clients' messages before a method's rule: clipped updates, and a robust centre of them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,8 +21,8 @@ Bound = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class Defence(NamedTuple):
-    """A defence: `bound` of the updates' norms, None for none; the robust `rule`, None for the method's own alone, its
-    `settings`, and whether it is given updates mixed with their nearest neighbours."""
+    """A defence: `bound`, of the updates' norms, None for none; the robust `rule`, None for the method's own alone; its
+    `settings`; and `mixing`, whether each update is mixed with its nearest neighbours first."""
 
     bound: Bound | None = None
     rule: Robust | None = None
@@ -33,8 +33,8 @@ class Defence(NamedTuple):
 class Verdict(NamedTuple):
     """What a defence did with each participant's update, `[participants]`.
 
-    norm: `|u_i|` as it was sent. factor: what clipping multiplied it by, 0 for a client that is cut. share: its share
-    in the robust centre, None without a rule. distance: that of the clipped update from the centre, None likewise.
+    norm: `|u_i|` as it was sent. factor: what clipping multiplied it by, 0 for a client that is left out. share: its
+    share in the robust centre, None without a rule. distance: of the clipped update from the centre, None likewise.
     """
 
     norm: jax.Array
@@ -50,9 +50,9 @@ def constant(value: float, norms: jax.Array, counts: jax.Array) -> jax.Array:
 
 
 CLIPS: Mapping[str, Bound | None] = {"none": None, "median": lower_median}
-"""The words that `config.defence.clip` may be, beside a number."""
+"""The words that `config.defence.clip` accepts besides a number."""
 RULES: Mapping[str, Robust | None] = {"none": None, **ROBUST}
-"""What `config.defence.rule` may be."""
+"""The values of `config.defence.rule`."""
 
 
 def bound_of(clip: str) -> Bound | None:
@@ -75,12 +75,12 @@ def bound_of(clip: str) -> Bound | None:
 
 
 def check_defence(defence: Defence, method: Method, clients: int) -> None:
-    """Raises a `UserError` for a rule that cannot take the place of the method's, or that needs more clients.
+    """Raises a `UserError` for a rule that cannot replace the method's own, or that needs more clients.
 
     Args:
       defence: what is checked.
       method: whose messages it sees.
-      clients: those of a round.
+      clients: number of participants of a round.
     """
     if defence.rule is None:
         return
@@ -110,14 +110,14 @@ def robust_centre(defence: Defence, rule: Robust, updates: PyTree, weights: jax.
 def defend(method: Method, defence: Defence, messages: PyTree, weights: jax.Array) -> tuple[PyTree, Verdict]:
     """The messages with defended updates, and what was done.
 
-    A robust rule puts its centre in the place of every client's update, so that the method's own aggregate, whatever
-    its weights, is this centre; the rest of the messages is the method's own to treat.
+    A robust rule replaces every client's update by its centre, so that the method's own aggregate is this centre,
+    whatever its weights; the other parts of the messages are left to the method.
 
     Args:
       method: says where in a message its update lies.
       defence: what is done.
       messages: `[participants, ...]`, finite where the weight is not zero.
-      weights: `[participants]`; a client of weight zero is cut.
+      weights: `[participants]`; a client of weight zero is left out.
     """
     counts, updates = weights > 0, method.updates.of(messages)
     factor = counts.astype(jnp.float32)
@@ -132,8 +132,9 @@ def defend(method: Method, defence: Defence, messages: PyTree, weights: jax.Arra
     if defence.rule:
         centre, share = robust_centre(defence, defence.rule, updates, weights)
         distance = jnp.where(counts, row_norms(jax.tree.map(lambda u, c: u - c[None], updates, centre)), 0)
-        updates = jax.tree.map(
-            lambda u, c: jnp.where(per_row(counts, u.ndim), jnp.broadcast_to(c[None], u.shape), jnp.zeros_like(u)),
-            *(updates, centre),
-        )
+
+        def by_centre(u: jax.Array, c: jax.Array) -> jax.Array:
+            return jnp.where(per_row(counts, u.ndim), jnp.broadcast_to(c[None], u.shape), jnp.zeros_like(u))
+
+        updates = jax.tree.map(by_centre, updates, centre)
     return method.updates.put(messages, updates), Verdict(norms, factor, share, distance)

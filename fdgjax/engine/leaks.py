@@ -1,8 +1,8 @@
-"""What a method would show beside what noise covers, found in its functions themselves.
+"""What a method would reveal besides what noise covers, found by tracing its functions.
 
-A method is traced, and each result is followed back to what it is made of. Where clients are protected, all that leaves
-a client has to be its update, and the server's state has to be made of updates alone; where samples are, all that a
-client keeps and sends has to be made of the parameters that it trained. What is not sure to be harmless is refused.
+Each result is followed back to the arguments it depends on. Where clients are protected, nothing but its update may
+leave a client, and the server's state may depend on updates alone; where samples are protected, all that a client keeps
+and sends may depend on the parameters that it trained alone. What is not certain to be harmless is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,12 @@ from fdgjax.randomness import any_key
 from fdgjax.variables import flatten
 
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"})
-"""Primitives that run another program once; of others, such as loops, every result is made of every argument."""
+"""Primitives that call another jaxpr once; of others, such as loops, every result counts as depending on every
+argument."""
 
 
 def made_of(program: Any, sources: list[bool]) -> list[bool]:
-    """Of each result of a jaxpr, whether it is made of one of the arguments that are `sources`."""
+    """For each result of a jaxpr, whether it depends on one of the arguments that are `sources`."""
     found = {var for var, source in zip(program.invars, sources, strict=True) if source}
 
     def is_found(var: Any) -> bool:
@@ -41,7 +42,7 @@ def made_of(program: Any, sources: list[bool]) -> list[bool]:
 
 
 def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
-    """Whether a result of the function is made of its first argument."""
+    """Whether any result of the function depends on its first argument."""
     first, rest = arguments[0], arguments[1:]
     sources = [True] * len(jax.tree.leaves(first)) + [False] * len(jax.tree.leaves(rest))
     program = jax.make_jaxpr(function)(*arguments)
@@ -49,7 +50,7 @@ def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
 
 
 def size_of(tree: PyTree) -> int:
-    """The numbers of a tree, arrays or shapes."""
+    """How many numbers a tree of arrays or shapes has."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
@@ -66,7 +67,7 @@ def first_states(method: Method, federation: Federation) -> tuple[PyTree, PyTree
 
 
 def begins_from_data(method: Method, federation: Federation) -> bool:
-    """Whether the states before the first round are made of clients' samples or of their numbers."""
+    """Whether the states before the first round depend on the clients' samples or on how many they have."""
     data = (federation.images, federation.labels, federation.train, federation.validation, federation.test)
 
     def begin(data: PyTree, federation: Federation, key: jax.Array) -> PyTree:
@@ -78,7 +79,8 @@ def begins_from_data(method: Method, federation: Federation) -> bool:
 
 
 def next_server(method: Method, source: str) -> Callable[..., PyTree]:
-    """The server's next state as a function, first of the `rows` or of the `counts` of the clients."""
+    """The server's next state as a function whose first argument is the clients' `rows` or `counts`, as `source`
+    says."""
 
     def after(first: PyTree, other: PyTree, server: PyTree, messages: PyTree) -> PyTree:
         rows, counts = {"rows": (first, other), "counts": (other, first)}[source]
@@ -101,9 +103,9 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
     if size_of(travelling.message) != size_of(update):
         yield "its clients send more than their updates, and noise covers these alone"
     if sent_statistics(method, travelling):
-        yield "its clients send statistics such as BatchNorm's, of which noise makes negative variances"
+        yield "its clients send statistics such as BatchNorm's, whose variances noise could make negative"
     if begins_from_data(method, federation):
-        yield "its first state is made of clients' samples or of their numbers, which no noise covers"
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
     server, clients = states(method, federation)
     counts = federation.train.length
     messages = stacked(travelling.message, len(federation.ids))
@@ -112,32 +114,38 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
     if depends(next_server(method, "rows"), clients, counts, server, messages):
         yield "its server reads what clients keep, which no noise covers"
     if depends(lambda rows, server: method.unseen(server, rows), clients, server):
-        yield "its model for an unseen domain is made of what clients keep, which no noise covers"
+        yield "its model for an unseen domain depends on what clients keep, which no noise covers"
 
 
 def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
     """Reasons why noise on the gradients would not cover what the method shows of a sample; cheap ones first."""
     travelling = traffic(method, federation)
     if any(not path.startswith("params/") for path in flatten(travelling.received)):
-        yield "its clients keep variables beside parameters, such as BatchNorm's statistics of whole batches"
+        yield "its clients keep variables besides parameters, such as BatchNorm's statistics of whole batches"
     if method.prepare is not None:
-        yield "its clients compute something of their samples before they train, which no noise covers"
+        yield "its clients compute something from their samples before they train, which no noise covers"
     if method.others:
         yield "its loss mixes samples, so that no gradient belongs to one of them alone"
     if method.order is not None:
         yield "it orders its minibatches, and noise is accounted for samples that are drawn by chance"
     if begins_from_data(method, federation):
-        yield "its first state is made of clients' samples or of their numbers, which no noise covers"
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
     server, clients = states(method, federation)
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
     zero, loss = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
     optimizer = jax.eval_shape(method.optimizer.init, travelling.received["params"])
 
     def end(
-        facts: PyTree, row: PyTree, variables: PyTree, sent: PyTree, optimizer: PyTree, round_: jax.Array
+        facts: tuple[jax.Array, jax.Array],
+        row: PyTree,
+        variables: PyTree,
+        sent: PyTree,
+        optimizer: PyTree,
+        round_: jax.Array,
     ) -> PyTree:
+        loss, steps = facts
         context = Context(sent, row, method.start(sent, row), round_)
-        return method.finish(context, Trained(variables, optimizer, *facts))
+        return method.finish(context, Trained(variables, optimizer, loss, steps))
 
     if depends(end, (loss, zero), row, travelling.received, travelling.sent, optimizer, zero):
         yield "its clients send or keep their loss or their number of steps, which no noise covers"
@@ -153,14 +161,14 @@ def stacked(tree: PyTree, clients: int) -> PyTree:
 
 
 def sent_statistics(method: Method, travelling: Traffic) -> bool:
-    """Whether variables beside parameters leave a client."""
+    """Whether variables besides parameters leave a client."""
     paths = flatten(travelling.received)
     return any(not path.startswith("params/") and method.label(path) != "local" for path in paths)
 
 
 def takes_another_mean(method: Method, federation: Federation) -> bool:
-    """Whether the server's step, on random updates, is not the one that their mean gives: a rule that looks at clients
-    one by one, of which nothing is left where it is handed the mean alone."""
+    """Whether the server's step on random updates differs from its step on their mean: the rule then looks at clients
+    one by one, and has no effect where it is handed the mean alone."""
     server, clients = first_states(method, federation)
     some = min(3, len(federation.ids))
     rows = jax.tree.map(lambda leaf: leaf[:some], clients)
@@ -186,8 +194,8 @@ def _nearly(left: PyTree, right: PyTree, tolerance: float = 1e-3) -> bool:
 
 
 def mixes_samples(method: Method, federation: Federation) -> bool:
-    """Whether the loss of two samples is not a sum of a part of each: changing both does not change it by the sum of
-    the changes of either."""
+    """Whether the loss of two samples is not a sum of one term for each: replacing both then does not change it by the
+    sum of the changes from replacing either."""
     server, clients = first_states(method, federation)
     client = jax.tree.map(lambda leaf: leaf[0], clients)
     sent = method.send(server, client)
@@ -200,7 +208,7 @@ def mixes_samples(method: Method, federation: Federation) -> bool:
         context = Context(sent, client, received, jnp.zeros((), jnp.int32))
         return method.objective(received, batch, jax.random.key(2), context)[0]
 
-    # One of the first two samples beside one of the last two.
+    # One of the first two samples with one of the last two.
     pairs = np.stack([images[[i, j]] for i, j in ((0, 2), (1, 2), (0, 3), (1, 3))])
     losses = np.asarray(jax.jit(lambda pairs: jax.lax.map(loss, pairs))(pairs), np.float64)
     mixed = losses[0] - losses[1] - losses[2] + losses[3]

@@ -34,6 +34,38 @@ def augmented(batching: Batching, batch: Batch, key: jax.Array) -> Batch:
     return batch._replace(images=batching.augment(key, batch.images)) if batching.augment else batch
 
 
+class LocalTraining(NamedTuple):
+    """How a client trains, or the server.
+
+    objective, optimizer: what is minimised, and how.
+    batching: epochs, batch size, partial batches.
+    order: the order of an epoch's samples; None shuffles them.
+    others: whether each minibatch brings as many further samples along, drawn from all of them.
+    repeat: the loop over an epoch's minibatches.
+    """
+
+    objective: Objective
+    optimizer: optax.GradientTransformation
+    batching: Batching
+    order: Order | None = None
+    others: bool = False
+    repeat: Repeat = until_over
+
+
+class LocalData(NamedTuple):
+    """The samples of one client, or of the server.
+
+    federation: holds the images and labels.
+    places, length: positions of the samples, `[longest]`, and their number without padding.
+    guess: pseudo-labels that replace the data's labels, `[longest]`; None for the data's.
+    """
+
+    federation: Federation
+    places: jax.Array
+    length: jax.Array
+    guess: Guess | None = None
+
+
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
     """The samples at `rows` `[batch]`."""
     images, labels = as_floats(federation.images[rows]), federation.labels[rows]
@@ -43,7 +75,7 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batc
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
     """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last.
 
-    Beyond the last the rows repeat from the first, so that batch statistics see no other client's data.
+    Beyond the last, the rows repeat from the first, so that batch statistics see no other client's data.
     """
     positions = start + jnp.arange(size)
     return rows[positions % jnp.maximum(count, 1)], positions < count
@@ -56,17 +88,15 @@ def labelled(batch: Batch, guess: Guess | None, positions: jax.Array) -> Batch:
     return batch._replace(labels=guess.labels[positions], trust=guess.trust[positions])
 
 
-def samples_of(
-    federation: Federation, rows: jax.Array, count: jax.Array, size: int, repeat: Repeat = until_over
-) -> Samples:
+def samples_of(data: LocalData, size: int, repeat: Repeat = until_over) -> Samples:
     """A client's samples, for passes over them `size` at a time; the results for padding are zeros.
 
     Args:
-      federation: the data.
-      rows, count: the client's samples, `[longest]`, and their number without padding.
+      data: the client's samples; its pseudo-labels are not looked at, each pass may have others.
       size: samples per minibatch.
       repeat: the loop over the minibatches.
     """
+    federation, rows, count, _ = data
     longest = len(rows)
     most = -(-longest // size)
     positions = jnp.arange(most * size)
@@ -88,42 +118,24 @@ def samples_of(
     return Samples((positions[:longest] < count).astype(jnp.float32), each)
 
 
-def train_locally(
-    objective: Objective,
-    optimizer: optax.GradientTransformation,
-    batching: Batching,
-    federation: Federation,
-    context: Context,
-    begin: PyTree,
-    rows: jax.Array,
-    count: jax.Array,
-    key: jax.Array,
-    guess: Guess | None = None,
-    order: Order | None = None,
-    others: bool = False,
-    repeat: Repeat = until_over,
-) -> Trained:
-    """`epochs` passes over a client's `count` samples, in a new order for each epoch; with pseudo-labels, over those
-    that have some trust.
+def train_locally(training: LocalTraining, data: LocalData, context: Context, begin: PyTree, key: jax.Array) -> Trained:
+    """`epochs` passes over a client's samples, in a new order for each epoch; with pseudo-labels, over those whose
+    trust is positive.
 
     The number of steps follows the client's own number of samples: alone, a small client computes no padded steps
-    (`until_over`); beside others its carry is held fixed once it is done. So every client does exactly its epochs.
+    (`until_over`); together with others its carry is held fixed once it is done. So every client does exactly its
+    epochs.
 
     Args:
-      objective, optimizer: what is minimised, and how.
-      batching: epochs, batch size, partial batches.
-      federation: the data.
+      training: objective, optimiser, minibatches.
+      data: the client's samples.
       context: what this client knows; training starts from `context.received`.
       begin: the optimiser's state to start from.
-      rows, count: the client's samples, `[longest]`, and their number without padding.
       key: this client's stream for this round.
-      guess: pseudo-labels that replace the data's labels, `[longest]`.
-      order: the order of an epoch's samples; None shuffles them.
-      others: whether each minibatch brings as many samples along, drawn from all `count`.
-      repeat: the loop over an epoch's minibatches; `longest` samples make the most there can be.
     """
-    size, optimizer = batching.batch_size, optax.with_extra_args_support(optimizer)
-    in_order = order or shuffled
+    federation, rows, count, guess = data
+    batching, size = training.batching, training.batching.batch_size
+    optimizer, in_order = optax.with_extra_args_support(training.optimizer), training.order or shuffled
     labels = federation.labels[rows] if guess is None else guess.labels
     used = is_used(guess, len(rows), count)
     number = jnp.sum(used)
@@ -142,11 +154,11 @@ def train_locally(
             variables, state, total = carry
             draw = lambda what: jax.random.fold_in(jax.random.fold_in(key, what), i)  # noqa: E731
             batch = augmented(batching, batch_at(*slice_rows(positions, number, i * size, size)), draw(3))
-            if others:
+            if training.others:
                 drawn = jax.random.randint(draw(2), (size,), 0, count)
                 batch = batch._replace(others=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
             gradient = jax.value_and_grad(
-                lambda params: objective(
+                lambda params: training.objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context
                 ),
                 has_aux=True,
@@ -156,7 +168,7 @@ def train_locally(
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)
 
-        return repeat(steps, most, step, carry), None
+        return training.repeat(steps, most, step, carry), None
 
     start = (context.received, begin, jnp.zeros((), jnp.float32))
     (variables, state, total), _ = jax.lax.scan(epoch, start, jax.random.split(key, batching.epochs))
@@ -166,7 +178,7 @@ def train_locally(
 
 
 def is_used(guess: Guess | None, longest: int, count: jax.Array) -> jax.Array:
-    """The samples that an epoch passes over, `[longest]`: all `count`, or of these the ones with some trust."""
+    """The samples that an epoch passes over, `[longest]`: all `count`, or of these the ones with positive trust."""
     real = jnp.arange(longest) < count
     return real if guess is None else real & (guess.trust > 0)
 

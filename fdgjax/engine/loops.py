@@ -1,7 +1,7 @@
 """Loops over a client's minibatches: as long as the client's own data are, or always as long as the longest client's.
 
-A loop whose length is data asks after every step whether it is over. On a CPU that costs nothing; an accelerator's
-answer has to travel to the host before the next step may start, and XLA can neither unroll such a loop nor keep it on
+A loop of dynamic length tests after every step whether it is over. On a CPU that costs nothing; from an accelerator the
+outcome has to travel to the host before the next step may start, and XLA can neither unroll such a loop nor keep it on
 the device.
 """
 
@@ -19,13 +19,13 @@ computes and that is at most `most`."""
 
 
 def until_over(turns: jax.Array, most: int, step: Step, begin: PyTree) -> PyTree:
-    """Ends after `turns`: no step is computed in vain. Under `vmap` it runs until the last is over."""
+    """Ends after `turns`: no step is wasted. Under `vmap` it runs until the longest has ended."""
     del most
     return jax.lax.fori_loop(0, turns, step, begin)
 
 
 def always_most(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unroll: int = 1) -> PyTree:
-    """Takes `most` turns, of which those beyond `turns` change nothing; `unroll` of them are written out at a time."""
+    """Takes `most` turns; those beyond `turns` change nothing. `unroll` of them are written out at a time."""
 
     def masked(i: jax.Array, carry: PyTree) -> PyTree:
         return jax.tree.map(lambda new, old: jnp.where(i < turns, new, old), step(i, carry), carry)

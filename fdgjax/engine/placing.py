@@ -29,12 +29,12 @@ def place_data(
     """The federation as it is evaluated and as it is trained on, each of all seeds, on the devices.
 
     Args:
-      federations, trained_on: of each seed. Of several processes the images are still `Streamed`, so that each process
-        reads only those that it puts on its devices.
+      federations, trained_on: of each seed. With several processes the images are still `Streamed`, so that each reads
+        only those that it puts on its devices.
       execution: which devices.
       streaming: whether images stay on the host.
-      apart: whether each client's images are used on its own device only, and may be at that device alone. A single
-        process has them whole on every device all the same.
+      apart: whether each client's images are used on its own device only, so that they may be stored only there. A
+        single process stores all images on every device nevertheless.
     """
     both, place = (stack_seeds(federations), stack_seeds(trained_on)), everywhere(execution)
     if not several_processes():
@@ -44,12 +44,17 @@ def place_data(
     if isinstance(images, Streamed) and not streaming:
         source = np.asarray(images.source)
         images = hold(source, federations, place) if apart else on_every_device(source, place)
-    evaluated, trained = (Federation(images, *on_every_device(tuple(one)[1:], place)) for one in both)
-    return evaluated, trained
+
+    def placed(one: Federation) -> Federation:
+        tables = on_every_device({**one._asdict(), "images": ()}, place)
+        return Federation(**{**tables, "images": images})
+
+    return placed(both[0]), placed(both[1])
 
 
 def on_every_device(tree: PyTree, place: NamedSharding) -> PyTree:
-    """Arrays that every process has, on all devices; nothing is sent, as each process fills its own devices."""
+    """Replicates arrays that every process has on all devices; nothing is sent, as each process fills its own
+    devices."""
 
     def put(leaf: jax.Array) -> jax.Array:
         host = np.asarray(leaf)

@@ -9,7 +9,8 @@ the m participants, with updates u_i, clip C and noise multiplier z:
 The method's rule is handed u as every participant's update, so that whatever it does is made of u alone.
 
 Sample level (Abadi et al., "Deep learning with differential privacy", 2016, Algorithm 1): see
-`fdgjax.engine.private_training`. `fdgjax.accounting` has what both cost, `fdgjax.engine.leaks` who may run with them.
+`fdgjax.engine.private_training`. `fdgjax.accounting` computes what both cost, `fdgjax.engine.leaks` finds the methods
+that may run with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +28,7 @@ from fdgjax.registry import lookup
 
 
 class Privacy(NamedTuple):
-    """How much of one client, or of one of its samples, a round shows.
+    """How much of one client, or of one of its samples, a round reveals.
 
     clip: C, the largest norm of what one of them adds to a sum. noise: z, the noise's standard deviation over C.
     samples: whether samples are protected, in the gradients of local training, rather than clients, in their updates.
@@ -43,7 +44,7 @@ class Privacy(NamedTuple):
 def clip_norm(tree: PyTree, most: float) -> PyTree:
     """The tree scaled down to a norm of at most `most`, over all its leaves; zeros where a number is not finite.
 
-    Squares neither overflow nor vanish, however large or small the numbers are.
+    Squares neither overflow nor underflow, however large or small the numbers are.
     """
     leaves = [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
     largest = largest_magnitude(leaves)

@@ -11,11 +11,11 @@ from jax.stages import Wrapped
 from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
-from fdgjax.data.federation import Federation
+from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.attack import Attack, forge, is_hostile, poisoned
 from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.defence import Defence, Verdict, defend
-from fdgjax.engine.local import Batching, samples_of, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, samples_of, train_locally
 from fdgjax.engine.privacy import Privacy, private_messages
 from fdgjax.engine.private_training import train_privately
 from fdgjax.engine.varied import Varied, over_methods
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was); a
       defence always does.
     attack: what hostile clients do; None for nothing. defence: what is done about it; None for nothing.
-    privacy: what of a client, or of a sample, others may see; None for everything.
+    privacy: how much of a client, or of a sample, others may see; None for everything.
     """
 
     batching: Batching
@@ -67,7 +67,7 @@ class RoundInfo(NamedTuple):
 
     participants: positions of the clients that took part, `[participants]`.
     loss: each participant's mean training loss. largest: the largest magnitude in its message and its new state.
-    finite: whether that is a number of which float32 has the square.
+    finite: whether its square fits float32.
     coefficients: the factors of the updates in the aggregation rule.
     guess: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples; None where
       there are none.
@@ -88,7 +88,7 @@ class RoundInfo(NamedTuple):
 
 
 SQUARED_OVERFLOWS = 1e19
-"""A client's numbers from here on count as not finite: float32 does not have their squares, and so no norm of them."""
+"""Magnitude from which a client's numbers count as not finite: their squares, and so their norms, overflow float32."""
 
 
 class Shared(NamedTuple):
@@ -98,6 +98,19 @@ class Shared(NamedTuple):
     federation: Federation
     seed: jax.Array
     round: jax.Array
+
+
+class Participant(NamedTuple):
+    """The inputs of a round that each client has of its own; `[participants, ...]` for all.
+
+    client: its row. optimizer: its optimiser's state, where the method keeps it. id: of its random streams.
+    samples: its training samples.
+    """
+
+    client: PyTree
+    optimizer: PyTree
+    id: jax.Array
+    samples: Rows
 
 
 def init_state(method: Method, federation: Federation, seed: int | jax.Array) -> State:
@@ -149,7 +162,7 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         client_round(method, plan), plan.execution
     )(
         Shared(server, federation, state.seed, state.round),
-        *(clients, optimizers, federation.ids[who], *pick(federation.train)),
+        Participant(clients, optimizers, federation.ids[who], pick(federation.train)),
     )
     if plan.attack:
         hostile = is_hostile(plan.attack, federation.ids[who], state.round)
@@ -216,35 +229,33 @@ def server_round(
 
 
 def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
-    """One client's part of a round: `(shared, row, optimiser's state, id, rows, count) -> (message, (new row, new
-    optimiser's state), mean loss, largest magnitude of message and new states, pseudo-labels)`."""
+    """One client's part of a round: `(shared, participant) -> (message, (new row, new optimiser's state), mean loss,
+    largest magnitude of message and new states, pseudo-labels)`."""
 
     repeat = repeat_of(plan.execution)
 
-    def one_client(
-        shared: Shared, client: PyTree, optimizer: PyTree, client_id: jax.Array, rows: jax.Array, count: jax.Array
-    ) -> PyTree:
+    def one_client(shared: Shared, participant: Participant) -> PyTree:
         server, federation, seed, round_ = shared
+        client, optimizer, client_id, samples = participant
+        data = LocalData(federation, samples.places, samples.length)
         sent = method.send(server, client)
         received = method.start(sent, client)
         context = Context(sent, client, received, round_)
         prepared = Prepared()
         if method.prepare:
-            prepared = method.prepare(context, samples_of(federation, rows, count, plan.batching.batch_size, repeat))
+            prepared = method.prepare(context, samples_of(data, plan.batching.batch_size, repeat))
             context = context._replace(notes=prepared.notes)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         key = stream(seed, Purpose.TRAINING, round_, client_id)
         objective = method.objective
         if plan.attack:
             objective = poisoned(plan.attack, objective, is_hostile(plan.attack, client_id, round_))
-        inputs = (objective, method.optimizer, plan.batching, federation, context, begin, rows, count)
+        training = LocalTraining(objective, method.optimizer, plan.batching, method.order, method.others, repeat)
         if plan.privacy and plan.privacy.samples:
             noise_key = stream(seed, Purpose.PRIVACY, round_, client_id)
-            trained = train_privately(*inputs, (key, noise_key), privacy=plan.privacy, repeat=repeat)
+            trained = train_privately(training, data, context, begin, key, noise_key=noise_key, privacy=plan.privacy)
         else:
-            trained = train_locally(
-                *(*inputs, key), guess=prepared.guess, order=method.order, others=method.others, repeat=repeat
-            )
+            trained = train_locally(training, data._replace(guess=prepared.guess), context, begin, key)
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.guess
@@ -262,14 +273,13 @@ def train_server(
         return server, None
     variables = stage.begin(server)
     context = Context(server, (), variables, state.round)
-    rows, count = federation.server.places[0], federation.server.length[0]
+    training = LocalTraining(
+        stage.objective, stage.optimizer, plan.batching, stage.order, repeat=repeat_of(plan.execution)
+    )
+    data = LocalData(federation, federation.server.places[0], federation.server.length[0])
     key = stream(state.seed, Purpose.SERVER_TRAINING, state.round)
     begin = stage.optimizer.init(variables["params"])
-    trained = train_locally(
-        *(stage.objective, stage.optimizer, plan.batching, federation, context, begin, rows, count, key),
-        order=stage.order,
-        repeat=repeat_of(plan.execution),
-    )
+    trained = train_locally(training, data, context, begin, key)
     return stage.finish(server, trained), trained.loss
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
-from fdgjax.engine.local import samples_of
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.randomness import any_key
 
 
@@ -15,7 +15,7 @@ class Traffic(NamedTuple):
     """Shapes of one client's round.
 
     sent: what it is sent. received: what it starts from. message: what it sends back. server: the server's state.
-    context, trained: what `Method.finish` makes the message of.
+    context, trained: the arguments of `Method.finish`.
     """
 
     sent: PyTree
@@ -37,8 +37,8 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         zero = jnp.zeros((), jnp.int32)
         context = Context(sent, client, received, zero)
         if method.prepare:
-            rows, count = federation.train.places[0], federation.train.length[0]
-            context = context._replace(notes=method.prepare(context, samples_of(federation, rows, count, 1)).notes)
+            data = LocalData(federation, federation.train.places[0], federation.train.length[0])
+            context = context._replace(notes=method.prepare(context, samples_of(data, 1)).notes)
         optimizer = method.optimizer.init(received["params"])
         trained = Trained(received, optimizer, jnp.zeros(()), zero)
         message, _ = method.finish(context, trained)

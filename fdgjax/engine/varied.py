@@ -13,28 +13,28 @@ from fdgjax.engine.seeds import over_seeds
 
 
 class Undecided(Exception):
-    """Python was to decide by a number on which the members of a family differ."""
+    """Control flow in Python depends on a number on which the members of a family differ."""
 
 
 class Number:
-    """A hyperparameter that is another number for each member of a family.
+    """A hyperparameter that has a value for each member of a family.
 
-    In arithmetic it is a traced scalar, weakly typed as a Python float is. Where Python decides by it (`if h.clip`,
-    `h.decay != 1`) it is whatever all members agree on.
+    In arithmetic it is a traced scalar, weakly typed as a Python float is. In Python's control flow (`if h.clip`,
+    `h.decay != 1`) it gives the outcome on which all members agree.
 
     Raises:
       Undecided: they do not agree, or a Python float is asked for and they have different ones.
     """
 
     __array_ufunc__ = None
-    # Nothing may keep it, as functions with a cache would: it is good for one trace alone.
+    # Unhashable, so that no cache keeps it: it is valid in one trace only.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, traced: jax.Array, values: tuple[float, ...]) -> None:
         self.traced, self.values = traced, values
 
     def agreed(self, of: Callable[[float], Any]) -> Any:
-        """What Python makes of the number, the same for every member."""
+        """`of` each member's value, which has to be the same for all."""
         first, *others = [of(value) for value in self.values]
         if any(other != first for other in others):
             raise Undecided(f"members of a family differ: {self.values}")
@@ -68,7 +68,7 @@ class Number:
         return self.compared(other, lambda a, b: a >= b)
 
     def compared(self, other: Any, how: Callable[[Any, Any], Any]) -> Any:
-        """With a Python number, by every member; with an array, an array."""
+        """The comparison with a Python number, on which all members have to agree; with an array, an array."""
         if isinstance(other, int | float):
             return self.agreed(lambda value: how(value, other))
         return how(self.traced, other)
@@ -108,7 +108,7 @@ class Number:
 
 
 def plain(operand: Any) -> Any:
-    """What stands behind a `Number`; anything else is itself."""
+    """The traced scalar of a `Number`; anything else unchanged."""
     return operand.traced if isinstance(operand, Number) else operand
 
 

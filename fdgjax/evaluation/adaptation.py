@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Adaptation, Context, Variables
 from fdgjax.data.federation import Federation, Rows
-from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.engine.loops import Repeat
 
 
@@ -38,16 +38,12 @@ def adapt(
       FDSE, Algorithms 2 and 3.
     """
     blind = federation._replace(labels=jnp.zeros_like(federation.labels))
+    batching = Batching(adaptation.epochs, batch_size, drop_last=False)
     trained = train_locally(
-        adaptation.objective,
-        adaptation.optimizer,
-        Batching(adaptation.epochs, batch_size, drop_last=False),
-        blind,
+        LocalTraining(adaptation.objective, adaptation.optimizer, batching, repeat=repeat),
+        LocalData(blind, rows.places, rows.length),
         Context({}, {}, variables, round_),
         adaptation.optimizer.init(variables["params"]),
-        rows.places,
-        rows.length,
         key,
-        repeat=repeat,
     )
     return adaptation.finish(variables, trained.variables)

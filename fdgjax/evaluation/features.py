@@ -8,7 +8,7 @@ import numpy as np
 
 from fdgjax.contract import Model, Output, Variables
 from fdgjax.data.federation import Federation
-from fdgjax.engine.local import samples_of
+from fdgjax.engine.local import LocalData, samples_of
 
 Evaluated = Sequence[tuple[Variables, np.ndarray]]
 """Models, each with the positions of the samples that it is given."""
@@ -46,7 +46,7 @@ def outputs_of_rows(
 
     @jax.jit
     def of_model(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> jax.Array:
-        samples = samples_of(federation, rows, count, min(batch_size, longest))
+        samples = samples_of(LocalData(federation, rows, count), min(batch_size, longest))
         found: jax.Array = samples.each(
             lambda batch: read(model.apply(variables, batch.images, False, jax.random.key(0))[0])
         )

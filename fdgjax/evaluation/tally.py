@@ -12,7 +12,7 @@ from jax.stages import Wrapped
 from fdgjax.contract import Batch, Execution, Method, Model, Output, PyTree, Variables
 from fdgjax.data.federation import Federation, Rows, stack_rows
 from fdgjax.engine.clients import jit, over_clients, repeat_of
-from fdgjax.engine.local import samples_of, slice_rows, take_batch
+from fdgjax.engine.local import LocalData, samples_of, slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
 from fdgjax.engine.round import State
 from fdgjax.engine.varied import Varied, over_methods
@@ -162,7 +162,7 @@ def compile_representation(
 
     def of_model(federation: Federation, variables: Variables) -> jax.Array:
         rows, count = federation.target.places[0], federation.target.length[0]
-        samples = samples_of(federation, rows, count, batch_size, repeat)
+        samples = samples_of(LocalData(federation, rows, count), batch_size, repeat)
         found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
         return found
 

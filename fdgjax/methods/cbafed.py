@@ -5,14 +5,14 @@
     p_j  = probabilities of w for x_j, once a round;    y_j its most probable class, y'_j the second one
     w_i <- local epochs from w on  {(x_j, y_j): p_j[y_j] > t_{y_j}}  and, of the others,  {(x_j, y'_j): s_{y'_j} < rare}
     w   <- local epochs at the server from w, on its labels, then  w + sum_i n_i (w_i - w) / sum_i n_i
-    w   <- a w + (1 - a) w^former  after every R-th round, w^former being w as it was after the R-th round before
+    w   <- a w + (1 - a) w^former  after every R-th round, w^former being the w of R rounds before
 
 K is the number of classes, n_i the number of pseudo-labels that client i used. The server sends the shares s; a client
 sends the number of pseudo-labels it used of each class. Pseudo-labels are fixed while a client trains. BatchNorm layers
 are as in SSFL; with tau below -1, a = 1 and weights by samples it is SSFL with `guess=argmax`.
 
 Li, Li and Wang, "Class balanced adaptive pseudo labeling for federated semi-supervised learning", CVPR 2023, section 3,
-and its official code. The server takes the place of the labelled clients: docs/deviations.md.
+and its official code. The server replaces the labelled clients: docs/deviations.md.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ class CBAFed(LabelledServer):
 
 
 class Balance(NamedTuple):
-    """What the server keeps beside w.
+    """What the server keeps besides w.
 
     known: counts `[classes]` of its own labels. counts: those plus the pseudo-labels that clients used last round.
     former: w^former, empty without the residual connection.
@@ -129,8 +129,8 @@ def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Gues
     labels = jnp.argmax(jnp.where(is_first, -jnp.inf, logits), axis=1).astype(jnp.int32)
     probable = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
     instead = ~sure & (shares[labels] < h.rare)
-    guess = Guess(*(jnp.where(instead, b, a) for a, b in zip(first, (labels, probable, first.trust), strict=True)))
-    return guess, sure | instead
+    second = Guess(labels, probable, first.trust)
+    return jax.tree.map(lambda a, b: jnp.where(instead, b, a), first, second), sure | instead
 
 
 def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:

@@ -24,9 +24,9 @@ BATCHES: Mapping[str, Order | None] = {"equal": domain_aware, "shuffled": None}
 
 @dataclasses.dataclass(frozen=True)
 class Central(FedAvg):
-    """FedAvg's hyperparameters; the optimiser's state is kept between rounds.
+    """FedAvg's hyperparameters.
 
-    keep_optimizer: whether it is.
+    keep_optimizer: whether the optimiser's state is kept between rounds.
     """
 
     keep_optimizer: bool = hyper(True, search=(True, False), source="nothing interrupts central training")
@@ -36,8 +36,8 @@ class Central(FedAvg):
 class CentralByDomain(Central):
     """Central's hyperparameters, for methods that compare the domains of a minibatch.
 
-    batches: minibatches of `equal` parts of all domains, of which a small one's samples recur and some of a large one's
-      are left out of an epoch, or `shuffled`.
+    batches: minibatches of `equal` parts of all domains, so that in an epoch the samples of a small domain recur and
+      some of a large one are left out, or `shuffled`.
     """
 
     batches: str = hyper("equal", search=tuple(BATCHES), source="DomainBed: a minibatch of each domain")

@@ -45,7 +45,12 @@ class Ditto(FedAvg):
 def ditto(setup: Setup, h: Ditto) -> Method:
     """FedAvg over two models: a shared global one and a local personal one."""
     plain = cross_entropy(setup.model)
-    twin = setup.model._replace(init=lambda key: beside(*[setup.model.init(key)] * 2))
+
+    def init_both(key: jax.Array) -> Variables:
+        model = setup.model.init(key)
+        return beside(model, model)
+
+    twin = setup.model._replace(init=init_both)
     objective = both_losses(plain, proximal(plain, h.mu))
     inner = dataclasses.replace(h, unseen="each")
     base = fedavg(setup._replace(model=twin), inner, objective=objective, label=global_shared)

@@ -21,7 +21,20 @@ import jax.numpy as jnp
 
 from fdgjax.aggregation import mean
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Method, Moment, Objective, Part, PyTree, Rule, Setup, Stage, Trained, Variables
+from fdgjax.contract import (
+    Context,
+    LabelFn,
+    Method,
+    Moment,
+    Objective,
+    Part,
+    PyTree,
+    Rule,
+    Setup,
+    Stage,
+    Trained,
+    Variables,
+)
 from fdgjax.data.federation import Federation
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import ClientHyper, hyper
@@ -29,7 +42,6 @@ from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.methods.parts.server import WEIGHTINGS, Server, take_step
 from fdgjax.methods.parts.sharing import (
     Kept,
-    Label,
     Personalise,
     everything_shared,
     has_own,
@@ -71,7 +83,7 @@ def fedavg(
     h: FedAvg,
     *,
     objective: Objective | None = None,
-    label: Label = everything_shared,
+    label: LabelFn = everything_shared,
     rule: Rule = mean,
     personalise: Personalise = keep_personal,
     stage: Stage | None = None,

@@ -86,8 +86,10 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
         past, key = context.client.more, jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def costs(batch: Batch) -> tuple[jax.Array, ...]:
-            pair = (model.apply(of, batch.images, False, key)[0].logits for of in (context.received, past.model))
-            return *(cost(logits, batch.labels) for logits in pair), batch.mask * batch.trust
+            def of(variables: Variables) -> jax.Array:
+                return cost(model.apply(variables, batch.images, False, key)[0].logits, batch.labels)
+
+            return of(context.received), of(past.model), batch.mask * batch.trust
 
         of_received, of_own, counted = samples.each(costs)
         return Prepared(notes=jnp.where(past.rounds > 0, masked_mean(of_received - of_own, counted * samples.mask), 0))

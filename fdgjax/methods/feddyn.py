@@ -50,7 +50,7 @@ class FedDyn(FedAvg):
 
 
 class Regulariser(NamedTuple):
-    """What the server keeps beside w: h, and the sum of all clients' weights."""
+    """What the server keeps besides w: h, and the sum of all clients' weights."""
 
     h: PyTree
     total: jax.Array

@@ -29,7 +29,7 @@ from fdgjax.registry import lookup
 from fdgjax.variables import flatten, unflatten
 
 SUFFIX = "_variance"
-"""How the server's statistics are named: `mean_variance` is that of `mean`."""
+"""Suffix of the server's statistics: `mean_variance` is the variance of `mean`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,12 +39,12 @@ class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
-    reference: with what gradients are aligned, the last `step` of the global model or `random` directions, a control
-      that drops half of them whatever they are.
-    dropped: what a dropped gradient is to the optimiser, `skip` (the array is left alone) or `zero`.
+    reference: what gradients are aligned with, the last `step` of the global model or `random` directions, a control
+      that drops half of the gradients whatever they are.
+    dropped: what the optimiser makes of a dropped gradient, `skip` (it leaves the array as it is) or `zero`.
     first_round: the first round (from 0) in which gradients are aligned; before round 1 there is no last step.
     globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.
-    compared: what the aggregate is made of that updates are compared with, `updates` or `shares`.
+    compared: weights of the mean that updates are compared with, `updates` (equal) or `shares` (of the samples).
     l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
     """
 

@@ -1,7 +1,7 @@
 """FedIIR: gradients of the classifier are pulled towards their mean over all clients, so that clients learn what
 relates inputs to labels everywhere.
 
-    G_i(w) = gradient by the last layer of the cross-entropy of client i
+    G_i(w) = gradient of client i's cross-entropy with respect to the last layer
     L_i(w) = CE(w; batch) + gamma |G(w; batch) - g|^2        differentiated through G as well
     g <- beta g + (1 - beta) sum_i p_i G_i(w)                from g = 0; w as the round's clients received it
 
@@ -58,14 +58,15 @@ class FedIIR(FedAvg):
 
 
 class HeadGradient(NamedTuple):
-    """The gradient of a mean cross-entropy by the last layer: `kernel` `[m, classes]`, `bias` `[classes]`."""
+    """The gradient of a mean cross-entropy with respect to the last layer: `kernel` `[m, classes]`, `bias`
+    `[classes]`."""
 
     kernel: jax.Array
     bias: jax.Array
 
 
 def head_gradient(features: jax.Array, logits: jax.Array, labels: jax.Array, counted: jax.Array) -> HeadGradient:
-    """The gradient of `mean_cross_entropy` by a last layer that is linear in `features`.
+    """The gradient of `mean_cross_entropy` with respect to a last layer that is linear in `features`.
 
     Args:
       features: `[batch, m]`.

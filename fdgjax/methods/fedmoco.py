@@ -10,16 +10,16 @@ Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
 import dataclasses
 from collections.abc import Mapping
 
-from fdgjax.contract import Method, Setup
+from fdgjax.contract import LabelFn, Method, Setup
 from fdgjax.methods.fedsimclr import BySGD, all_but_collections, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.presets import UNLABELLED
-from fdgjax.methods.parts.sharing import Label, everything_shared
+from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.registry import lookup
 
-TARGETS: Mapping[str, Label] = {"kept": all_but_collections, "averaged": everything_shared}
-"""What becomes of a client's target and queue after a round: labels of the variables."""
+TARGETS: Mapping[str, LabelFn] = {"kept": all_but_collections, "averaged": everything_shared}
+"""What happens to a client's target and queue after a round, as labels of the variables."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fdgjax.contract import Method, Objective, Setup
+from fdgjax.contract import LabelFn, Method, Objective, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
@@ -91,7 +91,7 @@ def fedsimclr(
     setup: Setup,
     h: FedSimCLR,
     *,
-    label: Callable[[str], str] = label_of,
+    label: LabelFn = label_of,
     regularise: Callable[[Objective], Objective] | None = None,
     **parts: Any,
 ) -> Method:

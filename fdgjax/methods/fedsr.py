@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
+from fdgjax.contract import Batch, Context, LabelFn, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
@@ -41,7 +41,7 @@ LENGTHS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 OWN = ("params/gaussian/reference_mean", "params/gaussian/reference_deviation", "params/gaussian/scale")
 """The parameters that predictions do not use: r_mu, r_sigma before its softplus, and C."""
 
-REFERENCES: Mapping[str, Callable[[str], str]] = {
+REFERENCES: Mapping[str, LabelFn] = {
     "shared": everything_shared,
     "local": lambda path: "local" if path in OWN else "shared",
 }
@@ -103,8 +103,8 @@ def from_references(
     # The sign of C is that of the means alone: deviations have none.
     scale = references["scale"]
     mean, deviation = scale * representation["mean"], jnp.abs(scale) * representation["deviation"]
-    reference = references["reference_mean"], jax.nn.softplus(references["reference_deviation"])
-    return gaussian_divergence(mean, deviation, *(table[labels] for table in reference))
+    means, deviations = references["reference_mean"], jax.nn.softplus(references["reference_deviation"])
+    return gaussian_divergence(mean, deviation, means[labels], deviations[labels])
 
 
 ENTRY = Entry("fedsr", FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian")

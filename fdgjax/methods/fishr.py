@@ -1,16 +1,16 @@
 """Fishr on pooled data: gradients that vary alike in every domain. A reference without federation.
 
-    v_d  = variance over domain d's samples of their gradients of CE by the last layer's parameters
+    v_d  = variance over domain d's samples of their gradients of CE with respect to the last layer's parameters
     v~_d = (ema m_d + (1 - ema) v_d) / (1 - ema),    m_d <- ema m_d + (1 - ema) v_d    (m_d has no gradient)
     L    = CE + penalty mean_d mean_k (v~_dk - mean_e v~_ek)^2
 
 of the minibatch's samples; m_d begins at zero and is kept from step to step and round to round. The penalty's weight is
-0 until a share `anneal` of the rounds is done, then `penalty`, and the optimiser begins anew there. A domain without a
-sample in the minibatch keeps its m_d and takes no part. All domains' data lie in one place, and the domain of each
-sample is known.
+0 until a share `anneal` of the rounds is done, then `penalty`, and the optimiser is reset at that point. A domain
+without a sample in the minibatch keeps its m_d and takes no part. All domains' data lie in one place, and the domain of
+each sample is known.
 
 Rame, Dancette and Cord, "Fishr: invariant gradient variances for out-of-distribution generalization", ICML 2022,
-equations 3 and 4, and its code in DomainBed, from which the moving average's division by 1 - ema is.
+equations 3 and 4, and its code in DomainBed, which divides the moving average by 1 - ema.
 """
 
 import dataclasses
@@ -78,8 +78,8 @@ def fishr(setup: Setup, h: Fishr) -> Method:
 
 
 def spread(values: jax.Array, there: jax.Array) -> jax.Array:
-    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains that are there: of n domains (n - 1) / 2n times the mean
-    squared distance of pairs."""
+    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains that are there: with n domains, (n - 1) / 2n times the
+    mean squared distance of pairs."""
     count = jnp.maximum(jnp.sum(there), 1)
     return pair_distance(values, there) * (count - 1) / (2 * count)
 

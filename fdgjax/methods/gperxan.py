@@ -33,7 +33,7 @@ OWN_SCORES: Mapping[str, Callable[[str], bool]] = {
     "shared": lambda path: False,
     "official": lambda path: path.endswith("/score_bn"),
 }
-"""Which of a norm's scores stay with the clients beside BatchNorm."""
+"""Which of a norm's scores stay with the clients, besides BatchNorm."""
 
 
 @dataclasses.dataclass(frozen=True)

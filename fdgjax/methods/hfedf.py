@@ -41,13 +41,13 @@ from fdgjax.registry import lookup
 class HFedF(HyperNetHyper):
     """hFedF's hyperparameters.
 
-    alignment: `separate` aligns theta and nu each by itself (v2), `joint` both together (v1), `none` averages.
+    alignment: `separate` aligns theta and nu separately (v2), `joint` both together (v1), `none` averages.
     alignment_sign: +1 favours agreement with the mean gradient (Algorithm 3), -1 is equation 9 as printed.
     alignment_temperature, alignment_scope: of the softmax; the paper's are 1 and the whole tree.
     ema: a, the weight of the new state in `a * new + (1 - a) * smoothed`; 1 switches smoothing off.
     warmup: the round w (from 0) whose result starts the smoothed state; rounds after it are smoothed.
     embeddings: `learned`, `random` (drawn anew every round) or `fixed` (from an autoencoder, trained by each client).
-    autoencoder_epochs: for which it is trained.
+    autoencoder_epochs: number of epochs for which it is trained.
     """
 
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
@@ -64,7 +64,7 @@ class HFedF(HyperNetHyper):
 
 
 def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
-    """GradAlign for theta and for nu, each by itself (v2, Algorithm 1, line 13)."""
+    """GradAlign for theta and for nu separately (v2, Algorithm 1, line 13)."""
     theta, gamma_theta = rule(gradients.theta, weights)
     nu, gamma_nu = rule(gradients.nu, weights)
     return Weights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}

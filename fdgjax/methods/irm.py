@@ -4,8 +4,8 @@
 
 z are the logits, A_d and B_d two halves of the minibatch's samples of domain d, so that the product is an unbiased
 estimate of the squared derivative; CE_d is the mean cross-entropy of domain d. The penalty's weight is 1 until a share
-`anneal` of the rounds is done, then `penalty`, and the optimiser begins anew there. All domains' data lie in one place,
-and the domain of each sample is known.
+`anneal` of the rounds is done, then `penalty`, and the optimiser is reset at that point. All domains' data lie in one
+place, and the domain of each sample is known.
 
 Arjovsky, Bottou, Gulrajani and Lopez-Paz, "Invariant risk minimization", 2019, IRMv1 (equation 4 and appendix D), as
 DomainBed has it (Gulrajani and Lopez-Paz, ICLR 2021).

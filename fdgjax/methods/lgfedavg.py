@@ -32,7 +32,7 @@ def lgfedavg(setup: Setup, h: LGFedAvg) -> Method:
     """FedAvg of the last layers.
 
     Raises:
-      UserError: more global layers than there are, or fewer than none.
+      UserError: more global layers than the model has, or a negative number.
     """
     found = layers(setup.model.init)
     if not 0 <= h.global_layers <= len(found):

@@ -13,9 +13,9 @@ from fdgjax.methods.parts.hyper import hyper
 
 @dataclasses.dataclass(frozen=True)
 class Local(FedAvg):
-    """FedAvg's hyperparameters; a client that is never overwritten keeps its optimiser's state, too.
+    """FedAvg's hyperparameters.
 
-    keep_optimizer: whether it does.
+    keep_optimizer: whether a client, whose model is never overwritten, keeps its optimiser's state between rounds, too.
     """
 
     keep_optimizer: bool = hyper(True, search=(True, False), source="no communication to reset it")

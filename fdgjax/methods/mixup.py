@@ -3,9 +3,9 @@
     x~_i = l_d x_i + (1 - l_d) x_j,    l_d ~ Beta(alpha, alpha)
     L    = mean_d mean_(i in d) [ l_d CE(f(x~_i), y_i) + (1 - l_d) CE(f(x~_i), y_j) ]
 
-In each minibatch the domains stand in a random circle, and the k-th sample i of domain d is mixed with the k-th sample
-j of the next; one l_d for each domain and minibatch. All domains' data lie in one place, and the domain of each sample
-is known.
+In each minibatch the domains are put in a random cyclic order, and the k-th sample i of domain d is mixed with the k-th
+sample j of the next; one l_d for each domain and minibatch. All domains' data lie in one place, and the domain of each
+sample is known.
 
 Zhang, Cisse, Dauphin and Lopez-Paz, "mixup: beyond empirical risk minimization", ICLR 2018; between domains, Yan, Song,
 Li, Zou and Ren, "Improve unsupervised domain adaptation with mixup training", 2020, as DomainBed has it (Gulrajani and
@@ -29,7 +29,7 @@ from fdgjax.objectives.by_domain import mean_over_domains, members, partners
 class Mixup(CentralByDomain):
     """Central's hyperparameters, and the mixture's.
 
-    alpha: of the shares' distribution, Beta(alpha, alpha); small leaves samples nearly as they are.
+    alpha: of the shares' distribution, Beta(alpha, alpha); a small one leaves samples nearly as they are.
     """
 
     alpha: float = hyper(0.2, above=0, search=(0.1, 0.2, 1.0, 10.0), source="DomainBed, mixup_alpha: 0.2, 10^U(-1, 1)")

@@ -35,8 +35,8 @@ ESTIMATES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 class MMD(CentralByDomain):
     """Central's hyperparameters, and the penalty's.
 
-    penalty: weight of the discrepancy. estimate: `biased`, with a sample and itself in the means, or `unbiased`: where
-      a minibatch has few samples of a domain, the biased one is smallest for features that are all alike.
+    penalty: weight of the discrepancy. estimate: `biased`, with pairs of a sample and itself, or `unbiased`: where a
+      minibatch has few samples of a domain, the biased one is smallest for features that are all alike.
     """
 
     penalty: float = hyper(1.0, search=(0.1, 1.0, 10.0), source="DomainBed, mmd_gamma: 1, 10^U(-1, 1)")

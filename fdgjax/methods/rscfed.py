@@ -12,7 +12,7 @@ the clients' rows, so that a client's draws do not depend on the other clients. 
 layers are as in SSFL. The optimiser is SGD, whose steps are proportional to r; Adam's would not depend on it.
 
 Liang, Lin, Fu, Zhu and Li, "RSCFed: random sampling consensus federated semi-supervised learning", CVPR 2022, and its
-official code. The server takes the place of the labelled clients: docs/deviations.md.
+official code. The server replaces the labelled clients: docs/deviations.md.
 """
 
 import dataclasses

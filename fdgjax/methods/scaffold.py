@@ -51,7 +51,7 @@ class Scaffold(FedAvg):
 
 
 class Control(NamedTuple):
-    """What the server keeps beside x: the control variate c, and the sum of all clients' weights."""
+    """What the server keeps besides x: the control variate c, and the sum of all clients' weights."""
 
     variate: PyTree
     total: jax.Array

@@ -8,9 +8,9 @@
 
 a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), instead of
 the paper's RandAugment, which this package does not have. Pseudo-labels are generated once a round; m is drawn for each
-minibatch. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm
-layers are as in SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and
-order of the server's samples, it is SSFL with `guess=argmax`.
+minibatch. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm layers are as in SSFL.
+With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the server's
+samples, it is SSFL with `guess=argmax`.
 
 Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
 NeurIPS 2022, Algorithm 1, and its official code.

@@ -96,7 +96,7 @@ def labelled_server(
     trained_by: LabelledServer | None = None,
     last: bool = False,
 ) -> Method:
-    """FedAvg with a server that trains, too; BatchNorm layers kept or averaged.
+    """FedAvg with a server that also trains; BatchNorm layers kept or averaged.
 
     Args:
       setup, h: as for every method.

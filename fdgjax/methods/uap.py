@@ -56,7 +56,7 @@ class UAP(SSFL):
     alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
       reference covariance.
     covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
-    least_samples: a minibatch of fewer, if it is not a whole one, is left out of COV: white features of n samples and m
+    least_samples: a partial minibatch of fewer is left out of COV: white features of n samples and m
       dimensions have an expected COV of `(m + 1) / (n - 1)`.
     classes: number of classes that CDD compares, drawn anew for each batch; 0 for all.
     client_means: a client aligns to the classifier it `received`, or to the one it is being `trained`.
@@ -93,7 +93,10 @@ def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variable
             gaussian = weights[batch.labels] + jnp.sqrt(jnp.float32(h.lambda_)) * noise
             present = jnp.zeros(len(weights)).at[batch.labels].add(counted) > 0
             discrepancy, _ = contrastive_domain_discrepancy(
-                *(output.features, batch.labels, gaussian, batch.labels),
+                source=output.features,
+                source_labels=batch.labels,
+                target=gaussian,
+                target_labels=batch.labels,
                 classes=len(weights),
                 source_mask=counted,
                 target_mask=counted,

@@ -158,18 +158,19 @@ def say_size(trunk: Trunk, images: np.ndarray, kept: Path) -> None:
     count, numbers = len(images), int(np.prod(trunk.shape))
     needed, free = 4 * count * numbers, available_bytes()
     advice = "" if free is None or needed < free else f", more than the {free / MEBIBYTE:,.0f} MiB that are free"
+    where = f"cached in {kept}" if kept.is_dir() else f"once, kept in {kept}"
     logging.getLogger("fdgjax").info(
-        "features of the frozen trunk (%s to %s), %s numbers for each of %s images: %s MiB%s (the images: %s MiB), %s",
-        *(trunk.stages[0], trunk.stages[-1], f"{numbers:,}", f"{count:,}", f"{needed / MEBIBYTE:,.0f}", advice),
-        *(f"{images.nbytes / MEBIBYTE:,.0f}", f"cached in {kept}" if kept.is_dir() else f"once, kept in {kept}"),
+        f"features of the frozen trunk ({trunk.stages[0]} to {trunk.stages[-1]}), {numbers:,} numbers for each of "
+        f"{count:,} images: {needed / MEBIBYTE:,.0f} MiB{advice} (the images: {images.nbytes / MEBIBYTE:,.0f} MiB), "
+        f"{where}"
     )
 
 
 def say_in_steps(trunk: Trunk, why: str) -> None:
     """One line on a trunk whose features are not kept."""
+    size = f"{bytes_of(trunk.variables) / MEBIBYTE:,.1f} MiB"
     logging.getLogger("fdgjax").info(
-        "the frozen trunk (%s to %s, %s MiB) is computed in each step: %s",
-        *(trunk.stages[0], trunk.stages[-1], f"{bytes_of(trunk.variables) / MEBIBYTE:,.1f}", why),
+        f"the frozen trunk ({trunk.stages[0]} to {trunk.stages[-1]}, {size}) is computed in each step: {why}"
     )
 
 

@@ -62,8 +62,7 @@ def note_scaling(weights: Weights, scaling: str) -> None:
     """A log line where images are scaled otherwise than published weights of the network expect."""
     if scaling != (expected := PRETRAINED[weights.network].scaling):
         logging.getLogger("fdgjax").info(
-            "images are scaled by data.scaling=%s; published weights of %s expect %s",
-            *(scaling, weights.network, expected),
+            f"images are scaled by data.scaling={scaling}; published weights of {weights.network} expect {expected}"
         )
 
 

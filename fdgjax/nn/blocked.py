@@ -3,7 +3,7 @@
 With strides `s x s`, blocks of `s x s` pixels with `c` channels are pixels with `s * s * c` channels, and the
 convolution is one without stride, by a kernel of `q = ceil(k / s)` blocks along each axis. Each row of blocks is
 multiplied by all rows of that kernel at once, a matrix product as wide as `q` times the output channels, and the
-products are added up where they belong:
+products are added up, each at its row of outputs:
 
     y[i, j] = sum_u p[i + u, j, u]          p[r, j, u] = sum_v blocks[r, j + v] k[u, v]
 
@@ -20,7 +20,7 @@ from fdgjax.nn.geometry import Case, Geometry, at_least_float32
 from fdgjax.nn.windows import Pair
 
 FULL_WIDTH = 48
-"""Output channels from which XLA's own convolution is faster on a CPU."""
+"""Number of output channels from which XLA's own convolution is faster on a CPU."""
 
 
 def fits(geometry: Geometry) -> bool:
@@ -53,7 +53,7 @@ def _kernel_blocks(geometry: Geometry) -> Pair:
 
 
 def _columns(image: jax.Array, geometry: Geometry) -> jax.Array:
-    """Of `[H, W, c]` the blocks under one row of the kernel: `[H' + rows - 1, W', columns * s * s * c]`."""
+    """The blocks of `[H, W, c]` under one row of the kernel: `[H' + rows - 1, W', columns * s * s * c]`."""
     (sh, sw), (height, width), (rows, columns) = geometry.strides, geometry.out(), _kernel_blocks(geometry)
     tall, across, channels = height + rows - 1, width + columns - 1, image.shape[2]
     ends = zip((tall * sh, across * sw), geometry.size, geometry.pads, strict=True)

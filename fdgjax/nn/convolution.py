@@ -37,7 +37,7 @@ def conv2d(
     groups: int = 1,
     plan: Plan | str | None = None,
 ) -> jax.Array:
-    """Two-dimensional convolution, the numbers of `lax.conv_general_dilated` with NHWC images and HWIO
+    """Two-dimensional convolution, with the results of `lax.conv_general_dilated` for NHWC images and HWIO
     kernels.
 
         y[b, i, j, o] = sum_{u, v, c} x[b, i*s + u - pad, j*s + v - pad, c] k[u, v, c, o]
@@ -197,8 +197,8 @@ def _batch_rule(primitive: Primitive, free: tuple[Pair, Pair], operands: Any, ax
 
     Args:
       primitive: one of the three.
-      free: for each operand alone, the axis of its own into which its new axis may be merged, and where that
-        comes out.
+      free: for each operand that is mapped alone, which of its axes the new axis may be merged into, and which axis
+        of the result that is.
       operands: the two arrays.
       axes: the axis that is mapped in each, or None.
       static: the primitive's parameters.

@@ -1,7 +1,7 @@
 """Convolutions of thin groups, one channel in or one channel out: products channel by channel, added up.
 
-All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with an axis for the groups beside
-it XLA:CPU does not vectorise.
+All arrays stay `[batch, H, W, channels]`, whose last axis fills vector registers; with a separate axis for the groups
+XLA:CPU does not vectorise.
 """
 
 from functools import reduce
@@ -36,8 +36,8 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """Its transpose by the kernel, one image after another: products of one image stay in the cache until they are
-    summed. No array is shared with `forward`, as XLA would store it for both, once per tap."""
+    """The gradient with respect to the kernel, one image after another: products of one image stay in the cache until
+    they are summed. No array is shared with `forward`, as XLA would store it for both, once per tap."""
     groups, dtype = geometry.groups, x.dtype
     inputs, outputs = x.shape[-1] // groups, g.shape[-1] // groups
     wide = at_least_float32(dtype)

@@ -28,7 +28,7 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """Its transpose by the kernel, from the same columns."""
+    """The gradient with respect to the kernel, from the same columns."""
     batch, height, width, out = g.shape
     outputs = jnp.pad(g, ((0, 0), (0, 0), (0, width % 2), (0, 0))).reshape(batch, height, -1, 2 * out)
     pixels, pairwise = _fold_pixels(x, geometry)

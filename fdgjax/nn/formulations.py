@@ -1,4 +1,4 @@
-"""Formulations of a convolution and of its two gradients: other operations, the same numbers.
+"""Formulations of a convolution and of its two gradients: different operations, the same results.
 
 All functions here, in `folded` and in `winograd` work on *one* client: `x [batch, H, W, in]`, `kernel [kh, kw,
 in/groups, out]`, `g [batch, H', W', out]` (the gradient of the output). `fdgjax.nn.lowerings` decides which one is used
@@ -64,8 +64,8 @@ def by_adjoint(forward: Formulation) -> Formulation:
 
 
 def columns_input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
-    """The transpose of `im2col`: one matrix product `[B*H'*W', out] @ [out, kh*kw*in]`, whose columns are added up
-    where they belong. The kernel is not turned, which for few pixels costs more than the columns."""
+    """The transpose of `im2col`: one matrix product `[B*H'*W', out] @ [out, kh*kw*in]`, whose columns are added up at
+    their pixels. The kernel is not turned, which for few pixels would cost more than the columns."""
     image = jax.ShapeDtypeStruct((len(g), *geometry.size, kernel.shape[2]), g.dtype)
     return jax.linear_transpose(lambda x: im2col_forward(x, kernel, geometry), image)(g)[0]
 
@@ -81,8 +81,8 @@ def shift_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax
 
 
 def transposed_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """A plain convolution of `x` (channels as batch) with `g` (batch as channels): it needs no special layout in
-    XLA."""
+    """A plain convolution of `x` (channels as batch) with `g` (batch as channels), for which XLA needs no special
+    layout."""
     turned = lax.conv_general_dilated(
         x.transpose(3, 1, 2, 0),
         g.transpose(1, 2, 0, 3),
@@ -95,13 +95,13 @@ def transposed_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
 
 
 LARGE = 2**15
-"""Pixels from which an image counts as large."""
+"""Number of pixels from which an image counts as large."""
 FEW = 2
 """Large images that a CPU's cache holds at a time."""
 
 
 def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """The same for few large images at a time, added up."""
+    """`transposed_kernel_gradient` of a few large images at a time, added up."""
     if len(x) <= FEW or x.shape[1] * x.shape[2] < LARGE:
         return transposed_kernel_gradient(x, g, geometry)
 
@@ -117,7 +117,7 @@ def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
 
 
 def rows_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """One image after another, all columns of a kernel's row in one product, for a stride of 1:
+    """One image after another, with one product for each row of the kernel, for a stride of 1:
 
         k'[u] = g' x[u]          g' [out, H' * W'], x[u] [H' * W', kw * in]
 
@@ -130,7 +130,7 @@ def rows_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.
     def add_image(total: jax.Array, image: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         padded = lax.pad(image[0], jnp.zeros((), x.dtype), edges)
         columns = jnp.concatenate([padded[:, v : v + width] for v in range(kw)], axis=-1)
-        # Transposed once and not in each product.
+        # Transposed once, instead of in each product.
         left = lax.optimization_barrier(image[1].reshape(-1, out).T)
         products = [
             jnp.matmul(left, columns[u : u + height].reshape(-1, kw * inputs), preferred_element_type=wide)

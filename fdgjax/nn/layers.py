@@ -1,4 +1,4 @@
-"""Flax modules on the fast convolution, and the two initialisations that the literature's numbers rest on."""
+"""Flax modules on the fast convolution, and the two initialisations that the literature's results are based on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

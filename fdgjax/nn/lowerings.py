@@ -1,4 +1,4 @@
-"""How a convolution is computed: the table that picks formulations with the same numbers per backend and shape.
+"""How a convolution is computed: the table that picks among equivalent formulations, per backend and shape.
 
 XLA on the CPU has fast matrix products and, outside loops, fast convolutions. Inside a `while` loop (every
 `lax.scan` over minibatches is one) it runs autodiff's kernel gradient tens of times slower, and a client
@@ -85,8 +85,8 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
 
 
 class Plan(NamedTuple):
-    """Names of the formulations of the three maps, and how further clients are run: `loop`, or `batch`
-    (library's vmap)."""
+    """Names of the formulations of the three maps, and how several clients are run: `loop`, or `batch`
+    (`jax.vmap`)."""
 
     forward: str
     input_gradient: str
@@ -99,11 +99,11 @@ IM2COL = Plan("im2col", "im2col", "xcols", "batch")
 WINOGRAD = Plan("winograd", "winograd", "winograd", "batch")
 WINOGRAD_SMALL = Plan("winograd_small", "winograd_small", "winograd_small", "loop")
 IMAGE_CHANNELS = 4
-"""Channels up to which an input counts as an image."""
+"""Number of channels up to which an input counts as an image."""
 FEW_PIXELS = 1024
-"""Output pixels in a batch up to which a kernel of many channels is large beside them."""
+"""Number of output pixels in a batch up to which a kernel of many channels is large in comparison."""
 LARGE_OUTPUT = 256
-"""Output pixels of an image from which its kernel gradient is faster by itself."""
+"""Number of output pixels of an image from which its kernel gradient is faster computed separately."""
 
 
 def cpu_plan(case: Case) -> Plan:
@@ -130,7 +130,7 @@ def cpu_plan(case: Case) -> Plan:
 
 
 def image_plan(case: Case) -> Plan:
-    """The same for images, with their few channels."""
+    """`cpu_plan` for images, which have few channels."""
     if folded.fits(case.geometry):
         return Plan("folded", "library", "folded", "loop")
     forward = "blocked" if blocked.fits(case.geometry) and blocked.pays(case) else "library"
@@ -138,7 +138,7 @@ def image_plan(case: Case) -> Plan:
 
 
 def kernel_gradient(case: Case) -> str:
-    """The direct sum's kernel gradient for more than an image's channels."""
+    """The formulation of the direct sum's kernel gradient for inputs with more channels than images."""
     if not case.geometry.plain:
         return "shift"
     return "rows" if case.pixels >= LARGE_OUTPUT * case.batch else "transposed"
@@ -163,7 +163,7 @@ PLANS: Mapping[str, Callable[[Case], Plan]] = {
 
 
 def choose(plan: Plan | str, case: Case) -> Plan:
-    """`plan` itself, or what the one of that name picks for a convolution.
+    """`plan` itself, or the plan that the entry of `PLANS` of that name picks for a convolution.
 
     Raises:
       ValueError: a formulation of `plan` cannot compute this convolution.

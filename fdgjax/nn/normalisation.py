@@ -1,4 +1,4 @@
-"""BatchNorm that passes over its input once where values are needed, and never writes it centred."""
+"""BatchNorm as one factor and one summand per channel, which never writes its input centred."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ from fdgjax.nn.geometry import at_least_float32
 
 class BatchNorm(nn.Module):
     """`flax.linen.BatchNorm` over the last axis: the same variables (`scale` and `bias` in `params`; `mean` and the
-    biased `var` in `batch_stats`), the same numbers to rounding and the same derivatives, through the statistics it
-    keeps as well.
+    biased `var` in `batch_stats`), the same results up to rounding and the same derivatives, those through the running
+    statistics included.
 
         a = scale / sqrt(var + epsilon)          y = a x + (bias - a mean)
 
     With one factor and one summand per channel, XLA fuses the layer into what follows, keeps nothing for the gradient
-    but `x`, and needs two sums for it; `(x - mean) a` is written out and takes three. Means and variances, `E[x^2] -
-    E[x]^2` as Flax has it, are taken in float32 or better.
+    but `x`, and needs two sums for it; `(x - mean) a` is written to memory and takes three. Means and variances,
+    `E[x^2] - E[x]^2` as in Flax, are computed in float32 or better.
 
     Attributes:
-      use_running_average: normalise by the kept statistics instead of the batch's, and leave them.
-      momentum: share of the kept statistics that stays.
+      use_running_average: normalise by the running statistics instead of the batch's, and do not update them.
+      momentum: share of the running statistics that stays.
       epsilon: added to variances.
       affine: whether it has a scale and a bias; without, they are 1 and 0.
     """
@@ -35,8 +35,8 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, parts: Sequence[jax.Array]) -> list[jax.Array]:
-        """Normalises an array that comes in parts along its last axis, and leaves it in parts: what is concatenated is
-        written once, after the activation.
+        """Normalises an array that comes in parts along its last axis, and returns it in parts, so that it is
+        concatenated, and written, only once, after the activation.
 
         `[batch, ..., C_i]` for each part -> the same shapes; variables `[sum of C_i]`.
         """
@@ -45,7 +45,7 @@ class BatchNorm(nn.Module):
         shape = (sum(sizes),)
         starts = (("mean", jnp.zeros), ("var", jnp.ones))
         kept = [self.variable("batch_stats", name, start, shape, jnp.float32) for name, start in starts]
-        # Those that are no parameters do not decide the type of the result.
+        # Constants instead of parameters must not decide the type of the result.
         own = parts[0].dtype
         scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape, own)
         bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape, own)

@@ -37,7 +37,7 @@ def _first_largest_jvp(parts: Sequence[jax.Array], tangents: Sequence[jax.Array]
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _max_pool_of_stride_one(x: jax.Array, windows: Windows) -> jax.Array:
-    """`max_pool` with a derivative that reads the place of each maximum instead of comparing all pixels again."""
+    """`max_pool` whose derivative uses the place of each maximum instead of comparing all pixels again."""
     padding, strides = windows.pads, (1, 1)
     return _pool(x, windows.window, strides, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
 
@@ -93,7 +93,7 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
       `[..., bins_h, bins_w, channels]`.
 
     Raises:
-      UserError: no pixel is left, as when a network shrinks a small image too often.
+      UserError: an image without pixels, as when a network shrinks a small image too often.
     """
     *leading, height, width, channels = x.shape
     if not (height and width):
@@ -107,7 +107,7 @@ def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
 
 
 def _means(x: jax.Array, bins: int) -> jax.Array:
-    """`[b, size, c]` -> `[b, bins, c]`: a product with `bin_means`, where bins do not overlap without its zeros."""
+    """`[b, size, c]` -> `[b, bins, c]`: a product with `bin_means`, or where bins do not overlap plain means."""
     batch, size, channels = x.shape
     if size == bins:
         return x
@@ -153,7 +153,7 @@ def _shifts(x: jax.Array, axis: int, size: int, step: int) -> list[jax.Array]:
     """
     count = (x.shape[axis] - size) // step + 1
     rows = count + (size - 1) // step
-    # No window reaches what is filled up here, nor what is cut off.
+    # No window reaches what is padded here, nor what is cropped.
     edges = [(0, rows * step - x.shape[axis] if i == axis else 0, 0) for i in range(x.ndim)]
     whole = lax.pad(x, jnp.zeros((), x.dtype), edges)
     split = whole.reshape(*x.shape[:axis], rows, step, *x.shape[axis + 1 :])

@@ -24,7 +24,7 @@ from jax.interpreters import ad, batching, mlir
 from fdgjax.nn.windows import Pads, Pair
 
 MOST = np.iinfo(np.int8).max
-"""Pixels of a window that a byte can count."""
+"""The largest number of pixels of a window: a byte can count no more."""
 
 
 class Windows(NamedTuple):
@@ -44,7 +44,7 @@ class Windows(NamedTuple):
         return [(i, j) for i in range(self.window[0]) for j in range(self.window[1])]
 
     def transposed_pads(self) -> Pads:
-        """The padding with which every input pixel has all windows that could take it."""
+        """The padding of the transposed map, so that every input pixel sees all windows that could take it."""
         rows, columns = ((k - 1 - lo, k - 1 - hi) for k, (lo, hi) in zip(self.window, self.pads, strict=True))
         return rows, columns
 
@@ -60,7 +60,7 @@ def first_largest_place(x: jax.Array, windows: Windows) -> tuple[jax.Array, jax.
 
 
 def take(t: jax.Array, place: jax.Array, windows: Windows) -> jax.Array:
-    """Of `t [..., H, W, channels]` the pixel that each window takes: `[..., H', W', channels]`."""
+    """The pixel of `t [..., H, W, channels]` that each window takes: `[..., H', W', channels]`."""
     return take_p.bind(t, place, windows=windows)
 
 
@@ -87,8 +87,8 @@ def _sum_where(parts: list[jax.Array], places: list[jax.Array]) -> jax.Array:
 
 
 def _filled(x: jax.Array, pads: Pads, fill: float) -> jax.Array:
-    """`x` with `pads` pixels of `fill` around (cropped where they are negative), written once: fused into what reads
-    it, a CPU would ask for each pixel and each shift whether it is inside."""
+    """`x` padded by `pads` pixels of `fill` (cropped where negative), materialised once: fused into its consumers, a
+    CPU would test for each pixel and each shift whether it is inside."""
     edges = [*[(0, 0, 0)] * (x.ndim - 3), *((*pad, 0) for pad in pads), (0, 0, 0)]
     return lax.optimization_barrier(lax.pad(x, jnp.asarray(fill, x.dtype), edges))
 

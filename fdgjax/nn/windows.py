@@ -1,4 +1,4 @@
-"""Sizes, strides and padding of windows, in the spellings that convolution and pooling accept;
+"""Sizes, strides and padding of windows, in the forms that convolution and pooling accept;
 and constant matrices applied along an axis of images."""
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def pads_of(padding: Padding, size: Pair, window: Pair, strides: Pair) -> Pads:
 def left_product(matrix: np.ndarray, x: jax.Array) -> jax.Array:
     """A constant `matrix [n, k]` times every `[k, c]` of `x [b, k, c]`: `[b, n, c]`.
 
-    A batched product with the constant repeated, because a product without batch would transpose `x`.
+    A batched product with the constant repeated, because XLA would transpose `x` for an unbatched one.
     """
     return jnp.matmul(jnp.broadcast_to(jnp.asarray(matrix, x.dtype), (len(x), *matrix.shape)), x)
 
@@ -46,6 +46,6 @@ def left_product(matrix: np.ndarray, x: jax.Array) -> jax.Array:
 def tall_product(a: jax.Array, b: jax.Array, dtype: jnp.dtype | None = None) -> jax.Array:
     """`a [p, k, m]` transposed times `b [p, k, n]`, for `k` far above `m` and `n`: `[p, m, n]`, summed in `dtype`.
 
-    On a CPU several times faster with the narrower matrix first.
+    On a CPU it is several times faster with the narrower matrix first.
     """
     return lax.dot_general(a, b, (((1,), (1,)), ((0,), (0,))), preferred_element_type=dtype)

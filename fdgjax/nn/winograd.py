@@ -7,7 +7,7 @@ Along one axis, `m` outputs of a filter with `r` elements need `n = m + r - 1` m
 (Winograd, 1980; Lavin and Gray, 2016, "Fast algorithms for convolutional neural networks", section 4.) On images
 the same is done along both axes, for tiles of `m x m` outputs, and the elementwise product over channels is one
 matrix product per point: `n * n` products `[batch * tiles, in] @ [in, out]`. The three maps of a convolution are
-one bilinear algorithm and its two transposes, so that they share what they transform:
+one bilinear algorithm and its two transposes, so that they share their transforms:
 
     y  = A  ((D x)  (G k))         forward
     x' = D' ((A' y') (G k)')       input gradient
@@ -34,10 +34,10 @@ TILE = 4
 """Outputs per tile and axis."""
 
 SMALL_TILE = 2
-"""The same where the kernel is large beside the pixels: fewer of its transformed numbers, more multiplications."""
+"""The same where the kernel is large compared with the pixels: its transform is smaller, at more multiplications."""
 
 POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
-"""Where polynomials are evaluated, besides infinity: small numbers, exact in binary, lose the fewest digits."""
+"""Where polynomials are evaluated, besides infinity: small numbers that are exact in binary lose the fewest digits."""
 
 WIDEST = len(POINTS) + 2 - TILE
 """The widest window there are points for."""
@@ -164,25 +164,26 @@ def sandwich(left: np.ndarray, x: jax.Array, right: np.ndarray) -> jax.Array:
 
 
 def fits(geometry: Geometry) -> bool:
-    """Whether the algorithm can compute it: no stride, no groups, a window of at most 5."""
+    """Whether the algorithm can compute the convolution: no stride, no groups, a window of at most 5."""
     inside = min(min(pads) for pads in geometry.pads) >= 0 and min(geometry.out()) > 0
     return geometry.plain and inside and max(geometry.window) <= WIDEST
 
 
 FEWEST_PIXELS = 256
-"""Output pixels in a batch that outweigh the transforms of the kernel."""
+"""Number of output pixels in a batch that outweigh the transforms of the kernel."""
 
 LARGE_KERNEL = 2**17
-"""Pairs of channels beyond which the kernel's transform with `TILE` leaves the cache, and needs twice the pixels."""
+"""Pairs of channels beyond which the kernel's transform with `TILE` does not fit the cache, and twice the pixels are
+needed."""
 
 CHANNELS_PER_PIXEL = 12
-"""By how much the multiplications saved, times the channels, exceed the pixels along an axis."""
+"""The least ratio of the multiplications saved, times the channels, to the pixels along an axis."""
 
 
 def pays(case: Case, tile: int = TILE) -> bool:
     """Whether it is faster than the direct sum on a CPU: enough pixels to fill tiles and to outweigh the transforms of
-    the kernel, and few of them along an axis beside the channels, since all tiles of an axis share one matrix; more of
-    them with larger kernels, which save more multiplications."""
+    the kernel, and few along an axis compared with the channels, since all tiles of an axis share one matrix; more with
+    larger kernels, which save more multiplications."""
     sizes, channels, (kh, kw) = case.geometry.out(), min(case.inputs, case.outputs), case.geometry.window
     saved = tile * kh / (tile + kh - 1) * (tile * kw / (tile + kw - 1))
     few = CHANNELS_PER_PIXEL * max(sizes) <= saved * channels
@@ -191,7 +192,8 @@ def pays(case: Case, tile: int = TILE) -> bool:
 
 
 PARTS = 2
-"""XLA:CPU runs a batched product on one core, but independent operations side by side, so the points are split."""
+"""The points are split into so many parts: XLA:CPU runs a batched product on one core, but independent operations in
+parallel."""
 
 
 def parts(geometry: Geometry, tile: int = TILE) -> list[Transform]:
@@ -213,7 +215,7 @@ def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry, tile: int = TIL
 
 
 def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, tile: int = TILE) -> jax.Array:
-    """Its transpose by the image."""
+    """The gradient with respect to the image."""
 
     def part(change: Transform) -> jax.Array:
         both = (((2,), (2,)), ((0,), (0,)))
@@ -225,7 +227,7 @@ def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, tile: in
 
 
 def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry, tile: int = TILE) -> jax.Array:
-    """Its transpose by the kernel."""
+    """The gradient with respect to the kernel."""
     swap = x.shape[3] > g.shape[3]
 
     def part(change: Transform) -> jax.Array:

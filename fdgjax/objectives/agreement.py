@@ -13,7 +13,7 @@ POSITIVES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "others": lambda own: ~own,
     "all": jnp.ones_like,
 }
-"""Which vectors of a class are an anchor's positives, from where each is itself, bool `[2 B, 2 B]`."""
+"""Which vectors of its class are an anchor's positives, given the identity as bool `[2 B, 2 B]`."""
 
 
 def supervised_contrast(

@@ -16,7 +16,7 @@ WIDTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """DomainBed's Gaussian kernels: `exp(-g |x - y|^2)` for each g."""
 
 precise = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
-"""Accelerators multiply matrices in reduced precision by default."""
+"""`einsum` in full precision: accelerators multiply matrices in reduced precision by default."""
 
 
 def members(batch: Batch, domains: int) -> jax.Array:
@@ -31,12 +31,12 @@ def domain_means(values: jax.Array, members: jax.Array) -> jax.Array:
 
 
 def mean_over_domains(values: jax.Array, members: jax.Array) -> jax.Array:
-    """The mean over the domains in the batch of the domain's mean; `values` `[batch]`."""
+    """The mean of `domain_means` over the domains in the batch; `values` `[batch]`."""
     return masked_mean(domain_means(values, members), present(members))
 
 
 def present(members: jax.Array, least: int = 1) -> jax.Array:
-    """1 for a domain with at least so many samples, `[domains]`."""
+    """1 for a domain with at least `least` samples, `[domains]`."""
     return (jnp.sum(members, axis=0) >= least).astype(members.dtype)
 
 
@@ -78,13 +78,14 @@ def coral(features: jax.Array, members: jax.Array) -> jax.Array:
 def pairwise_mmd(features: jax.Array, members: jax.Array, *, unbiased: bool = False) -> jax.Array:
     """The mean over pairs of domains of `mean k(x, x') + mean k(y, y') - 2 mean k(x, y)`, k the sum of `WIDTHS`.
 
-    With a sample and itself in the means (biased) n samples of features far apart have `mean k(x, x') = 7 / n`: a term
-    that only features which are all alike make vanish. `fdgjax.objectives.mmd` is another estimate, with UAP's kernels.
+    Where the means include each sample paired with itself (biased), n samples whose features are far apart
+    have `mean k(x, x') = 7 / n`, which rewards features that are all alike. `fdgjax.objectives.mmd` is another
+    estimate, with UAP's kernels.
 
     Args:
       features: `[batch, m]`.
       members: `[batch, domains]`.
-      unbiased: leave a sample with itself out; a domain of one sample then takes no part.
+      unbiased: leave out pairs of a sample with itself; a domain of one sample then takes no part.
 
     References:
       Li, Pan, Wang and Kot, "Domain generalization with adversarial feature learning", 2018, with DomainBed's kernels.
@@ -109,7 +110,8 @@ def kernels(features: jax.Array) -> jax.Array:
 
 
 def scale_gradients(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The derivative of each sample's cross-entropy of `w z` by w at w = 1: `sum_k p_k z_k - z_y`, `[batch]`."""
+    """The derivative of each sample's cross-entropy of `w z` with respect to w at w = 1: `sum_k p_k z_k - z_y`,
+    `[batch]`."""
     own = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
     return jnp.sum(jax.nn.softmax(logits) * logits, axis=1) - own
 
@@ -117,8 +119,8 @@ def scale_gradients(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def invariance_penalty(logits: jax.Array, labels: jax.Array, members: jax.Array) -> jax.Array:
     """The mean over domains of `(d/dw CE(w z))_A (d/dw CE(w z))_B` at w = 1, A and B two halves of its samples.
 
-    The product of two halves is an unbiased estimate of the squared derivative. A and B take the samples of a domain in
-    turn; a domain of one sample takes no part.
+    The product of two halves is an unbiased estimate of the squared derivative. The samples of a domain go to A and B
+    alternately; a domain of one sample takes no part.
 
     Args:
       logits: z, `[batch, classes]`.
@@ -142,10 +144,10 @@ def ranks(members: jax.Array) -> jax.Array:
 def gradient_variances(
     features: jax.Array, logits: jax.Array, labels: jax.Array, members: jax.Array, bias: bool = True
 ) -> jax.Array:
-    """The variance over a domain's samples of their own gradients of cross-entropy by the last layer's parameters.
+    """The variance over a domain's samples of their gradients of cross-entropy with respect to the last layer.
 
-    The gradient of sample i by the kernel is `f_i (p_i - e_(y_i))^T`, by the bias `p_i - e_(y_i)`; the variance of each
-    number is the biased one, 1/n.
+    The gradient of sample i is `f_i (p_i - e_(y_i))^T` for the kernel and `p_i - e_(y_i)` for the bias; the variance of
+    each number is the biased one, 1/n.
 
     Args:
       features: f, the last layer's inputs `[batch, m]`.
@@ -169,13 +171,14 @@ def gradient_variances(
 
 
 def partners(key: jax.Array, members: jax.Array) -> jax.Array:
-    """For each sample one of another domain, its position in the batch, int32 `[batch]`.
+    """For each sample, the position in the batch of a sample of another domain, int32 `[batch]`.
 
-    The domains of the batch stand in a random circle; the k-th sample of each is paired with the k-th of the next,
-    which begins again where it has fewer. A batch of one domain pairs every sample with itself, and so does padding.
+    The domains of the batch are put in a random cyclic order; the k-th sample of each is paired with the k-th of the
+    next, whose samples are repeated where it has fewer. A batch of one domain pairs every sample with itself, and so
+    does padding.
 
     References:
-      DomainBed, pairs of minibatches; there a larger domain's further samples are left out.
+      DomainBed, pairs of minibatches, which leaves out the further samples of a larger domain.
     """
     counts, place = jnp.sum(members, axis=0).astype(jnp.int32), jnp.arange(len(members))
     rank, real = ranks(members), jnp.sum(members, axis=1) > 0

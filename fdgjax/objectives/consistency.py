@@ -17,7 +17,7 @@ Term = Callable[[Variables, Variables, Variables], tuple[jax.Array, Variables]]
 """`(variables before a forward pass, collections it changed, variables received) -> (term, its own collections)`."""
 
 MOMENTUM = 0.9
-"""Of BN_dfe: PyTorch's default, as a share of the kept statistics that stays."""
+"""Of BN_dfe, as the share of the running statistics that stays: PyTorch's default."""
 
 SMALL = 1e-8
 """Added to variances, as in the official code."""
@@ -25,7 +25,8 @@ SMALL = 1e-8
 CARRIED: Mapping[str, Variables] = {
     "official": {"carried": {name: np.zeros((), np.float32) for name in ("mean", "var", "begun")}}
 }
-"""The collections that a term carries from batch to batch, as local training begins; by the term's name."""
+"""The collections that a term carries from batch to batch, with their values at the beginning of local training; by the
+term's name."""
 
 
 def squared_distance(mean: jax.Array, var: jax.Array, mean_g: jax.Array, var_g: jax.Array) -> jax.Array:
@@ -54,19 +55,19 @@ def consistency_loss(changed: Variables, received: Variables, layers: Sequence[s
     now, then = flatten(changed), flatten(received)
 
     def one(layer: str) -> jax.Array:
-        paths = [f"batch_stats/{layer}/{name}" for name in ("mean", "var")]
-        return squared_distance(*(now[path] for path in paths), *(then[path] for path in paths))
+        mean, var = f"batch_stats/{layer}/mean", f"batch_stats/{layer}/var"
+        return squared_distance(now[mean], now[var], then[mean], then[var])
 
     return depth_weights(len(layers), beta) @ jnp.stack([one(layer) for layer in layers])
 
 
 def paper_term(layers: Sequence[str], beta: float) -> Term:
-    """`consistency_loss`, which carries nothing."""
+    """`consistency_loss`, which carries nothing from batch to batch."""
     return lambda variables, changed, received: (consistency_loss(changed, received, layers, beta), {})
 
 
 def official_term(layers: Sequence[str], beta: float) -> Term:
-    r"""What FDSE's official code minimises in its place.
+    r"""What FDSE's official code minimises instead.
 
         sum_l w_l mean_c [ (log(v / v_lc) + v_lc / v) / 2  +  (m_lc^2 - m^2) / (2 v) ]
 

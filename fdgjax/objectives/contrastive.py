@@ -9,7 +9,7 @@ from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, V
 from fdgjax.objectives.cross_entropy import masked_mean, mean_cross_entropy
 
 SHORTEST_SQUARED = 1e-12
-"""Squared length below which a feature vector has no direction (all units dead)."""
+"""Squared length below which a feature vector counts as having no direction (all units dead)."""
 
 
 def contrast(features: jax.Array, near: jax.Array, far: jax.Array, temperature: float) -> jax.Array:

@@ -53,8 +53,8 @@ def contrastive_domain_discrepancy(
     """`sum_k M[k, k] / |C| - sum_(k != l) M[k, l] / (|C| (|C| - 1))`, UAP, equation 3.
 
     `M[k, l]` is the `mmd` between class k of the source and class l of the target, with a bandwidth of its own, and C
-    the classes that are chosen and have samples on both sides. The first sum is 0 if there is none, the second if
-    there is one. Gradients go to the source and to the target.
+    the classes that are chosen and have samples on both sides. The first sum is 0 without any such class, the second
+    with fewer than two. Gradients go to the source and to the target.
 
     Time and memory are O(n^2 (m + kernels K)).
 
@@ -90,7 +90,7 @@ def random_classes(key: jax.Array, present: jax.Array, size: int) -> jax.Array:
     Args:
       key: of the draw.
       present: bool, `[K]`.
-      size: of the subset; all that are present where they are fewer, and if it is 0.
+      size: of the subset; all classes that are present if they are fewer, or if it is 0.
     """
     if not size:
         return present
@@ -121,7 +121,8 @@ def _class_discrepancies(
     pooled = s_count + t_count
     total = _paired(s, ss, s).diagonal()[:, None] + _paired(t, tt, t).diagonal()[None, :] + 2 * _paired(s, st, t)
     g = jax.lax.stop_gradient(total / jnp.maximum(pooled * (pooled - 1), 1))
-    # A pair of samples meets one pair of classes across the two sets, but all classes of the other set within its own.
+    # A pair of samples across the two sets belongs to one pair of classes, and so has one bandwidth; a pair within a
+    # set has one for each class of the other set.
     across = _paired(s, _kernel(st, _paired(s.T, g, t.T), kernels, factor), t)
     within = _within(s, ss, g, kernels, factor), _within(t, tt, g.T, kernels, factor).T
     s_some, t_some = jnp.maximum(s_count, 1), jnp.maximum(t_count, 1)
@@ -140,7 +141,7 @@ def _paired(left: jax.Array, values: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.einsum("ik,ij,jl->kl", left, values, right, precision=jax.lax.Precision.HIGHEST)
 
 
-# Stored for the gradient, its terms take `kernels` arrays [n, n, K]; recomputing them is also faster.
+# Recomputed for the gradient: storing its terms would take `kernels` arrays [n, n, K], and is slower, too.
 @partial(jax.checkpoint, static_argnums=(2, 3))
 def _kernel(distances: jax.Array, bandwidth: jax.Array, kernels: int, factor: float) -> jax.Array:
     # The bandwidth of identical samples and of padding is 0: 0 / 1 replaces 0 / 0, which has no gradient.

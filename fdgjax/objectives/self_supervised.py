@@ -19,7 +19,7 @@ def nt_xent(
 
     Args:
       first, second: projections of two views of the same images, `[B, d]`.
-      mask: 1 for an image, 0 for padding, `[B]`, which is no sample's negative; without it all are images.
+      mask: 1 for an image, 0 for padding, `[B]`; padding is no sample's negative. Without it all are images.
       temperature: T.
 
     References:
@@ -31,7 +31,7 @@ def nt_xent(
     similarity = jnp.matmul(both, both.T, precision=jax.lax.Precision.HIGHEST) / temperature
     others = (counted[None, :] > 0) & ~jnp.eye(2 * batch, dtype=bool)
     log_sum = jax.nn.logsumexp(similarity, axis=1, where=others)
-    # From the same products, so that an image without any negatives has no gradient at all.
+    # Taken from the same products, so that the gradient of an image without negatives is exactly zero.
     other_view = (jnp.arange(2 * batch) + batch) % (2 * batch)
     partner = jnp.take_along_axis(similarity, other_view[:, None], axis=1)[:, 0]
     return masked_mean(jnp.where(counted > 0, log_sum - partner, 0), counted)
@@ -55,7 +55,8 @@ def info_nce(
     References:
       He et al., "Momentum contrast for unsupervised visual representation learning", 2020, equation 1.
     """
-    q, k, former = directions(queries), *(jax.lax.stop_gradient(directions(x)) for x in (keys, queue))
+    q = directions(queries)
+    k, former = (jax.lax.stop_gradient(directions(x)) for x in (keys, queue))
     negative = jnp.matmul(q, former.T, precision=jax.lax.Precision.HIGHEST)
     logits = jnp.concatenate([jnp.sum(q * k, axis=1, keepdims=True), negative], axis=1) / temperature
     counted = jnp.ones(len(q), q.dtype) if mask is None else mask

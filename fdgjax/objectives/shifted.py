@@ -9,9 +9,9 @@ from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, PyTree, 
 
 
 def shifted(objective: Objective, shift: Callable[[Context], PyTree]) -> Objective:
-    """The objective with the gradient of `objective + <shift, w>` by the parameters, and its own value.
+    """An objective with the value of `objective` and, in the parameters, the gradient of `objective + <shift, w>`.
 
-    For SCAFFOLD's correction and FedDyn's linear term, whose value would only obscure the recorded loss.
+    For SCAFFOLD's correction and FedDyn's linear term, whose values would only obscure the recorded loss.
 
     Args:
       objective: the objective to which the term is added.

@@ -18,7 +18,7 @@ def also_transformed(model: Model, transform: Transform, strength: float, meta_s
     Args:
       model: the client model.
       transform: `(batch, key, context) -> images`.
-      strength: of the second loss; without it nothing is transformed.
+      strength: of the second loss; 0 transforms nothing.
       meta_step: of the step before it (first-order meta-learning); 0 for none.
     """
 

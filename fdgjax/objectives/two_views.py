@@ -133,8 +133,8 @@ def with_queue(key: jax.Array, variables: Variables, settings: Settings) -> Vari
 
 
 def moco(model: Model, view: View, settings: Settings) -> Objective:
-    """`info_nce` of the model's projections of one view against the target's of another and a queue of its former ones
-    (He et al., 2020).
+    """`info_nce` of the model's projections of one view against the target's of another and a queue of its earlier
+    projections (He et al., 2020).
 
     The newest keys go to the front of the queue and the oldest drop out at its end; keys of padding are included.
     The target is updated before each step and uses the batch's statistics.

@@ -80,5 +80,5 @@ def test_clients_that_differ_are_one_line(clients: list, said: str) -> None:
 
 
 def test_as_many_weights_as_clients() -> None:
-    with pytest.raises(UserError, match="3 clients and a list of 2 beside them"):
+    with pytest.raises(UserError, match="3 clients and another list of 2"):
         mean(CLIENTS, [1, 2])

@@ -14,7 +14,7 @@ from fdgjax.methods import METHODS
 from tests.toys import FULL_LENGTHS, build, toy_federation
 
 MORE, STATISTICS = "send more than their updates", "send statistics"
-KEPT, ONE_MEAN = "made of what clients keep", "does not take one mean"
+KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
 RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
@@ -31,7 +31,7 @@ CLIENTS: dict[str, str] = {
 }
 """Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
 
-BATCHES, PREPARED = "variables beside parameters", "compute something of their samples"
+BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
     **dict.fromkeys(["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
     **dict.fromkeys(

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from fdgjax.contract import Batch, Context, Method, PyTree, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine import State, compile_round
-from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.engine.privacy import Privacy, clip_norm
 from fdgjax.engine.private_training import train_privately
 from tests.toys import BATCH, INIT, LENGTHS, build, by_numpy, close, flat, make_plan, reorder, toy_federation
@@ -140,12 +140,13 @@ def of_client(place: int, objective: Any, batching: Batching, privacy: Privacy |
         client = jax.tree.map(lambda leaf: leaf[0], clients)
         received = method.start(method.send(server, client), client)
         context = Context(received, (), received, jnp.zeros((), jnp.int32))
-        rows, count = federation.train.places[place], federation.train.length[place]
-        common = (objective or method.objective, optimizer, batching, federation, context)
+        training = LocalTraining(objective or method.objective, optimizer, batching)
+        data = LocalData(federation, federation.train.places[place], federation.train.length[place])
         begin, key = optimizer.init(received["params"]), jax.random.key(1)
         if privacy is None:
-            return train_locally(*common, begin, rows, count, key), received
-        return train_privately(*common, begin, rows, count, (key, jax.random.key(2)), privacy), received
+            return train_locally(training, data, context, begin, key), received
+        private = train_privately(training, data, context, begin, key, noise_key=jax.random.key(2), privacy=privacy)
+        return private, received
 
     return train(federation)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Guess, PyTree, Samples
-from fdgjax.engine.local import samples_of
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.feddg_ga import adjust
 from fdgjax.variables import bytes_of
@@ -115,7 +115,7 @@ def test_labels_count_as_much_as_they_are_trusted_and_accuracies_can_be_compared
     state = shared_case("feddg_ga", plan=WHOLE).advance(1)
     mine = row(state.clients, 3)
     context = Context(method.send(state.server, mine), mine, state.server.variables, jnp.int32(1))
-    samples = samples_of(federation, federation.train.places[3], federation.train.length[3], 4)
+    samples = samples_of(LocalData(federation, federation.train.places[3], federation.train.length[3]), 4)
     gap = {}
     for label in range(3):
         chosen = (federation.labels[federation.train.places[3]] == label).astype(jnp.float32)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
-from fdgjax.engine.local import samples_of
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
@@ -170,7 +170,7 @@ def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
     ) -> PyTree:
         context = Context(method.send(server, client), client, received, jnp.int32(0))
         if method.prepare:
-            notes = method.prepare(context, samples_of(federation, *row, BATCH)).notes
+            notes = method.prepare(context, samples_of(LocalData(federation, *row), BATCH)).notes
             context = context._replace(notes=notes)
         optimizer = method.optimizer.init(received["params"])
         after = Trained(marked(received, labels, marks), optimizer, jnp.float32(0), jnp.int32(3))

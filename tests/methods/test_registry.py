@@ -12,7 +12,7 @@ import pytest
 
 from fdgjax import methods
 from fdgjax.contract import Context, PyTree, Setup, Trained
-from fdgjax.engine.local import samples_of
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
@@ -179,7 +179,8 @@ def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(na
         received, zero = method.start(sent, mine), jnp.zeros((), jnp.int32)
         context = Context(sent, mine, received, zero)
         if method.prepare:
-            samples = samples_of(case.federation._replace(images=images), train.places[0], train.length[0], 2)
+            federation = case.federation._replace(images=images)
+            samples = samples_of(LocalData(federation, train.places[0], train.length[0]), 2)
             context = context._replace(notes=method.prepare(context, samples).notes)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         message, _ = method.finish(context, Trained(received, begin, jnp.float32(0), zero))

@@ -12,7 +12,7 @@ import pytest
 from fdgjax.config import make_config
 from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.engine.local import Batching, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.semifl import sure_labels
@@ -144,11 +144,11 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     trust[trusted] = 1
     guess = Guess(jnp.zeros(9, jnp.int32), jnp.ones(9), jnp.asarray(trust))
     trained = train_locally(
-        *(objective, optimizer, Batching(epochs, BATCH, drop_last), federation),
-        *(Context((), (), start, jnp.int32(0)), optimizer.init(start["params"])),
-        *(jnp.arange(10, 19), jnp.int32(count), jax.random.key(5)),
-        guess=guess,
-        others=True,
+        LocalTraining(objective, optimizer, Batching(epochs, BATCH, drop_last), others=True),
+        LocalData(federation, jnp.arange(10, 19), jnp.int32(count), guess),
+        Context((), (), start, jnp.int32(0)),
+        optimizer.init(start["params"]),
+        jax.random.key(5),
     )
     return trained, federation
 

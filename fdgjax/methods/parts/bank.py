@@ -12,7 +12,7 @@ from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
 
 
 class Bank(NamedTuple):
-    """What each client showed last, `[clients, images, ...]`, in the order of ids; `there`: who has shown any."""
+    """What each client showed last, `[clients, images, ...]`, in the order of ids; `there`: which have shown any."""
 
     shown: PyTree
     there: jax.Array
@@ -28,8 +28,8 @@ class Drawn(NamedTuple):
 
 
 def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) -> Method:
-    """The base method, whose clients show statistics of `images` of their images in each round, the next ones in the
-    order of their samples, and receive what all clients showed last; the server keeps it.
+    """The base method with an exchange: in each round clients show statistics of their next `images` images, in the
+    order of their samples, and receive what all clients showed last, which the server keeps.
 
     A client's row holds its place in the bank (`context.client.more`), which is sent as `context.sent.more`. The bank
     is empty in the first round.

@@ -1,4 +1,4 @@
-"""Which model predicts for a client: the one it would start the next round from, or the one it trained last."""
+"""Which model predicts for a client: the one that it would start the next round from, or the one it trained last."""
 
 from collections.abc import Callable, Mapping
 

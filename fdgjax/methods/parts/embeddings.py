@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Execution, ObjectiveResult, Variables
-from fdgjax.data.federation import Federation
+from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.clients import over_clients
-from fdgjax.engine.local import Batching, slice_rows, take_batch, train_locally
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, take_batch, train_locally
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -49,32 +49,25 @@ def autoencoder_embeddings(
         errors = jnp.mean(jnp.square(reconstructed - pixels), axis=(1, 2, 3))
         return masked_mean(errors, batch.mask), {}
 
-    def one_client(
-        federation: Federation,
-        client_id: jax.Array,
-        rows: jax.Array,
-        count: jax.Array,
-        held: jax.Array,
-        held_count: jax.Array,
-    ) -> jax.Array:
+    def one_client(federation: Federation, client_id: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
         choice_key, key = jax.random.split(jax.random.fold_in(train_key, client_id))
+        context, begin = Context({}, {}, received, jnp.zeros((), jnp.int32)), adam.init(received["params"])
+        drawn = shuffle(choice_key, train.places, train.length)[: training.images]
+        batching = Batching(training.epochs, min(32, training.images), drop_last=False)
         trained = train_locally(
-            reconstruction,
-            adam,
-            Batching(training.epochs, min(32, training.images), drop_last=False),
-            federation,
-            Context({}, {}, received, jnp.zeros((), jnp.int32)),
-            adam.init(received["params"]),
-            shuffle(choice_key, rows, count)[: training.images],
-            jnp.minimum(count, training.images),
+            LocalTraining(reconstruction, adam, batching),
+            LocalData(federation, drawn, jnp.minimum(train.length, training.images)),
+            context,
+            begin,
             key,
         )
-        batch = take_batch(federation, *slice_rows(held, held_count, 0, len(held)))
+        rows, mask = slice_rows(held_out.places, held_out.length, 0, len(held_out.places))
+        batch = take_batch(federation, rows, mask)
         latent = jnp.asarray(network.apply(trained.variables, to_pixels(batch), method=network.encode))
         return jnp.sum(latent * batch.mask[:, None], axis=0) / jnp.sum(batch.mask)
 
     over = over_clients(one_client, execution._replace(axis="map"))
-    return over(federation, federation.ids, *federation.train, *federation.validation)
+    return over(federation, federation.ids, federation.train, federation.validation)
 
 
 def to_pixels(batch: Batch) -> jax.Array:

@@ -46,7 +46,7 @@ class Weights(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The clients' server gradients `J_i^T delta_i` by theta and by nu."""
+    """The clients' server gradients `J_i^T delta_i` with respect to theta and nu."""
 
     theta: Updates
     nu: Updates
@@ -73,7 +73,7 @@ def generated(path: str) -> str:
 
 
 def embedding_dim(h: HyperNetHyper, clients: int) -> int:
-    """e, hFedF v2 section 5.1 where it is not given."""
+    """e; where it is not given, that of hFedF v2, section 5.1."""
     return h.embedding_dim or 1 + clients // 4
 
 

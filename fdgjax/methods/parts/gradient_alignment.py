@@ -94,7 +94,7 @@ def align_with(
 
 
 def counted(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
-    """The numbers after one more step. An optimiser state that is kept between rounds restarts them in each round."""
+    """The counts after one more step. They restart in each round, even where the optimiser's state is kept."""
     stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
     same = (discards.round == round_).astype(jnp.float32)
     return Discards(same * discards.dropped + jnp.sum(1 - stays), same * discards.seen + len(stays), round_)
@@ -102,9 +102,9 @@ def counted(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
 
 def skipping(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
     """The optimiser, which leaves an array with a dropped gradient alone: no step, no weight decay, its moments and its
-    count of steps as they were. So PyTorch's optimisers treat a parameter whose `grad` is None.
+    count of steps as they were. This is how PyTorch's optimisers treat a parameter whose `grad` is None.
 
-    Every array has a state of its own, so the optimiser must be one that treats each array by itself.
+    Every array has a state of its own, so the optimiser must be one that treats arrays independently.
     """
     flexible = optax.with_extra_args_support(optimizer)
 
@@ -123,7 +123,7 @@ def skipping(optimizer: optax.GradientTransformation) -> optax.GradientTransform
 
 
 def unchanged(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """The optimiser, to which a dropped gradient is zero: its momentum and its weight decay still move the array."""
+    """The optimiser, for which a dropped gradient is zero: its momentum and its weight decay still move the array."""
     return optimizer
 
 
@@ -131,7 +131,7 @@ DROPPED: Mapping[str, Callable[[optax.GradientTransformation], optax.GradientTra
     "skip": skipping,
     "zero": unchanged,
 }
-"""What a dropped gradient is to the optimiser."""
+"""What the optimiser makes of a dropped gradient."""
 
 
 def is_aligned(

@@ -13,7 +13,7 @@ from fdgjax.registry import lookup
 
 
 class Bounds(NamedTuple):
-    """The numbers that a hyperparameter may be: finite ones from `least` to `most`, and larger than `above`."""
+    """The range of a hyperparameter: finite numbers from `least` to `most`, larger than `above`."""
 
     least: float = 0.0
     most: float = math.inf

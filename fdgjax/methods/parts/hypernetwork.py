@@ -51,7 +51,7 @@ def hypernet(
     """
     network = build_network(setup.model, h)
     dim = embedding_dim(h, setup.clients)
-    # A client's gradient by theta is far larger than its model: only one at a time fits in memory.
+    # A client's gradient with respect to theta is far larger than its model: only one at a time fits in memory.
     each = partial(over_clients, execution=setup.execution._replace(axis="map"))
     embeddings = embeddings or (lambda key, federation: random_embeddings(key, federation.ids, dim))
 

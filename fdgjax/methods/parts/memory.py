@@ -1,10 +1,11 @@
-"""A method whose local training carries more than variables and an optimiser from step to step, and round to round.
+"""A method whose local training carries more than variables and the optimiser's state from step to step, and from round
+to round.
 
     started_i = (base's started_i, "memory": row_i's memory);    row_i's memory = trained_i's "memory"
 
 The objective reads `variables["memory"]` and returns the new one among its changed collections, as it would return
-BatchNorm's statistics. A client's row keeps it, so that a run that is resumed goes on exactly; it never leaves the
-client, and no prediction uses it.
+BatchNorm's statistics. A client's row keeps it, so that a resumed run continues exactly; it never leaves the client,
+and no prediction uses it.
 """
 
 from collections.abc import Callable
@@ -40,5 +41,5 @@ def remembering(base: Method, begin: Callable[[Fresh], dict[str, Any]]) -> Metho
 
 
 def without_memory(variables: Variables) -> Variables:
-    """What the model itself has of the variables."""
+    """The model's own variables."""
     return {name: values for name, values in variables.items() if name != MEMORY}

@@ -26,7 +26,7 @@ def client_optimizer(
     Args:
       h, rounds: hyperparameters, and the experiment's rounds.
       watch: receives the clipped gradients (see `sum_gradients`).
-      change: replaces everything after the clipping by what it makes of it.
+      change: replaces the chain of all steps after the clipping by its result for that chain.
 
     Raises:
       UserError: unknown optimiser or schedule.
@@ -65,16 +65,16 @@ def sum_gradients() -> optax.GradientTransformation:
 
 
 class Renewed(NamedTuple):
-    """The state of an optimiser, and whether it has begun anew."""
+    """The state of an optimiser, and whether it has been reset."""
 
     inner: PyTree
     renewed: jax.Array
 
 
 def renewed(optimizer: optax.GradientTransformation, at: int) -> optax.GradientTransformationExtraArgs:
-    """The optimiser, whose state begins anew at the first step of round `at` (or of the first one after it).
+    """The optimiser, whose state is reset at the first step of round `at` (or of the first one after it).
 
-    DomainBed does so where a penalty's weight jumps: the gradient's moments before are of another loss.
+    DomainBed does so where a penalty's weight jumps, as the moments so far are those of another loss.
     """
     flexible = optax.with_extra_args_support(optimizer)
 

@@ -19,8 +19,8 @@ SERVED_AND_MIXED: Mapping[str, Mapping[str, Any]] = {
     },
     "uap_rotated_mnist_small": {"method": {"server_momentum": 0.0}},
 }
-"""SemiFL where clients have Adam, whose learning rate falls with the cosine: the server's momentum, which goes on from
-larger steps, would overrule it. A shifted and cut view leaves too little of an 8x8 digit."""
+"""SemiFL where clients have Adam, whose learning rate falls with the cosine: the server's momentum, built up by larger
+steps, would outweigh it. A shifted and cut view leaves too little of an 8x8 digit."""
 
 SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 40, "local_epochs": 5},

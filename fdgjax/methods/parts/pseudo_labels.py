@@ -19,7 +19,7 @@ def centroid_labels(
     """The class of the nearest centroid by cosine, among the classes that the model predicts.
 
     Features are extended by a constant 1 and scaled to length 1. The centroids of the first pass are the means weighted
-    with the model's probabilities, those of the following ones the means of the samples labelled in the pass before.
+    with the model's probabilities, those of the following passes the means of the samples labelled in the pass before.
     A class takes part if the model predicts it for more than `threshold` samples; if there is no such class, every
     predicted class does. A class without samples after a pass gets none in later passes.
 
@@ -44,7 +44,7 @@ def centroid_labels(
     candidates = jnp.where(jnp.any(enough), enough, predicted > 0)
 
     def nearest(assignment: jax.Array) -> jax.Array:
-        # A centroid's length does not matter to its cosines: sums serve as well as means.
+        # Cosines do not depend on a centroid's length: sums serve as well as means.
         centroids = jnp.matmul(assignment.T, z, precision=jax.lax.Precision.HIGHEST)
         cosines = jnp.matmul(z, _directions(centroids).T, precision=jax.lax.Precision.HIGHEST)
         possible = candidates & (jnp.sum(assignment, axis=0) > 0)

@@ -1,4 +1,4 @@
-"""What a method requires of its model, checked before training, and what it asks of it."""
+"""What a method requires of its model, checked before training, and what it needs to know of it."""
 
 import jax
 

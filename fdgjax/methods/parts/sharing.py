@@ -6,14 +6,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Model, PyTree, Variables
+from fdgjax.contract import LabelFn, Model, PyTree, Variables
 from fdgjax.errors import UserError
 from fdgjax.randomness import any_key
 from fdgjax.registry import lookup
 from fdgjax.variables import flatten
-
-Label = Callable[[str], str]
-"""`path -> label`, the label of a variable: an entry of `fdgjax.variables.LABELS`."""
 
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 """Mixes personal variables: `(stacked [clients, ...], weights [clients]) -> (stacked, coefficients)`."""
@@ -47,7 +44,7 @@ def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]
     return personal, {}
 
 
-def has_own(model: Model, label: Label) -> bool:
+def has_own(model: Model, label: LabelFn) -> bool:
     """Whether clients have variables that others do not have."""
     shapes = jax.eval_shape(model.init, any_key())
     return any(label(path) != "shared" for path in flatten(shapes))

@@ -1,0 +1,81 @@
+"""The contract: a federated method is a value of pure functions, and the engine does everything else.
+
+A method defines only what differs from federated averaging. Its state lives in two pytrees, `server` and `clients`
+(stacked, client axis first), which hold everything of the method that a run needs to continue exactly. Functions
+named for one client see one row of `clients`; the engine adds the client axis.
+
+`Method` is in `method.py`, the functions it is made of are in `functions.py`, what they take and return in `values.py`.
+"""
+
+from fdgjax.contract.functions import (
+    AggregateFn,
+    FinishFn,
+    InitFn,
+    LabelFn,
+    Objective,
+    ObjectiveResult,
+    Order,
+    PredictFn,
+    PrepareFn,
+    Rule,
+    SendFn,
+    StartFn,
+    TrainedFn,
+    UnseenFn,
+    UpdateFn,
+    WeightsFn,
+)
+from fdgjax.contract.method import WHOLE, Adaptation, Method, Part, Stage
+from fdgjax.contract.values import (
+    Batch,
+    Context,
+    Each,
+    Execution,
+    Guess,
+    Model,
+    Moment,
+    Output,
+    Prepared,
+    Samples,
+    Setup,
+    Trained,
+)
+from fdgjax.variables import PyTree, Variables
+
+__all__ = [
+    "WHOLE",
+    "Adaptation",
+    "AggregateFn",
+    "Batch",
+    "Context",
+    "Each",
+    "Execution",
+    "FinishFn",
+    "Guess",
+    "InitFn",
+    "LabelFn",
+    "Method",
+    "Model",
+    "Moment",
+    "Objective",
+    "ObjectiveResult",
+    "Order",
+    "Output",
+    "Part",
+    "PredictFn",
+    "PrepareFn",
+    "Prepared",
+    "PyTree",
+    "Rule",
+    "Samples",
+    "SendFn",
+    "Setup",
+    "Stage",
+    "StartFn",
+    "Trained",
+    "TrainedFn",
+    "UnseenFn",
+    "UpdateFn",
+    "Variables",
+    "WeightsFn",
+]

@@ -1,0 +1,262 @@
+"""The functions that a method is made of.
+
+Their parameters are positional, so that a method may give its states and messages names and types of its own.
+"""
+
+from typing import Protocol
+
+import jax
+
+from fdgjax.contract.values import Batch, Context, Moment, Prepared, Samples, Trained
+from fdgjax.data.federation import Federation
+from fdgjax.variables import PyTree, Variables
+
+ObjectiveResult = tuple[jax.Array, Variables]
+"""What an objective returns, `(loss, changed collections)`, in the form that `jax.value_and_grad` with `has_aux=True`
+expects."""
+
+
+class Objective(Protocol):
+    """A local training objective, averaged over the unmasked samples of the batch."""
+
+    def __call__(self, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
+        """The loss of one batch.
+
+        Args:
+          variables: the model's; the gradient is taken with respect to `variables["params"]`.
+          batch: the samples; the mask is 0 for padding.
+          key: of this step.
+          context: what the client knows.
+
+        Returns:
+          `(loss, changed collections)`, the latter without `params`.
+        """
+        ...
+
+
+class Rule(Protocol):
+    """An aggregation rule."""
+
+    def __call__(self, updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        """Combines the clients' updates.
+
+        Args:
+          updates: `[clients, ...]`.
+          weights: None (uniform), `[clients]`, or a prefix tree of such arrays.
+
+        Returns:
+          `(update, coefficients)`: the aggregate, without client axis, and the factors of the clients' updates.
+        """
+        ...
+
+
+class Order(Protocol):
+    """The order of an epoch's samples."""
+
+    def __call__(self, key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, /) -> jax.Array:
+        """Puts a client's samples into an order.
+
+        Args:
+          key: of this epoch.
+          labels, domains: int32 `[longest]`, padded.
+          count: number of samples without padding.
+
+        Returns:
+          Positions `[longest]`, of which the first `count` are used.
+        """
+        ...
+
+
+class InitFn(Protocol):
+    """The states before the first round."""
+
+    def __call__(self, key: jax.Array, federation: Federation, /) -> tuple[PyTree, PyTree]:
+        """Makes the states of the server and of the clients.
+
+        Args:
+          key: of the initialisation.
+          federation: the data, of one seed.
+
+        Returns:
+          `(server, clients)`; a row of `clients`, `[clients, ...]`, for each of `federation.ids`.
+        """
+        ...
+
+
+class SendFn(Protocol):
+    """What the server sends to a client."""
+
+    def __call__(self, server: PyTree, client: PyTree, /) -> PyTree:
+        """Makes what is sent at the beginning of a round.
+
+        Args:
+          server: the server's state.
+          client: the client's row, of which the server may read what it keeps on the client's behalf.
+
+        Returns:
+          `sent`; its size is the reported traffic to the client.
+        """
+        ...
+
+
+class StartFn(Protocol):
+    """The variables a client starts from."""
+
+    def __call__(self, sent: PyTree, client: PyTree, /) -> Variables:
+        """Combines what the client was sent and what it keeps.
+
+        Args:
+          sent: what `send` made for this client.
+          client: its row.
+
+        Returns:
+          All variables of the client model.
+        """
+        ...
+
+
+class PrepareFn(Protocol):
+    """What a client computes before it trains."""
+
+    def __call__(self, context: Context, samples: Samples, /) -> Prepared:
+        """Computes pseudo-labels, or other results that the objective and `finish` read.
+
+        Args:
+          context: what the client knows; its `notes` are empty.
+          samples: the client's training samples.
+
+        Returns:
+          The labels to train on, and notes for the context.
+        """
+        ...
+
+
+class FinishFn(Protocol):
+    """What a client sends and what it keeps."""
+
+    def __call__(self, context: Context, trained: Trained, /) -> tuple[PyTree, PyTree]:
+        """Makes the message and the new row after local training.
+
+        Args:
+          context: what the client knows; `context.client` is its old row.
+          trained: variables, optimiser state, loss and number of steps.
+
+        Returns:
+          `(message, client)`: what is sent to the server, whose size is the reported traffic, and the new row.
+        """
+        ...
+
+
+class AggregateFn(Protocol):
+    """Messages to one aggregate."""
+
+    def __call__(
+        self, server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, /
+    ) -> tuple[PyTree, PyTree]:
+        """Combines the messages of a round.
+
+        Args:
+          server: the server's state.
+          clients: the participants' new rows, `[participants, ...]`.
+          messages: what they sent, `[participants, ...]`.
+          weights: aggregation weights, `[participants]`; 0 for a client that is left out of the round.
+
+        Returns:
+          `(aggregate, coefficients)`; the second is diagnostics, a tree of arrays whose first axis is the clients'.
+        """
+        ...
+
+
+class UpdateFn(Protocol):
+    """The server update."""
+
+    def __call__(self, server: PyTree, clients: PyTree, aggregate: PyTree, moment: Moment, /) -> tuple[PyTree, PyTree]:
+        """Makes the new states, given the aggregate.
+
+        Args:
+          server: the server's state.
+          clients: the participants' rows, `[participants, ...]`.
+          aggregate: what `aggregate` returned.
+          moment: the round, and a key.
+
+        Returns:
+          The new `(server, clients)`, of the same shapes.
+        """
+        ...
+
+
+class PredictFn(Protocol):
+    """The variables that predict for a client."""
+
+    def __call__(self, server: PyTree, client: PyTree, /) -> Variables:
+        """Makes the client's model.
+
+        Args:
+          server: the server's state.
+          client: the client's row.
+
+        Returns:
+          All variables of the client model.
+        """
+        ...
+
+
+class UnseenFn(Protocol):
+    """The variables that predict for an unseen domain."""
+
+    def __call__(self, server: PyTree, clients: PyTree, /) -> Variables:
+        """Makes the models for a domain that no client has.
+
+        Args:
+          server: the server's state.
+          clients: the rows of all clients, `[clients, ...]`.
+
+        Returns:
+          All variables of one or more models, stacked `[models, ...]`.
+        """
+        ...
+
+
+class LabelFn(Protocol):
+    """How each variable is shared."""
+
+    def __call__(self, path: str, /) -> str:
+        """Labels a variable.
+
+        Args:
+          path: such as `"params/head/kernel"`.
+
+        Returns:
+          `"shared"`, `"personal"` or `"local"`, an entry of `fdgjax.variables.LABELS`.
+        """
+        ...
+
+
+class WeightsFn(Protocol):
+    """Aggregation weights."""
+
+    def __call__(self, counts: jax.Array, /) -> jax.Array:
+        """Weights clients by their numbers of training samples.
+
+        Args:
+          counts: int32 `[participants]`.
+
+        Returns:
+          float32 `[participants]`, not negative; they need not sum to one.
+        """
+        ...
+
+
+class TrainedFn(Protocol):
+    """The variables that predict for the client that has just trained."""
+
+    def __call__(self, variables: Variables, /) -> Variables:
+        """Makes the client's model without the server.
+
+        Args:
+          variables: as the client trained them.
+
+        Returns:
+          All variables of the client model.
+        """
+        ...

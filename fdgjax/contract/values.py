@@ -1,0 +1,167 @@
+"""The values that a method's functions take and return."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import jax
+from jax.sharding import Mesh
+
+from fdgjax.variables import PyTree, Variables
+
+
+class Batch(NamedTuple):
+    """A minibatch of one client.
+
+    images: float32 `[batch, height, width, channels]` in [-1, 1], or the features `[batch, ...]` that a frozen trunk
+      made of them, which the model starts from.
+    labels: int32 `[batch]`.
+    mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
+    trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
+    others: as many further samples of the client, drawn with replacement from all of them, where the method asks for
+      them (`Method.others`); else empty.
+    domains: int32 `[batch]`, the domain of each sample, for methods on pooled data; no client of a federation needs to
+      know the domains of its samples, and no federated method looks at them. Empty in a batch made without domains.
+    """
+
+    images: jax.Array
+    labels: jax.Array
+    mask: jax.Array
+    trust: jax.Array | float = 1.0
+    others: "Batch | tuple[()]" = ()
+    domains: jax.Array | tuple[()] = ()
+
+
+class Output(NamedTuple):
+    """A model's outputs for a batch.
+
+    logits: `[batch, classes]`.
+    features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, for a model without features.
+    more: a dict of further outputs, `[batch, ...]` each; empty for most models.
+    """
+
+    logits: jax.Array
+    features: jax.Array
+    more: PyTree = ()
+
+
+class Model(NamedTuple):
+    """A client model as two pure functions.
+
+    init: `(key) -> variables`.
+    apply: `(variables, images, train, key) -> (output, changed collections)`; the second is empty where nothing is
+      mutable, and `key` feeds dropout (unused when `train` is false).
+    """
+
+    init: Callable[[jax.Array], Variables]
+    apply: Callable[[Variables, jax.Array, bool, jax.Array], tuple[Output, Variables]]
+
+
+class Execution(NamedTuple):
+    """How a function of one client is run over stacked clients; all choices give the same results, up to rounding.
+
+    axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
+      `"auto"` (`map` on a CPU, `vmap` elsewhere). On several devices, each runs its own clients in this way.
+    chunk: clients at a time for `"chunk"`.
+    devices: number of devices that the clients are split over.
+    seed_axis: how several seeds are run, each with all its clients: `"map"`, `"vmap"` or `"auto"`.
+    unroll: minibatches written out at a time, where clients run together and their number is known (not `"map"`).
+    mesh: the caller's own devices, as many as `devices`; clients are split over all its axes. None for JAX's first.
+    """
+
+    axis: str = "auto"
+    chunk: int = 8
+    devices: int = 1
+    seed_axis: str = "auto"
+    unroll: int = 1
+    mesh: Mesh | None = None
+
+
+class Setup(NamedTuple):
+    """What a method is built for: facts that do not depend on the data, so that one method serves every seed's split.
+
+    model: the client model.
+    clients: number of clients that train.
+    rounds: communication rounds the experiment will run.
+    execution: how clients are run, for a method that maps over them outside local training.
+    domains: number of domains of the data set, the unseen one included; 0 where they are not known.
+    """
+
+    model: Model
+    clients: int
+    rounds: int
+    execution: Execution = Execution()
+    domains: int = 0
+
+
+class Guess(NamedTuple):
+    """Pseudo-labels: labels that a model assigns to samples; `[samples]` each.
+
+    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: the label's
+    weight in the loss; 0 leaves the sample out of the epochs, which pass over the other samples alone.
+    """
+
+    labels: jax.Array
+    confidence: jax.Array
+    trust: jax.Array
+
+
+class Each(Protocol):
+    """Applies a function to all samples of a client, minibatch by minibatch."""
+
+    def __call__(self, function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
+        """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; with the labels
+        of `guess` where it is given."""
+        ...
+
+
+class Samples(NamedTuple):
+    """A client's samples, in the order of its row, padded at the end.
+
+    mask: float32 `[longest]`, 1 for a sample, 0 for padding. each: applies a function to them.
+    """
+
+    mask: jax.Array
+    each: Each
+
+
+class Prepared(NamedTuple):
+    """What a client computes before it trains.
+
+    guess: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
+    notes: further results, which the objective and `finish` read from the context.
+    """
+
+    guess: Guess | None = None
+    notes: PyTree = ()
+
+
+class Context(NamedTuple):
+    """What a client knows while it trains: what the server sent, its own row, the variables it started from, the round,
+    and the notes of `prepare`.
+
+    When a model is adapted to an unseen domain, `sent` and `client` are empty. In training at the server, `client` is
+    empty and `sent` is the server's own state.
+    """
+
+    sent: PyTree
+    client: PyTree
+    received: Variables
+    round: jax.Array
+    notes: PyTree = ()
+
+
+class Trained(NamedTuple):
+    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw, and the
+    number of optimiser steps (int32)."""
+
+    variables: Variables
+    optimizer: PyTree
+    loss: jax.Array
+    steps: jax.Array
+
+
+class Moment(NamedTuple):
+    """When a server update happens: `round` (int32, from 0) and a key of its own."""
+
+    round: jax.Array
+    key: jax.Array
