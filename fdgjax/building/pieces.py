@@ -173,7 +173,7 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
 
 def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
     """The data set of the features that a trunk makes of the images."""
-    identity = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
+    identity: dict[str, object] = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
     identity |= {"crop_size": where.crop_size} if where.crop_size else {}
     return data._replace(images=features_of(trunk, data.images, identity, where.cache_dir))
 
