@@ -3,27 +3,21 @@
     fdgjax data                       lists what can be fetched
     fdgjax data NAME --dir DATA       fetches it into DATA, which is then config.data.dir
 
-A download that was stopped goes on where it was; what is there already is verified instead. Archives lie in
-DATA/downloads/NAME until they are unpacked; one that was fetched by other means may be put there. The record
-DATA/downloads/NAME/fetched.json has the checksums that were seen.
+A command that was stopped goes on with the files that it has; a data set that is there already is verified instead.
+Archives lie in DATA/downloads/NAME until they are unpacked; one that was fetched by other means may be put there. The
+record DATA/downloads/NAME/fetched.txt has the checksums that were seen.
 """
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from fdgjax.door import door
 from fdgjax.errors import UserError
-from fdgjax.fetching.getting import Place, alone, get, place_of, present
+from fdgjax.fetching.getting import alone, get, present
 from fdgjax.fetching.release import Release, amount
 from fdgjax.fetching.sources import RELEASES
-from fdgjax.fetching.transfer import Means
 from fdgjax.registry import lookup
 
 STOPPED = 130
@@ -46,13 +40,15 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(
             f"no --dir; expected the folder that shall hold {release.folder}/: fdgjax data {args.name} --dir DATA"
         )
-    check_mirror(args.mirror)
-    place = place_of(args.name, release, Path(args.dir))
+    if args.mirror and not args.mirror.startswith(("http://", "https://")):
+        raise UserError(f"the mirror {args.mirror} is no address; expected http://... or https://...")
+    base = Path(args.dir).expanduser().absolute()
+    downloads = base / "downloads" / args.name
     print("\n".join(about(args.name, release)), flush=True)
     try:
-        return bring(release, place, args)
+        return bring(release, base, downloads, args)
     except KeyboardInterrupt:
-        print(f"stopped; the same command goes on with what is in {place.downloads}")
+        print(f"stopped; the same command goes on with what is in {downloads}")
         return STOPPED
 
 
@@ -70,19 +66,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def bring(release: Release, place: Place, args: argparse.Namespace) -> int:
+def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespace) -> int:
     """Verifies what is there, or fetches it."""
-    if said := present(release, place):
-        print(f"{place.folder} is there: {said}")
+    if said := present(release, base):
+        print(f"{base / release.folder} is there: {said}")
         return 0
     if not args.yes and not agreed():
         print("nothing was fetched")
         return 0
-    with alone(place), progress() as means:
-        said = present(release, place)  # another process may have been faster
+    with alone(downloads) as work:
+        said = present(release, base)  # another process may have been faster
         verb = "is there" if said else "is fetched and verified"
-        said = said or get(release, place, args.mirror, args.keep, means)
-    print(f"{place.folder} {verb}: {said}\nuse it with --config.data.dir={place.base}")
+        said = said or get(release, base, work, args.mirror, args.keep)
+    print(f"{base / release.folder} {verb}: {said}\nuse it with --config.data.dir={base}")
     return 0
 
 
@@ -100,17 +96,6 @@ def agreed() -> bool:
         return False
 
 
-def check_mirror(mirror: str) -> None:
-    """Raises a `UserError` for a mirror that is no address."""
-    try:
-        parts = urlsplit(mirror)
-        fit = not mirror or (parts.scheme in ("http", "https") and bool(parts.hostname))
-    except ValueError:
-        fit = False
-    if not fit:
-        raise UserError(f"the mirror {mirror} is no address; expected http://... or https://...")
-
-
 def about(name: str, release: Release) -> Iterator[str]:
     """What one should know before fetching: the licence first."""
     yield f"{name}{': ' + release.remark if release.remark else ''}"
@@ -120,7 +105,7 @@ def about(name: str, release: Release) -> Iterator[str]:
     )
     yield f"  known by {release.pinned}"
     for file in release.files:
-        yield f"  file     {file.name} ({amount(file.size)}) at {', '.join(urlsplit(url).netloc for url in file.urls)}"
+        yield f"  file     {file.name} ({amount(file.size)}) at {', '.join(file.urls)}"
 
 
 def listing(releases: Mapping[str, Release]) -> Iterator[str]:
@@ -128,16 +113,3 @@ def listing(releases: Mapping[str, Release]) -> Iterator[str]:
     yield f"{'name':18s}{'size':>9s}  {'known by':22s}licence"
     for name, release in releases.items():
         yield f"{name:18s}{amount(release.size):>9s}  {release.pinned:22s}{release.licence}"
-
-
-@contextlib.contextmanager
-def progress() -> Iterator[Means]:
-    """Lines on standard output; on a terminal with a bar for the bytes."""
-    console = Console(stderr=True)
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), TextColumn(""))
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield Means(
-            say=lambda line: print(line, flush=True),
-            moved=lambda have, size: bar.update(task, completed=have, total=max(have, size)),
-        )

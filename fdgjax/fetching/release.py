@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+Assemble = Callable[[Mapping[str, Path], Path, int], None]
+"""Makes a data set's folder of files by their names, in an empty folder; archives may hold so many bytes at most."""
+
 
 class File(NamedTuple):
     """One file of a release.
@@ -11,9 +14,9 @@ class File(NamedTuple):
     Attributes:
       name: its name on this machine and at mirrors.
       size: its bytes, of which its server may send twice as many where `exact` is False.
-      urls: where it is, the best first.
+      urls: where it is, the best first: http, https, or `hf://` for the Hugging Face hub (`from_hub`).
       checksum: `sha256:` or `md5:` and hexadecimal digits; empty where none is known.
-      exact: whether `size` is known to the byte.
+      exact: whether the file has `size` to the byte, where nothing else is known of it.
     """
 
     name: str
@@ -33,7 +36,7 @@ class Release(NamedTuple):
       files: what is fetched.
       unpacked: about how many bytes its folder has.
       images: how many images there are; 0 where nobody has counted.
-      assemble: makes the folder of the files, by their names, in an empty folder.
+      assemble: makes the folder of the files.
       tree: the SHA-256 of the images as `tree_checksum` has it; empty where it is not known. It holds for archives
         that a server makes anew for everyone who asks.
       remark: what else one should know.
@@ -45,7 +48,7 @@ class Release(NamedTuple):
     files: tuple[File, ...]
     unpacked: int
     images: int
-    assemble: Callable[[Mapping[str, Path], Path, "Bounds"], None]
+    assemble: Assemble
     tree: str = ""
     remark: str = ""
 
@@ -55,9 +58,9 @@ class Release(NamedTuple):
         return sum(file.size for file in self.files)
 
     @property
-    def bounds(self) -> "Bounds":
-        """What an archive may hold at most, so that none fills the disk."""
-        return Bounds(2 * max(self.size, self.unpacked), 4 * self.images + 1000 if self.images else 2_000_000)
+    def most(self) -> int:
+        """The bytes that an archive may hold at most, so that none fills the disk."""
+        return 2 * max(self.size, self.unpacked)
 
     @property
     def pinned(self) -> str:
@@ -66,13 +69,6 @@ class Release(NamedTuple):
             return "sha256 of the images"
         kinds = {file.checksum.partition(":")[0] for file in self.files}
         return " and ".join(sorted(kind or "nothing" for kind in kinds))
-
-
-class Bounds(NamedTuple):
-    """The most bytes and the most entries that the archives of a release may have."""
-
-    size: int
-    entries: int
 
 
 def amount(size: int) -> str:

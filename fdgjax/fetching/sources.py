@@ -7,17 +7,12 @@ were compared with real data. None is invented: a file without one is recorded a
 from collections.abc import Mapping
 
 from fdgjax.data.layouts import LAYOUTS
-from fdgjax.fetching.assembling import as_they_are, camera_traps, images_of
 from fdgjax.fetching.release import File, Release
+from fdgjax.fetching.unpacking import as_they_are, camera_traps, images_of, rows_of
 
-MNIST_AT = ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/")
-HUGGING_FACE = ("https://huggingface.co/", "https://hf-mirror.com/")
 VISDA = "csr.bu.edu/ftp/visda/2019/multi-source/"
-LILA = (
-    "https://storage.googleapis.com/public-datasets-lila/caltechcameratraps/",
-    "https://lilawildlife.blob.core.windows.net/lila-wildlife/caltechcameratraps/",
-)
-PACS_AT = "datasets/flwrlabs/pacs/resolve/394113073258ead631f617d2e13bb377c0715c4b/data/"
+LILA = ("storage.googleapis.com/public-datasets-lila", "lilawildlife.blob.core.windows.net/lila-wildlife")
+PACS_AT = "hf://datasets/flwrlabs/pacs@394113073258ead631f617d2e13bb377c0715c4b/data/train-00000-of-00001.parquet"
 
 
 def drive(identity: str) -> str:
@@ -25,15 +20,33 @@ def drive(identity: str) -> str:
     return f"https://drive.usercontent.google.com/download?id={identity}&export=download&confirm=t"
 
 
-def of_mnist(name: str, size: int, sha256: str) -> File:
-    """One of MNIST's four files."""
-    return File(name, size, tuple(at + name for at in MNIST_AT), f"sha256:{sha256}", exact=True)
+def of_lila(name: str, size: int) -> File:
+    """One of Caltech Camera Traps' files."""
+    return File(name, size, tuple(f"https://{at}/caltechcameratraps/{name}" for at in LILA), exact=True)
 
 
-def of_domainnet(name: str, size: int, md5: str, exact: bool = False, below: str = "") -> File:
+def of_domainnet(name: str, size: int, md5: str, below: str = "") -> File:
     """One of DomainNet's six archives; of clipart and painting the cleaned ones are `below` another folder."""
-    return File(name, size, tuple(f"{way}://{VISDA}{below}{name}" for way in ("https", "http")), f"md5:{md5}", exact)
+    return File(name, size, tuple(f"{way}://{VISDA}{below}{name}" for way in ("https", "http")), f"md5:{md5}")
 
+
+MNIST = tuple(
+    File(
+        f"{name}-ubyte.gz",
+        size,
+        (
+            f"https://storage.googleapis.com/cvdf-datasets/mnist/{name}-ubyte.gz",
+            f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}-ubyte.gz",
+        ),
+        f"sha256:{sha256}",
+    )
+    for name, size, sha256 in (
+        ("train-images-idx3", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("train-labels-idx1", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        ("t10k-images-idx3", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        ("t10k-labels-idx1", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    )
+)
 
 DOMAINNET = Release(
     data_set="domainnet",
@@ -44,8 +57,8 @@ DOMAINNET = Release(
         of_domainnet("infograph.zip", 4_000_000_000, "720380b86f9e6ab4805bb38b6bd135f8"),
         of_domainnet("painting.zip", 3_700_000_000, "1ae32cdb4f98fe7ab5eb0a351768abfd", below="groundtruth/"),
         of_domainnet("quickdraw.zip", 460_000_000, "bdc1b6f09f277da1a263389efe0c7a66"),
-        of_domainnet("real.zip", 6_062_039_589, "dcc47055e8935767784b7162e7c7cca6", exact=True),
-        of_domainnet("sketch.zip", 2_633_992_926, "658d8009644040ff7ce30bb2e820850f", exact=True),
+        of_domainnet("real.zip", 6_062_039_589, "dcc47055e8935767784b7162e7c7cca6"),
+        of_domainnet("sketch.zip", 2_633_992_926, "658d8009644040ff7ce30bb2e820850f"),
     ),
     unpacked=19_000_000_000,
     images=0,
@@ -62,14 +75,13 @@ RELEASES: Mapping[str, Release] = {
             File(
                 "PACS.parquet",
                 191_395_900,
-                tuple(f"{at}{PACS_AT}train-00000-of-00001.parquet" for at in HUGGING_FACE),
+                (PACS_AT,),
                 "sha256:4fc041ee92eec6043fe6e2859e8bdd138e5f958bc621afd153879812cbe65ff5",
-                exact=True,
             ),
         ),
         unpacked=191_000_000,
         images=9_991,
-        assemble=images_of(LAYOUTS["pacs"]),
+        assemble=rows_of(LAYOUTS["pacs"]),
         remark="Hugging Face's flwrlabs/pacs",
     ),
     "office_caltech10": Release(
@@ -130,18 +142,8 @@ RELEASES: Mapping[str, Release] = {
         folder="terra_incognita",
         licence="CDLA-Permissive-1.0 (Caltech Camera Traps; Beery et al., 2018; lila.science)",
         files=(
-            File(
-                "eccv_18_annotations.tar.gz",
-                2_997_071,
-                tuple(at + "eccv_18_annotations.tar.gz" for at in LILA),
-                exact=True,
-            ),
-            File(
-                "eccv_18_all_images_sm.tar.gz",
-                6_492_615_601,
-                tuple(at + "eccv_18_all_images_sm.tar.gz" for at in LILA),
-                exact=True,
-            ),
+            of_lila("eccv_18_annotations.tar.gz", 2_997_071),
+            of_lila("eccv_18_all_images_sm.tar.gz", 6_492_615_601),
         ),
         unpacked=6_600_000_000,
         images=0,
@@ -159,28 +161,7 @@ RELEASES: Mapping[str, Release] = {
         data_set="rotated_mnist",
         folder="mnist",
         licence="CC BY-SA 3.0, as is commonly stated (LeCun, Cortes and Burges)",
-        files=(
-            of_mnist(
-                "train-images-idx3-ubyte.gz",
-                9_912_422,
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            of_mnist(
-                "train-labels-idx1-ubyte.gz",
-                28_881,
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            of_mnist(
-                "t10k-images-idx3-ubyte.gz",
-                1_648_877,
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            of_mnist(
-                "t10k-labels-idx1-ubyte.gz",
-                4_542,
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        ),
+        files=MNIST,
         unpacked=11_594_722,
         images=0,
         assemble=as_they_are,

@@ -1,19 +1,11 @@
-"""Published weights by the name of their Hugging Face repository: a file of one revision, known by its checksum.
+"""Published weights by the name of their Hugging Face repository: a file of one revision, known by its checksum."""
 
-`huggingface_hub` (the extra `fdgjax[pretrained]`) fetches them and keeps them in its own cache (`HF_HOME`); a file that
-is there needs no network, and `HF_HUB_OFFLINE=1` forbids it. `HF_ENDPOINT` names a mirror.
-"""
-
-import importlib.util
-import os
 from collections.abc import Mapping
-from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
+from fdgjax.data.hub import from_hub
 from fdgjax.errors import UserError
-
-PACKAGE = "huggingface_hub"
 
 
 class Hosted(NamedTuple):
@@ -53,41 +45,6 @@ def check_network(name: str, network: str) -> None:
 
 
 def hosted(name: str) -> Path:
-    """The verified file of an entry of `HOSTED`, from the cache or else from the network.
-
-    Raises:
-      UserError: `huggingface_hub` is not installed; the file is not in the cache and cannot be fetched, or it has
-        another checksum.
-    """
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise UserError(
-            f"config.model.pretrained got '{name}', which the package {PACKAGE} fetches, not installed; pip install "
-            "'fdgjax[pretrained]'"
-        )
-    from huggingface_hub import hf_hub_download
-
+    """The verified file of an entry of `HOSTED`; see `from_hub`."""
     entry = HOSTED[name]
-    try:
-        # Nobody's token is sent: the files are public.
-        found = hf_hub_download(
-            name, entry.file, revision=entry.revision, endpoint=os.environ.get("HF_ENDPOINT"), token=False
-        )
-    except Exception as error:  # the errors of its transports, which differ by version
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(
-            f"config.model.pretrained got '{name}', which is not in the cache and cannot be fetched ({reason}); "
-            "expected a network, a mirror in HF_ENDPOINT, or a .safetensors file"
-        ) from error
-    return verified(name, Path(found))
-
-
-def verified(name: str, path: Path) -> Path:
-    """The path of an entry's file; a `UserError` where its bytes are others than those that are known."""
-    with path.open("rb") as file:
-        got = file_digest(file, "sha256").hexdigest()
-    if got != HOSTED[name].sha256:
-        raise UserError(
-            f"config.model.pretrained got '{name}', whose file {path} has the sha256 {got}; expected "
-            f"{HOSTED[name].sha256}: delete {path.resolve()} and {path}, and repeat the command"
-        )
-    return path
+    return from_hub(f"hf://{name}@{entry.revision}/{entry.file}", entry.sha256)

@@ -1,7 +1,6 @@
 """Small archives of images, as they are released and as nobody should make them."""
 
 import io
-import json
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -56,8 +55,8 @@ def tarred(members: Mapping[str, bytes], **attributes: Any) -> bytes:
     return buffer.getvalue()
 
 
-def parquet(path: Path, rows: Sequence[tuple[Any, Any, Any]], names: Sequence[str] = ()) -> Path:
-    """Rows of image, domain and label as Hugging Face writes them; `names` are those of the labels."""
+def parquet(path: Path, rows: Sequence[tuple[Any, Any, Any]]) -> Path:
+    """Rows of image, domain and label as Hugging Face writes them."""
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
@@ -66,9 +65,5 @@ def parquet(path: Path, rows: Sequence[tuple[Any, Any, Any]], names: Sequence[st
         "domain": [domain for _, domain, _ in rows],
         "label": [label for _, _, label in rows],
     }
-    features = {"label": {"names": list(names), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-    table = pa.table(columns)
-    if names:
-        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    write_table(table, path)
+    write_table(pa.table(columns), path)
     return path

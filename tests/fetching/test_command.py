@@ -1,12 +1,10 @@
 """`fdgjax data`: licence and size first; a whole, verified data set or nothing; again, it repairs or verifies."""
 
 import hashlib
-import json
 import re
 import shutil
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +14,12 @@ from fdgjax.commands import main as fdgjax
 from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
-from fdgjax.fetching.assembling import as_they_are, images_of
-from fdgjax.fetching.getting import check_space, place_of, tree_checksum
+from fdgjax.fetching.getting import check_space, tree_checksum
 from fdgjax.fetching.release import File, Release
 from fdgjax.fetching.sources import RELEASES
-from fdgjax.fetching.transfer import Means, digests
+from fdgjax.fetching.unpacking import as_they_are, images_of
 from fdgjax.files import lock
+from fdgjax.sealed import sha256
 
 from .archives import image, office, tarred, zipped
 from .server import Served, changes, drops, says
@@ -32,12 +30,12 @@ RELEASE = Release(
     data_set="office_caltech10",
     folder="office_caltech_10",
     licence="for tests",
-    files=(File("office.zip", len(ARCHIVE), ("http://127.0.0.1:9/office.zip",), SHA256, exact=True),),
+    files=(File("office.zip", len(ARCHIVE), ("http://127.0.0.1:9/office.zip",), SHA256),),
     unpacked=20_000,
     images=40,
     assemble=images_of(LAYOUTS["office_caltech10"]),
 )
-UNKNOWN = RELEASE._replace(files=(RELEASE.files[0]._replace(checksum="", exact=False),))
+UNKNOWN = RELEASE._replace(files=(RELEASE.files[0]._replace(checksum=""),))
 
 
 class Said(NamedTuple):
@@ -54,7 +52,6 @@ Data = Callable[..., Said]
 @pytest.fixture
 def data(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Data:
     """`fdgjax data` of a release that lies on the server, into `tmp_path / "data"`."""
-    monkeypatch.setattr("fdgjax.fetching.command.Means", partial(Means, wait=lambda seconds: None))
     server.files["office.zip"] = ARCHIVE
 
     def call(*arguments: str, release: Release = RELEASE, yes: bool = True) -> Said:
@@ -73,9 +70,8 @@ def test_a_data_set_is_fetched_verified_and_not_fetched_twice(data: Data, server
     assert f"--config.data.dir={tmp_path / 'data'}" in first.out
     assert DATASETS["office_caltech10"](str(tmp_path / "data")).samples == 40
     downloads = tmp_path / "data" / "downloads" / "office"
-    assert sorted(path.name for path in downloads.iterdir()) == ["fetched.json", "lock"]
-    record = json.loads((downloads / "fetched.json").read_text())
-    assert record["files"]["office.zip"] == {"bytes": len(ARCHIVE), "sha256": SHA256[7:], "known": True}
+    assert sorted(path.name for path in downloads.iterdir()) == ["fetched.txt", "lock"]
+    assert (downloads / "fetched.txt").read_text() == f"office.zip {SHA256[7:]}\n"
     server.asked.clear()
     again = data(yes=False)
     assert again.status == 0
@@ -98,27 +94,32 @@ def flipped(content: bytes) -> bytes:
 def test_a_server_that_fails_in_every_way_is_overcome(
     release: Release, data: Data, server: Served, tmp_path: Path
 ) -> None:
-    server.faults["office.zip"] = [says(503), drops(500), says(302, Location="file:///etc/hostname"), drops(900)]
-    if release is RELEASE:
-        server.faults["office.zip"] += [changes(flipped), changes(lambda content: content[:-7])]
+    faults = [says(503), drops(500), says(302, Location="file:///etc/hostname")]
+    server.faults["office.zip"] = [changes(flipped), *faults[1:]] if release is RELEASE else faults
     assert data(release=release).status == 0
     assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
 
 
-def test_a_stopped_download_goes_on(data: Data, server: Served, tmp_path: Path) -> None:
+def test_a_command_that_failed_gets_there_when_it_is_repeated(data: Data, server: Served, tmp_path: Path) -> None:
+    two = RELEASE._replace(files=(RELEASE.files[0]._replace(name="first.zip"), RELEASE.files[0]))
+    two = two._replace(assemble=lambda files, into, most: RELEASE.assemble({"one": files["office.zip"]}, into, most))
+    server.files["first.zip"] = ARCHIVE
     server.faults["office.zip"] = [drops(500)] * 99
-    failed = data()
+    failed = data(release=two)
     assert (failed.status, failed.error.count("\n")) == (2, 1)
     assert failed.error.startswith("fdgjax: cannot fetch office.zip (http://127.0.0.1")
     left = tmp_path / "data" / "downloads" / "office"
-    half = left / "unpacking" / "amazon" / "mug" / "frame_0008.jpg"  # what a killed process leaves
+    assert sorted(path.name for path in left.iterdir()) == ["first.zip", "lock"]
+    half = left / "unfinished" / "office_caltech_10" / "amazon" / "mug" / "frame_0008.jpg"  # of a killed process
     half.parent.mkdir(parents=True)
     half.write_bytes(b"half")
+    (left / "unfinished" / "office.zip").write_bytes(b"half")
     server.faults.clear()
     server.asked.clear()
-    assert data().status == 0
-    assert server.asked == [("office.zip", "bytes=500-")]
-    assert sorted(path.name for path in left.iterdir()) == ["fetched.json", "lock"]
+    assert data(release=two).status == 0
+    assert server.asked == ["office.zip"]
+    assert sorted(path.name for path in left.iterdir()) == ["fetched.txt", "lock"]
+    assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
 
 
 def test_nothing_is_fetched_unless_one_agrees(
@@ -162,7 +163,8 @@ def test_an_unknown_file_is_recorded_and_compared(data: Data, server: Served, tm
     server.files["office.zip"] = zipped(office("elsewhere/"))
     other = data(release=UNKNOWN)
     assert (other.status, other.error.count("\n")) == (2, 1)
-    assert "as in an earlier download: the release has changed, or one of them is damaged" in other.error
+    assert "does not match the known hash" in other.error
+    assert "must be its own, unless you remove that" in other.out
     assert not (tmp_path / "data" / "office_caltech_10").exists()
 
 
@@ -227,12 +229,12 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
     assert (said.status, said.error.count("\n")) == (2, 1)
     assert "free; expected enough space" in said.error
     assert not server.asked
-    place = place_of("office", RELEASE, tmp_path / "data")
+    downloads = tmp_path / "data" / "downloads" / "office"
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 20_000))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="needs"):
-        check_space(RELEASE, place)
-    (place.downloads / "office.zip").write_bytes(ARCHIVE)
-    check_space(RELEASE, place)
+        check_space(RELEASE, downloads)
+    (downloads / "office.zip").write_bytes(ARCHIVE)
+    check_space(RELEASE, downloads)
 
 
 def test_ctrl_c_is_one_line_and_130(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,12 +253,17 @@ def test_ctrl_c_is_one_line_and_130(data: Data, monkeypatch: pytest.MonkeyPatch)
         (("pasc",), "unknown data set to fetch 'pasc'; expected one of: .*did you mean 'pacs'"),
         (("pacs",), "no --dir; expected the folder that shall hold PACS/"),
         (("pacs", "--dir", "d", "--mirror", "file:///etc"), "the mirror file:///etc is no address"),
-        (("pacs", "--dir", "d", "--mirror", "http://[x"), "is no address"),
+        (("pacs", "--dir", "d", "--mirror", "http://[x", "--yes"), r"cannot fetch PACS.parquet \(http://\[x"),
     ],
 )
 def test_mistakes_are_one_line(
-    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    arguments: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert fdgjax(["fdgjax", "data", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -274,11 +281,26 @@ def test_the_list_has_a_line_for_each_data_set(capsys: pytest.CaptureFixture[str
 
 def test_files_that_are_used_as_they_are(data: Data, server: Served, tmp_path: Path) -> None:
     files = tuple(
-        File(name, 5, (), f"sha256:{hashlib.sha256(name.encode()).hexdigest()}")
+        File(name, 20, (), f"sha256:{hashlib.sha256(name.encode()).hexdigest()}")
         for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
     )
     server.files.update({file.name: file.name.encode() for file in files})
     mnist = RELEASES["mnist"]._replace(files=files, assemble=as_they_are)
     assert data(release=mnist).status == 0
     assert "6,000 images in 6 domains, every byte" in data(release=mnist).out
-    assert digests(tmp_path / "data" / "mnist" / files[0].name, "sha256")["sha256"] == files[0].checksum[7:]
+    assert sha256(tmp_path / "data" / "mnist" / files[0].name) == files[0].checksum[7:]
+
+
+def test_a_file_of_the_hub_is_in_its_cache(
+    data: Data, server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a mirror; `huggingface_hub` fetches it."""
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    server.files[f"datasets/a/b/resolve/{'0' * 40}/data/office.zip"] = ARCHIVE
+    release = RELEASE._replace(
+        files=(RELEASE.files[0]._replace(urls=(f"hf://datasets/a/b@{'0' * 40}/data/office.zip",)),)
+    )
+    assert data("--mirror", "", release=release).status == 0
+    assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
+    assert [path.read_bytes() for path in (tmp_path / "hub").rglob("office.zip")] == [ARCHIVE]

@@ -5,13 +5,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from huggingface_hub import parse_hf_uri
 
 from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.loading import DATASETS
 from fdgjax.fetching.getting import tree_checksum
 from fdgjax.fetching.sources import RELEASES
-from fdgjax.fetching.transfer import digests
 from fdgjax.fetching.unpacking import OPENERS
+from fdgjax.sealed import sha256
 
 DIGITS = {"sha256": 64, "md5": 32}
 
@@ -33,13 +34,18 @@ def test_a_release_is_complete(name: str) -> None:
     for file in release.files:
         kind, _, digest = file.checksum.partition(":")
         assert not kind or re.fullmatch(rf"[0-9a-f]{{{DIGITS[kind]}}}", digest)
-        assert Path(file.name).suffix in OPENERS
+        assert Path(file.name).suffix in {*OPENERS, ".parquet"}
         assert file.size > 0
         assert file.urls
         assert all(urlsplit(url).hostname for url in file.urls)
-        assert file.urls[0].startswith("https://")
-        # What is not encrypted may be changed on its way: only with a checksum.
+        # What is not encrypted may be changed on its way: only with a checksum, and after what is.
+        assert file.urls[0].startswith(("https://", "hf://"))
         assert file.checksum or all(url.startswith("https://") for url in file.urls)
+        if file.urls[0].startswith("hf://"):
+            at = parse_hf_uri(file.urls[0])
+            assert re.fullmatch("[0-9a-f]{40}", str(at.revision))
+            assert at.path_in_repo
+            assert kind == "sha256"
 
 
 def test_the_real_office_caltech10_is_the_one_that_is_known(shared_data: Path) -> None:
@@ -52,4 +58,4 @@ def test_the_real_office_caltech10_is_the_one_that_is_known(shared_data: Path) -
 def test_the_real_test_files_of_mnist_are_the_ones_that_are_known(shared_data: Path) -> None:
     for file in RELEASES["mnist"].files[2:]:
         path = shared_data / "mnist" / file.name
-        assert (f"sha256:{digests(path, 'sha256')['sha256']}", path.stat().st_size) == (file.checksum, file.size)
+        assert (f"sha256:{sha256(path)}", path.stat().st_size) == (file.checksum, file.size)
