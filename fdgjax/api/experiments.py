@@ -124,7 +124,7 @@ def open_run(
 
 
 def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
-    """Given arrays as a data set, by the name of their content; empty for none. Raises like `experiment`."""
+    """Given arrays as a data set, by a name made of their content; empty without arrays. Raises like `experiment`."""
     if data is None:
         return {}
     found = domains_of(data, classes)

@@ -207,7 +207,7 @@ def bars(
     Args:
       axes: to draw on.
       names: of the groups.
-      heights: of each series `[seeds, names]`, NaN for none.
+      heights: of each series `[seeds, names]`, NaN where missing.
       numbers: the series' colours.
       marked: the unseen domain; its group is labelled as such and shaded.
     """

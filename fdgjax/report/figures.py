@@ -153,7 +153,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
 
 
 def table_of(each: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
-    """Accuracies `[seeds, names]`, NaN where there are none."""
+    """Accuracies `[seeds, names]`, NaN where missing."""
     return np.asarray([[one.get(name, np.nan) for name in names] for one in each], np.float64)
 
 

@@ -118,7 +118,7 @@ def discard_rate(runs: Sequence[Run]) -> Figure | None:
 
 
 Accuracies = tuple[np.ndarray, np.ndarray]
-"""Percentages of labels in ascending order, and a probe's accuracies `[seeds, percentages]`, NaN for none."""
+"""Percentages of labels in ascending order, and a probe's accuracies `[seeds, percentages]`, NaN where missing."""
 
 UNTRAINED: Mapping[str, Any] = {"pixel_probe": {}, "random_encoder_probe": {"linestyle": (0, (5, 3))}}
 """Keys of the first record, for probes without any training of the encoder, and their line styles."""

@@ -33,7 +33,7 @@ def config_of(path: Path, data_dir: str = "") -> Config:
       data_dir: folder of the data, if it has moved since the run.
 
     Raises:
-      UserError: no run there, one of a version with other keys, or of a method, model or data set that nobody has
+      UserError: no run there, one of a version with other keys, or of a method, model or data set that is not
         registered.
     """
     file = Workdir(path).config
@@ -54,12 +54,12 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
     """The experiment of a run's folder, built again, and its newest state.
 
     Args:
-      path: the folder; of a run with several seeds the one that holds them all.
+      path: the folder; of a run with several seeds the one above the seeds' own.
       data_dir: folder of the data, if it has moved since the run.
       changes: new values of config keys that concern evaluation only.
 
     Raises:
-      UserError: no run there, none of this version, or one without a checkpoint.
+      UserError: no run there, one of another version, or one without a checkpoint.
     """
     return restored(build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes))), path)
 
