@@ -20,7 +20,7 @@ from fdgjax.run.berths import Berth
 from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary
 from fdgjax.run.devices import as_begun
-from fdgjax.run.recorded import nobody, train_with_records
+from fdgjax.run.recorded import summed_up, train_with_records
 from fdgjax.writers import check_installed
 
 LARGEST = 16
@@ -95,7 +95,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
         # No program is kept as an executable: those are kept by the name of one config.
-        return train_with_records(experiment, berths, console, stop, nobody, None)
+        return summed_up(berths, train_with_records(experiment, berths, console, stop, (), None))
 
 
 def tried(make: Callable[[], Any]) -> Any:
