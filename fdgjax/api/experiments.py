@@ -4,9 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-import statistics
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +22,7 @@ from fdgjax.data.domains import Domains
 from fdgjax.data.given import Arrays, domains_of, name_of
 from fdgjax.data.loading import DATASETS
 from fdgjax.data.source import Source
-from fdgjax.distributed import process_group
+from fdgjax.distributed import Stop, process_group
 from fdgjax.engine.devices import split_cpu
 from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
@@ -32,14 +30,12 @@ from fdgjax.methods import Entry
 from fdgjax.models.given import Network
 from fdgjax.records import Workdir, check_place, finished, mean_figures
 from fdgjax.registry import lent
-from fdgjax.run.ahead import compile_ahead, first_state
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun
-from fdgjax.run.memory import Memory
-from fdgjax.run.recorded import Interrupted, nobody, run_experiment
+from fdgjax.run.recorded import Interrupted, run_experiment, train_with_records
 from fdgjax.run.reopen import reopen, restored
-from fdgjax.run.results import Timings, of_all_seeds, summaries
-from fdgjax.run.training import train
+from fdgjax.run.results import of_all_seeds
+from fdgjax.run.training import Observer, Progress
 
 Callback = Callable[[Record], Any]
 """Called with each round's record; a true result stops the training. Of several seeds the record has the round, the
@@ -181,12 +177,13 @@ class Trainer:
         """
         stop, shown = threading.Event(), Console(RichConsole(quiet=not verbose))
 
-        def tell(records: list[Record]) -> None:
-            if on_round is not None and on_round(as_one(records)):
+        def tell(progress: Progress) -> None:
+            if on_round is not None and on_round(as_one(progress.records)):
                 stop.set()
 
+        observers = [] if on_round is None else [tell]
         if workdir is None:
-            return in_memory(self.built, shown, stop, tell)
+            return in_memory(self.built, shown, stop, observers)
         path = Path(workdir)
         check_place(path)
         begun = as_begun(self.asked, path)
@@ -194,7 +191,7 @@ class Trainer:
             built = self.built if begun.devices in (0, self.config.devices) else build(begun)
             with process_group():
                 try:
-                    summary = run_experiment(built, path, shown, stop, nobody if on_round is None else tell)
+                    summary = run_experiment(built, path, shown, stop, observers)
                 except Interrupted:
                     summary = {}
             opened = restored(built, path)
@@ -208,31 +205,20 @@ def as_one(records: Sequence[Record]) -> Record:
     return {"round": records[0]["round"], **mean_figures(records), "seeds": list(records)}
 
 
-def in_memory(built: Experiment, shown: Console, stop: threading.Event, tell: Callable[[list[Record]], None]) -> Result:
+def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence[Observer]) -> Result:
     """Training from the first round without a file."""
-    begin, config = time.perf_counter(), built.config
-    records: list[list[Record]] = [[] for _ in range(config.seeds)]
-    durations: list[float] = []
-    state = first_state(built)
-    with shown.progress(config.rounds, 0) as show:
-        ahead, memory = compile_ahead(built, state)
-        for progress in train(ahead, state):
-            assert progress.state is not None, "no round begins before the one before it is told"
-            state = progress.state
-            durations.append(progress.seconds)
-            for of_seed, record in zip(records, progress.records, strict=True):
-                of_seed.append(record)
-            show({**as_one(progress.records)})
-            tell(progress.records)
-            if stop.is_set():
-                break
-    done = len(durations) == config.rounds
-    return Result(built, state, records, summary_of(built, records, durations, begin, memory) if done else {}, None)
+    last: list[Progress] = []
+    records: list[list[Record]] = [[] for _ in built.seeds]
 
+    def keep(progress: Progress) -> None:
+        last[:] = [progress]
+        for of_seed, record in zip(records, progress.records, strict=True):
+            of_seed.append(record)
 
-def summary_of(
-    built: Experiment, records: list[list[Record]], durations: Sequence[float], begin: float, memory: Memory
-) -> dict[str, Any]:
-    """The summary of all seeds after the last round."""
-    timings = Timings(time.perf_counter() - begin, statistics.median(durations), memory.total)
-    return of_all_seeds(summaries(built, records, timings))
+    try:
+        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers], None))
+    except Interrupted:
+        summary = {}
+    state = last[0].state
+    assert state is not None, "an observer gets it"
+    return Result(built, state, records, summary, None)

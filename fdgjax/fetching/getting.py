@@ -1,7 +1,6 @@
 """A data set's way to its folder: fetched, compared, unpacked beside, checked, sealed, and then given its name."""
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from fdgjax.errors import UserError
 from fdgjax.fetching.release import File, Release, amount
 from fdgjax.fetching.transfer import download
 from fdgjax.files import lock, make_folder, sync, write_text
-from fdgjax.sealed import CHECKSUMS, sha256, verify, write_checksums
+from fdgjax.sealed import CHECKSUMS, sha256, tree_sha256, verify, write_checksums
 
 RECORD = "fetched.txt"
 UNFINISHED = "unfinished"
@@ -37,7 +36,7 @@ def present(release: Release, base: Path) -> str:
         if (folder / CHECKSUMS).exists():
             verify(folder)
             return f"{images}, every byte as it was when it was fetched"
-        if release.tree and tree_checksum(folder) == release.tree:
+        if release.tree and tree_sha256(folder) == release.tree:
             return f"{images}, every byte as it was released"
     except UserError as error:
         raise UserError(
@@ -103,7 +102,7 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     unpacked.mkdir()
     release.assemble(files, unpacked, release.most)
     done = found(release, unpacked)
-    if release.tree and (got := tree_checksum(unpacked)) != release.tree:
+    if release.tree and (got := tree_sha256(unpacked)) != release.tree:
         raise UserError(
             f"the images of {release.folder} have the sha256 {got}; expected {release.tree}: the release has changed, "
             f"or the server has something else: remove what is in {downloads}, and try another --mirror"
@@ -159,13 +158,3 @@ def fetched(file: File, path: Path, mirror: str, work: Path) -> Path:
     if wanted and (got := file_hash(path, kind)) != wanted:
         raise UserError(f"{path} has the {kind} {got}; expected {wanted}: remove it, and repeat the command")
     return path
-
-
-def tree_checksum(folder: Path) -> str:
-    """The SHA-256 of the lines that `sha256sum` prints for all files, in the order of their paths' bytes."""
-    paths = sorted((path.relative_to(folder).as_posix().encode(), path) for path in folder.rglob("*") if path.is_file())
-    digest = hashlib.sha256()
-    for name, path in paths:
-        if name != CHECKSUMS.encode():
-            digest.update(sha256(path).encode() + b"  " + name + b"\n")
-    return digest.hexdigest()

@@ -54,7 +54,7 @@ def open_berths(berths: Sequence[Berth], warn: Callable[[str], None]) -> Checkpo
         done = {len(one[1].records[0]) if one else 0 for one in found}
         if len(done) > 1:
             raise UserError(f"members of a family have come to rounds {sorted(done)}; expected the same round")
-        if found[0] is None:
+        if not any(found):
             return None
         states, histories = zip(*[one for one in found if one], strict=True)
         whole = jax.tree.map(lambda *own: joined(own, where), *states)

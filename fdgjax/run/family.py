@@ -20,7 +20,7 @@ from fdgjax.run.berths import Berth
 from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary
 from fdgjax.run.devices import as_begun
-from fdgjax.run.recorded import nobody, train_with_records
+from fdgjax.run.recorded import summed_up, train_with_records
 from fdgjax.writers import check_installed
 
 LARGEST = 16
@@ -94,7 +94,7 @@ def run_family(configs: Sequence[Config], paths: Sequence[Path], console: Consol
         console.say(f"{len(berths)} runs as one program: {differences(resolved)}")
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, berths, console, stop, nobody)
+        return summed_up(berths, train_with_records(experiment, berths, console, stop, ()))
 
 
 def tried(make: Callable[[], Any]) -> Any:

@@ -4,14 +4,13 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fdgjax.building import Experiment, build
 from fdgjax.config import Config
 from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
-from fdgjax.evaluation.metrics import Record
 from fdgjax.records import (
     History,
     Workdir,
@@ -40,17 +39,13 @@ from fdgjax.run.memory import (
 )
 from fdgjax.run.results import Timings, of_all_seeds, summaries
 from fdgjax.run.together import check_shared, logs_of, own_or_see
-from fdgjax.run.training import train
+from fdgjax.run.training import Observer, train
 from fdgjax.sealed import write_checked_json
 from fdgjax.writers import check_installed
 
 
 class Interrupted(Exception):
     """The run stopped on request, its state saved; the same command continues it."""
-
-
-OnRound = Callable[[list[Record]], None]
-"""What is told of each round that is trained: each seed's record."""
 
 
 def run(config: Config, path: Path, console: Console, stop: Stop) -> dict[str, Any]:
@@ -65,17 +60,12 @@ def run(config: Config, path: Path, console: Console, stop: Stop) -> dict[str, A
     return run_experiment(build(begun), path, console, stop)
 
 
-def nobody(records: list[Record]) -> None:
-    """Tells nobody."""
-    del records
-
-
 def run_experiment(
     experiment: Experiment,
     path: Path,
     console: Console,
     stop: Stop,
-    on_round: OnRound = nobody,
+    observers: Sequence[Observer] = (),
 ) -> dict[str, Any]:
     """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
 
@@ -88,13 +78,13 @@ def run_experiment(
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
-      on_round: told of each round before it is saved and before the next begins; it may set `stop`.
+      observers: called, in their order, with each round that is trained; one may set `stop`.
 
     Raises:
       UserError: bad input, a client that diverged, or more rounds where each depends on their number.
       Interrupted: `stop` was set; the state is saved.
     """
-    config, stop = experiment.config, any_stop(stop)
+    config = experiment.config
 
     def found() -> tuple[int, dict[str, Any]]:
         check_place(path)
@@ -120,7 +110,8 @@ def run_experiment(
         console.say(histogram(experiment))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        return train_with_records(experiment, [Berth(config, workdir)], console, stop, on_round)[0]
+        berths = [Berth(config, workdir)]
+        return summed_up(berths, train_with_records(experiment, berths, console, stop, observers))[0]
 
 
 def train_with_records(
@@ -128,16 +119,16 @@ def train_with_records(
     berths: Sequence[Berth],
     console: Console,
     stop: Stop,
-    on_round: OnRound,
+    observers: Sequence[Observer],
 ) -> list[dict[str, Any]]:
-    """Training from the newest checkpoint to the summary of each berth; see `run_experiment`.
+    """Training from the newest checkpoint to the summary of each seed; see `run_experiment`. Without berths it is
+    training in memory, from the first round.
 
     Raises:
       TooLarge: the berths are several, and a round of all needs more memory than is free.
     """
     begin = time.perf_counter()
-    config = experiment.config
-    durations = []
+    config, stop, durations = experiment.config, any_stop(stop), list[float]()
     with contextlib.ExitStack() as cleanup:
         checkpoints = cleanup.enter_context(contextlib.closing(open_berths(berths, console.say)))
         shapes = state_shapes(experiment)
@@ -163,17 +154,19 @@ def train_with_records(
         leave_if(stop, done, config.rounds)
 
         def ahead(started: int) -> bool:
-            # A listener may stop the run, a checkpoint needs the state that the next round would use up.
-            return on_round is nobody and started % config.checkpoint_every != 0 and not stop.is_set()
+            # An observer may stop the run, a checkpoint needs the state that the next round would use up.
+            return not observers and started % config.checkpoint_every != 0 and not stop.is_set()
 
         for progress in train(experiment, state, ahead):
             durations.append(progress.seconds)
-            for log, of_seed, record in zip(logs, records, progress.records, strict=True):
+            for log, record in zip(logs, progress.records, strict=bool(berths)):
                 log.write(record)
+            for of_seed, record in zip(records, progress.records, strict=True):
                 of_seed.append(record)
-            show({"round": done + 1, **mean_figures(progress.records)})
-            on_round(progress.records)
-            done += 1
+            done = progress.number
+            show({"round": done, **mean_figures(progress.records)})
+            for observe in observers:
+                observe(progress)
             if progress.state is None:
                 continue
             elapsed = before + time.perf_counter() - begin
@@ -183,22 +176,21 @@ def train_with_records(
     console.say(f"memory: {peak_in_words(peak_bytes())}")
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
-    each = summaries(experiment, records, timings)
-    return [
-        summed_up(berth, [one | continued_from(berth.workdir) for one in each[place]], write=is_coordinator())
-        for berth, place in zip(berths, places(berths), strict=True)
-    ]
+    return summaries(experiment, records, timings)
 
 
-def summed_up(berth: Berth, each: Sequence[Mapping[str, Any]], write: bool) -> dict[str, Any]:
-    """The summary of all of a run's seeds from that of each, all of them written where this process does."""
-    summary = of_all_seeds(each)
-    if write:
-        for folder, own in zip(open_seeds(berth.workdir, berth.config), each, strict=True):
-            write_summary(folder, own)
-        if len(each) > 1:
-            write_checked_json(berth.workdir.summary, summary)
-    return summary
+def summed_up(berths: Sequence[Berth], each: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each berth's summary from those of its seeds, all of them written by process 0."""
+    found = []
+    for berth, place in zip(berths, places(berths), strict=True):
+        seeds = [{**one, **continued_from(berth.workdir)} for one in each[place]]
+        found.append(of_all_seeds(seeds))
+        if is_coordinator():
+            for folder, own in zip(open_seeds(berth.workdir, berth.config), seeds, strict=True):
+                write_summary(folder, own)
+            if len(seeds) > 1:
+                write_checked_json(berth.workdir.summary, found[-1])
+    return found
 
 
 def say_memory(memory: Memory, console: Console) -> None:

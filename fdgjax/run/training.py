@@ -34,14 +34,20 @@ def images_per_round(experiment: Experiment) -> list[float]:
 
 
 class Progress(NamedTuple):
-    """The result of a round: each seed's record, the state, and the seconds the round took.
+    """The result of a round: its number, each seed's record, the state, and the seconds the round took.
 
     The state is None where the next round has begun, which uses it up.
     """
 
+    number: int
     records: list[Record]
     state: State | None
     seconds: float
+
+
+Observer = Callable[[Progress], None]
+"""Follows a run: called with each round, its state included, before that is saved and before the next begins. It may
+request a stop; an exception ends the run at once."""
 
 
 class Started(NamedTuple):
@@ -90,7 +96,7 @@ def train(experiment: Experiment, state: State, ahead: Callable[[int], bool] = n
         free = time.perf_counter()
         if one.number == 1 and before is not None:
             records = [record | of_seed for record, of_seed in zip(records, before, strict=True)]
-        return Progress(records, one.state if last else None, seconds)
+        return Progress(one.number, records, one.state if last else None, seconds)
 
     waiting: Started | None = None
     for done in range(first, config.rounds + 1):

@@ -24,12 +24,13 @@ from optuna.trial import FrozenTrial, TrialState
 from fdgjax.building import build
 from fdgjax.config import read_config
 from fdgjax.errors import UserError
-from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.evaluation.metrics import is_evaluated
 from fdgjax.files import make_folder
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.devices import as_begun, prepare_cpu
 from fdgjax.run.recorded import Interrupted, run_experiment
+from fdgjax.run.training import Progress
 from fdgjax.sweeps.space import Search
 from fdgjax.sweeps.status import hold
 from fdgjax.sweeps.trial_table import ERROR, name_of, percent_of, write_table
@@ -226,18 +227,17 @@ def run_trial(
     prepare_cpu(config, path)
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
-    def told(records: Sequence[Record]) -> None:
+    def told(progress: Progress) -> None:
         """Of each round: what is not held-out data of the sources goes no further."""
-        round_ = int(records[0]["round"])
-        if not is_evaluated(records[0]) or round_ == config.rounds:
+        if not is_evaluated(progress.records[0]) or progress.number == config.rounds:
             return
-        if round_ not in reported:
-            trial.report(objective(records), round_)
+        if progress.number not in reported:
+            trial.report(objective(progress.records), progress.number)
         if trial.should_prune():
             raise GivenUp
 
     experiment = build(as_begun(config, path))
-    return objective([run_experiment(experiment, path, console, stop, told)])
+    return objective([run_experiment(experiment, path, console, stop, [told])])
 
 
 def objective(figures: Sequence[Mapping[str, Any]]) -> float:

@@ -97,6 +97,9 @@ def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     seen: list[int] = []
     stopped = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]) or len(seen) == 3)
     assert (stopped.finished, len(stopped.records), stopped.summary) == (False, 3, {})
+    halted = trainer.train(on_round=lambda record: record["round"] == 3)
+    assert (halted.records, halted.summary) == (stopped.records, {})
+    chex.assert_trees_all_equal(halted.state, stopped.state)
     result = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]))
     assert seen == [1, 2, 3, 4]
     assert records_of(tmp_path / "python") == records_of(tmp_path / "command")

@@ -14,12 +14,12 @@ from fdgjax.commands import main as fdgjax
 from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.loading import DATASETS
 from fdgjax.errors import UserError
-from fdgjax.fetching.getting import check_space, tree_checksum
+from fdgjax.fetching.getting import check_space
 from fdgjax.fetching.release import File, Release
 from fdgjax.fetching.sources import RELEASES
 from fdgjax.fetching.unpacking import as_they_are, images_of
 from fdgjax.files import lock
-from fdgjax.sealed import sha256
+from fdgjax.sealed import sha256, tree_sha256
 
 from .archives import image, office, tarred, zipped
 from .server import Served, changes, drops, says
@@ -97,7 +97,7 @@ def test_a_server_that_fails_in_every_way_is_overcome(
     faults = [says(503), drops(500), says(302, Location="file:///etc/hostname")]
     server.faults["office.zip"] = [changes(flipped), *faults[1:]] if release is RELEASE else faults
     assert data(release=release).status == 0
-    assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
+    assert tree_sha256(tmp_path / "data" / "office_caltech_10") == TREE
 
 
 def test_a_command_that_failed_gets_there_when_it_is_repeated(data: Data, server: Served, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_command_that_failed_gets_there_when_it_is_repeated(data: Data, server
     assert data(release=two).status == 0
     assert server.asked == ["office.zip"]
     assert sorted(path.name for path in left.iterdir()) == ["fetched.txt", "lock"]
-    assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
+    assert tree_sha256(tmp_path / "data" / "office_caltech_10") == TREE
 
 
 def test_nothing_is_fetched_unless_one_agrees(
@@ -302,5 +302,5 @@ def test_a_file_of_the_hub_is_in_its_cache(
         files=(RELEASE.files[0]._replace(urls=(f"hf://datasets/a/b@{'0' * 40}/data/office.zip",)),)
     )
     assert data("--mirror", "", release=release).status == 0
-    assert tree_checksum(tmp_path / "data" / "office_caltech_10") == TREE
+    assert tree_sha256(tmp_path / "data" / "office_caltech_10") == TREE
     assert [path.read_bytes() for path in (tmp_path / "hub").rglob("office.zip")] == [ARCHIVE]

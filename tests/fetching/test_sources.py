@@ -9,10 +9,9 @@ from huggingface_hub import parse_hf_uri
 
 from fdgjax.data.layouts import LAYOUTS
 from fdgjax.data.loading import DATASETS
-from fdgjax.fetching.getting import tree_checksum
 from fdgjax.fetching.sources import RELEASES
 from fdgjax.fetching.unpacking import OPENERS
-from fdgjax.sealed import sha256
+from fdgjax.sealed import sha256, tree_sha256
 
 DIGITS = {"sha256": 64, "md5": 32}
 
@@ -49,7 +48,7 @@ def test_a_release_is_complete(name: str) -> None:
 
 
 def test_the_real_office_caltech10_is_the_one_that_is_known(shared_data: Path) -> None:
-    assert tree_checksum(shared_data / "office_caltech_10") == RELEASES["office_caltech10"].tree
+    assert tree_sha256(shared_data / "office_caltech_10") == RELEASES["office_caltech10"].tree
     images = list((shared_data / "office_caltech_10").rglob("*.jpg"))
     assert len(images) == RELEASES["office_caltech10"].images
     assert sum(path.stat().st_size for path in images) == RELEASES["office_caltech10"].unpacked

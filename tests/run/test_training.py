@@ -12,7 +12,8 @@ from fdgjax.engine import State
 from fdgjax.records import Checkpoints, open_checkpoints, open_log
 from fdgjax.run.ahead import compile_ahead
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted, OnRound, nobody, run_experiment
+from fdgjax.run.recorded import Interrupted, run_experiment
+from fdgjax.run.training import Observer, Progress
 from fdgjax.writers import Log
 from tests.runs import StopAfter, never, perceptron, small
 
@@ -56,9 +57,9 @@ class Watched:
 
         return found._replace(save=save)
 
-    def run(self, config: Config, on_round: OnRound = nobody, stop: Any = None) -> str:
+    def run(self, config: Config, *observers: Observer, stop: Any = None) -> str:
         with contextlib.suppress(Interrupted):
-            run_experiment(build(config), self.path, Console(), stop or never(), on_round)
+            run_experiment(build(config), self.path, Console(), stop or never(), observers)
         return ", ".join(self.events)
 
 
@@ -69,10 +70,11 @@ def test_a_round_begins_before_the_one_before_it_is_written(
     done = Watched(monkeypatch, tmp_path / "alone").run(config)
     # A checkpoint needs the state, which the next round would use up.
     assert done == "start, start, write 1, start, write 2, write 3, save 3, start, write 4, save 4"
-    told: list[int] = []
-    done = Watched(monkeypatch, tmp_path / "heard").run(config, lambda records: told.append(records[0]["round"]))
+    told: list[Progress] = []
+    done = Watched(monkeypatch, tmp_path / "heard").run(config, told.append)
     assert done == "start, write 1, start, write 2, start, write 3, save 3, start, write 4, save 4"
-    assert told == [1, 2, 3, 4]
+    assert [one.number for one in told] == [1, 2, 3, 4]
+    assert all(one.state is not None for one in told)
     one, other = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("alone", "heard"))
     assert one == other
 
