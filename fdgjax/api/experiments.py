@@ -216,7 +216,7 @@ def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence
             of_seed.append(record)
 
     try:
-        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers], None))
+        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers]))
     except Interrupted:
         summary = {}
     state = last[0].state

@@ -37,8 +37,8 @@ class Release(NamedTuple):
       unpacked: about how many bytes its folder has.
       images: how many images there are; 0 where nobody has counted.
       assemble: makes the folder of the files.
-      tree: the SHA-256 of the images as `fdgjax.sealed.tree_sha256` has it; empty where it is not known. It holds for archives
-        that a server makes anew for everyone who asks.
+      tree: `fdgjax.sealed.tree_sha256` of the images; empty where it is not known. It holds for archives that a server
+        makes anew for everyone who asks.
       remark: what else one should know.
     """
 
