@@ -5,12 +5,17 @@ import dataclasses
 import flax.linen as nn
 import pytest
 
-from fdgjax.building import model_config, model_facts
-from fdgjax.config import ModelConfig
+from fdgjax.building import make_method, model_config, model_facts
+from fdgjax.config import Config, ModelConfig
+from fdgjax.contract import Setup
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.engine.local import Batching
+from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network
 from fdgjax.models.units import official_dse_unit
+from tests.toy_models import tiny_model
 
 
 def network_of(model: ModelConfig) -> nn.Module:
@@ -46,3 +51,14 @@ def test_a_head_by_config_or_method() -> None:
     assert model_facts(by_config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
     assert network_of(model_config(model, entry)) == AlexNet(3, 0.25)
     assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped
+
+
+def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
+    entry, setup = METHODS["central"], Setup(tiny_model(), 4, 3)
+    config, others = (
+        Config(method=entry.hyper(name="central")),
+        (PROTOCOLS["leave_one_out"], setup, Batching(1, 2, False)),
+    )
+    assert make_method(config, entry, *others).pooled
+    with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
+        make_method(config, METHODS["fedavg"]._replace(name="central", build=entry.build), *others)
