@@ -6,28 +6,44 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.building.facts import facts_of
+from fdgjax.building.facts import bytes_per_round, data_facts, frozen_facts, model_facts, privacy_facts, setting
 from fdgjax.building.pieces import (
+    as_features,
+    batching_of,
+    check_method,
+    choose_devices,
+    client_model,
+    execution_of,
+    keeps_features,
     make_evaluation,
     make_method,
     make_plan,
+    model_config,
     network_input,
+    on_callers_mesh,
+    sharing,
     training_data,
     vary,
     with_attack,
 )
-from fdgjax.building.task import Task, make_federations, make_task
-from fdgjax.config import Config
+from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
+from fdgjax.config.hostility import hostility
 from fdgjax.config.private import Protection, protection
-from fdgjax.contract import Method, Model, Variables
+from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.domains import Domains
-from fdgjax.data.federation import Federation, Partition
+from fdgjax.data.federation import Federation, Partition, federate_seeds
+from fdgjax.data.loading import load
+from fdgjax.data.protocols import PROTOCOLS, Protocol, Sharing
 from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round
-from fdgjax.engine.placing import place_data
-from fdgjax.engine.traffic import traffic
+from fdgjax.engine.local import Batching
+from fdgjax.engine.placing import place_data, several_processes
+from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.evaluation.evaluating import Evaluation
+from fdgjax.methods import METHODS, Entry
+from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.frozen import Trunk
+from fdgjax.models.pretrained import read_weights
 from fdgjax.variables import label_table
 
 
@@ -68,6 +84,30 @@ class Experiment(NamedTuple):
     epsilon: Callable[[int], float] | None
 
 
+class Task(NamedTuple):
+    """What an experiment is about, before its method is built.
+
+    config: with everything that was open chosen. entry, protocol: of its method and its split.
+    seeds: of all runs; sharings, parts: each one's split of the data.
+    model: the client model with the method's choices; client: what it is made of. features: whether what its frozen
+      stages make of an image is computed once, and stands in the image's place.
+    setup: what the method is built for. batching: of local training.
+    """
+
+    config: Config
+    entry: Entry
+    protocol: Protocol
+    seeds: Sequence[int]
+    data: Domains
+    sharings: Sequence[Sharing]
+    parts: list[Partition]
+    model: ModelConfig
+    client: ClientModel
+    features: bool
+    setup: Setup
+    batching: Batching
+
+
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
 
@@ -91,10 +131,8 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     apart = all_train and not method.pooled and not task.protocol.labelled_server
     streaming = config.data.streaming
     federation, train = place_data(federations, trained_on, setup.execution, streaming=streaming, apart=apart)
-    travelling, needed = (
-        traffic(method, trained_on[0]),
-        cost(task.client.network, network_input(task.data, config.data)),
-    )
+    needed = cost(task.client.network, network_input(task.data, config.data))
+    travelling = traffic(method, trained_on[0])
     label_table(travelling.received, method.label)
     numbers = np.array(task.seeds, np.uint32)
     return Experiment(
@@ -132,3 +170,81 @@ def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) ->
     plan = with_attack(plan, config, task.entry, len(task.data.class_names), clients, features=task.features)
     protected = protection(config, method, task.batching, trained_on)
     return plan._replace(privacy=protected.round if protected else None), protected
+
+
+def make_task(config: Config, others: Sequence[Config]) -> Task:
+    """The task of a config, or of a family's first config and the others; raises like `build`."""
+    config, mesh = on_callers_mesh(resolved(config))
+    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
+    check_method(config, entry, protocol)
+    model = model_config(config.model, entry)
+    weights = read_weights(model.pretrained, model.name, model.unit) if model.pretrained else None
+    data = load_data(config.data)
+    seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
+    sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
+    parts = [protocol.split(data, how) for how in sharings]
+    clients = len(parts[0].train)
+    config = choose_devices(config, entry, clients, data.images.nbytes)
+    client = client_model(model, data, config.data, weights, config.dtype)
+    features = keeps_features(config, entry, client.trunk)
+    return Task(
+        config=config,
+        entry=entry,
+        protocol=protocol,
+        seeds=seeds,
+        data=data,
+        sharings=sharings,
+        parts=parts,
+        model=model,
+        client=client,
+        features=features,
+        setup=Setup(
+            client.rest if features else client.whole,
+            clients,
+            config.rounds,
+            execution_of(config, mesh),
+            domains=len(data.domain_names),
+        ),
+        batching=batching_of(config),
+    )
+
+
+def load_data(where: DataConfig) -> Domains:
+    """The data set of a config."""
+    return load(
+        where.name,
+        data_dir=where.dir,
+        image_size=where.image_size,
+        cache_dir=where.cache_dir,
+        same_images=where.same_images,
+    )
+
+
+def make_federations(task: Task) -> list[Federation]:
+    """Each seed's federation, of images or of the features of frozen stages."""
+    config, trunk = task.config, task.client.trunk
+    return federate_seeds(
+        as_features(task.data, trunk, task.model, config.data) if trunk and task.features else task.data,
+        task.parts,
+        batch_size=config.batch_size,
+        drop_last=config.drop_last,
+        streaming=config.data.streaming or several_processes(),
+    )
+
+
+def facts_of(
+    task: Task, method: Method, plan: Plan, needed: Cost, travelling: Traffic, protected: Protection | None
+) -> dict[str, Any]:
+    """The entries of the summary that are known before training."""
+    config, clients = task.config, task.setup.clients
+    return {
+        **setting(config, task.sharings[0]),
+        **data_facts(task.data, task.sharings[0].target, clients),
+        **model_facts(task.model),
+        "parameters": needed.parameters,
+        **frozen_facts(task.client.trunk),
+        **hostility(config),
+        "flops_per_image": needed.flops,
+        **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or clients),
+        **privacy_facts(config, protected),
+    }

@@ -6,36 +6,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fdgjax.building.task import Task
 from fdgjax.config import Config, ModelConfig
-from fdgjax.config.hostility import hostility
 from fdgjax.config.private import Protection
-from fdgjax.contract import Method
 from fdgjax.data.domains import Domains
 from fdgjax.data.protocols import Sharing
-from fdgjax.engine import Plan
 from fdgjax.engine.traffic import Traffic
-from fdgjax.models.cost import Cost
 from fdgjax.models.frozen import Trunk
 from fdgjax.variables import bytes_of
-
-
-def facts_of(
-    task: Task, method: Method, plan: Plan, needed: Cost, travelling: Traffic, protected: Protection | None
-) -> dict[str, Any]:
-    """The entries of the summary that are known before training."""
-    config, clients = task.config, task.setup.clients
-    return {
-        **setting(config, task.sharings[0]),
-        **data_facts(task.data, task.sharings[0].target, clients),
-        **model_facts(task.model),
-        "parameters": needed.parameters,
-        **frozen_facts(task.client.trunk),
-        **hostility(config),
-        "flops_per_image": needed.flops,
-        **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or clients),
-        **privacy_facts(config, protected),
-    }
 
 
 def setting(config: Config, how: Sharing) -> dict[str, Any]:

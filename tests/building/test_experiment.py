@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.building import Experiment, build, model_config, model_facts
-from fdgjax.config import ModelConfig, make_config, read_config
+from fdgjax.building import Experiment, build, make_method, model_config, model_facts
+from fdgjax.config import Config, ModelConfig, make_config, read_config
+from fdgjax.contract import Setup
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.engine.local import Batching
 from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized
 from fdgjax.models.units import official_dse_unit
+from tests.toy_models import tiny_model
 
 
 def network_of(model: ModelConfig) -> nn.Module:
@@ -82,3 +86,14 @@ def test_images_are_resized_as_by_pillow() -> None:
     image = np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)
     theirs = np.asarray(Image.fromarray(image).resize((8, 8), Image.Resampling.BILINEAR), np.float32)
     np.testing.assert_allclose(resized(image[None].astype(np.float32), (8, 8, 3))[0], theirs, atol=1)
+
+
+def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
+    entry, setup = METHODS["central"], Setup(tiny_model(), 4, 3)
+    config, others = (
+        Config(method=entry.hyper(name="central")),
+        (PROTOCOLS["leave_one_out"], setup, Batching(1, 2, False)),
+    )
+    assert make_method(config, entry, *others).pooled
+    with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
+        make_method(config, METHODS["fedavg"]._replace(name="central", build=entry.build), *others)

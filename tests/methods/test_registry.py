@@ -126,6 +126,14 @@ def test_defaults_lie_in_their_ranges(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_an_entry_says_what_its_method_says_of_pooled_data(name: str) -> None:
+    h = small_hyper(name)
+    assert METHODS[name].pooled(h) == shared_method(name).pooled
+    if hasattr(h, "pooled"):
+        assert METHODS[name].pooled(small_hyper(name, pooled=True)) is build(name, toy_federation(), pooled=True).pooled
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_labels_say_where_variables_are(name: str) -> None:
     method = build(name, toy_federation(), "norm")
     _, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation())
