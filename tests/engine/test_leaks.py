@@ -92,12 +92,12 @@ def test_who_may_run_by_all_tests(name: str, samples: bool) -> None:
     [
         ("fedavg", "dense", {"weighting": "samples"}, client_leaks, "method.weighting=uniform"),
         ("fedavg", "dense", {"weighting": "samples"}, sample_leaks, "method.weighting=uniform"),
-        ("scaffold", "dense", {"weighting": "samples"}, client_leaks, "or of their numbers"),
+        ("scaffold", "dense", {"weighting": "samples"}, client_leaks, "or on how many they have"),
         ("fedavg", "norm", {}, client_leaks, STATISTICS),
         ("fedavg", "norm", {}, sample_leaks, BATCHES),
         ("fedbn", "norm", {}, client_leaks, KEPT),
         ("fedbn", "norm", {}, sample_leaks, BATCHES),
-        ("hfedf", "dense", {"embeddings": "fixed"}, sample_leaks, "first state is made of"),
+        ("hfedf", "dense", {"embeddings": "fixed"}, sample_leaks, "initial state depends on"),
     ],
 )
 def test_what_leaks_beside_the_noise(name: str, model: str, chosen: Any, reasons: Any, expected: str) -> None:

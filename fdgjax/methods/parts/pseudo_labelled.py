@@ -57,14 +57,10 @@ def on_pseudo_labels(
     def pretrained(key: jax.Array, federation: Federation) -> Variables:
         init_key, train_key = jax.random.split(key)
         variables, optimizer = model.init(init_key), client_optimizer(h, setup.rounds)
-        trained = train_locally(
-            LocalTraining(cross_entropy(model), optimizer, batching._replace(epochs=how.epochs), repeat=repeat),
-            LocalData(federation, federation.server.places[0], federation.server.length[0]),
-            Context((), (), variables, jnp.zeros((), jnp.int32)),
-            optimizer.init(variables["params"]),
-            train_key,
-        )
-        return trained.variables
+        training = LocalTraining(cross_entropy(model), optimizer, batching._replace(epochs=how.epochs), repeat=repeat)
+        context, begin = Context((), (), variables, jnp.zeros((), jnp.int32)), optimizer.init(variables["params"])
+        data = LocalData(federation, federation.server.places[0], federation.server.length[0])
+        return train_locally(training, data, context, begin, train_key).variables
 
     def guessed(variables: Variables, federation: Federation) -> Guess:
         def one_client(shared: tuple[Variables, Federation], rows: Rows) -> Guess:
