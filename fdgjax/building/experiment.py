@@ -179,7 +179,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     check_method(config, entry, protocol)
     model = model_config(config.model, entry)
     weights = read_weights(model.pretrained, model.name, model.unit) if model.pretrained else None
-    data = load_data(config.data)
+    data = chosen_data(config.data)
     seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
@@ -209,7 +209,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     )
 
 
-def load_data(where: DataConfig) -> Domains:
+def chosen_data(where: DataConfig) -> Domains:
     """The data set of a config."""
     return load(
         where.name,
