@@ -8,7 +8,7 @@ MINUTES ?= 60
 # The newest versions that pyproject.toml allows, on another Python; what touches most of them, a minute of one core.
 NEWEST ?= $(shell for p in python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13.*/bin/python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
-NEWEST_TESTS := tests/test_rooms.py tests/config/test_help.py tests/nn/test_layers.py tests/records tests/predicting
+NEWEST_TESTS := tests/test_rooms.py tests/config/test_help.py tests/nn/test_layers.py tests/run/records tests/inference
 
 .PHONY: install demo test slow newest torture lint format docs bench
 

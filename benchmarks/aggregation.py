@@ -23,10 +23,10 @@ from benchmarks.tables import markdown
 from fdgjax import models
 from fdgjax.aggregation import RULES
 from fdgjax.aggregation.scopes import SCOPES
-from fdgjax.contract import Model, Moment, PyTree, Rule, Setup
+from fdgjax.contract import Model, PyTree, Rule, ServerStep, Setup
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 MIB = 2**20
 
@@ -78,7 +78,7 @@ def server_step(name: str, model: Model, clients: int) -> Program:
 
     def step(server: PyTree, rows: PyTree, messages: PyTree, weights: jax.Array) -> PyTree:
         gradient, _ = method.aggregate(server, rows, messages, weights)
-        return method.update(server, rows, gradient, Moment(jnp.int32(5), jax.random.key(1)))[0]
+        return method.update(server, rows, gradient, ServerStep(jnp.int32(5), jax.random.key(1)))[0]
 
     arguments = (server, rows, messages, jnp.ones(clients))
     return Program(jax.jit(step, donate_argnums=0).lower(*arguments).compile(), arguments, kept=True)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 
 from benchmarks.jobs import Job
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 KINDS: Mapping[str, str] = {
     "engine": "benchmarks.engine_round:measure",

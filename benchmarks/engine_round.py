@@ -18,9 +18,9 @@ from benchmarks.models import CLASSES, MODELS, twin
 from benchmarks.samples import random_samples
 from benchmarks.timing import timed
 from fdgjax.contract import Model, Output, PyTree, Setup, Variables
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Partition, federate
-from fdgjax.engine import Execution, Plan, compile_init, compile_round, everywhere
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine import Execution, RoundPlan, compile_init, compile_round, everywhere
 from fdgjax.engine.devices import MOST_DEVICES, fastest_devices, split_cpu
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
@@ -28,9 +28,9 @@ from fdgjax.models import MODELS as NETWORKS
 from fdgjax.models import UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, conv2d
-from fdgjax.registry import lookup
-from fdgjax.run.memory import free_bytes, peak_bytes, predict
-from fdgjax.threads import cores
+from fdgjax.run.memory_check import free_bytes, peak_bytes, predict_memory
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.threads import cores
 
 
 def measure(job: Job) -> Result:
@@ -48,7 +48,7 @@ def measure(job: Job) -> Result:
         begin = time.perf_counter()
         compiled = compile_round(method, plan).lower(state, federation).compile()
         compile_seconds = time.perf_counter() - begin
-    needed, free = predict([compiled], federation, state, job.devices).total, free_bytes()
+    needed, free = predict_memory([compiled], federation, state, job.devices).total, free_bytes()
     about = {"compile_seconds": compile_seconds, "program_bytes": needed, **facts()}
     if free is not None and needed > 0.8 * free:
         return {"skipped": f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free", **about}
@@ -83,13 +83,13 @@ def network(job: Job) -> nn.Module:
     return NETWORKS[about.network or job.model](CLASSES, unit=UNITS[about.unit] if about.unit else None)
 
 
-def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, Plan]:
+def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, RoundPlan]:
     """The job's method with one local epoch of Adam on that network."""
     model = with_plan(as_model(module, federation.images.shape[1:], dtype=job.dtype), job.plan)
     entry = lookup("method", job.method, METHODS)
     execution = Execution(job.client_axis, job.chunk, job.devices)
     method = entry.build(Setup(model, job.clients, job.rounds, execution), entry.hyper())
-    return method, Plan(Batching(1, job.batch_size, True), 0, execution)
+    return method, RoundPlan(Batching(1, job.batch_size, True), 0, execution)
 
 
 def with_plan(model: Model, plan: str) -> Model:

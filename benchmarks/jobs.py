@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax import huge_pages
+from fdgjax.utils import huge_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]

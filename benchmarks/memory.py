@@ -16,14 +16,14 @@ from pathlib import Path
 import jax
 
 from benchmarks.options import guarded
-from fdgjax.building import build
 from fdgjax.config.command_line import parse
 from fdgjax.engine.devices import split_cpu
-from fdgjax.process_memory import peak_resident_bytes, resident_bytes
-from fdgjax.run.ahead import compile_ahead
+from fdgjax.experiments import build
+from fdgjax.run.compilation import compile_ahead
 from fdgjax.run.compilation_cache import remember_compilations
-from fdgjax.run.training import train
-from fdgjax.threads import cores
+from fdgjax.run.loop import train_rounds
+from fdgjax.utils.process_memory import peak_resident_bytes, resident_bytes
+from fdgjax.utils.threads import cores
 
 MEBIBYTE = 2**20
 SETTLED = 20
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> None:
     before = resident_bytes()
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
     resident = []
-    for progress in train(experiment, state):
+    for progress in train_rounds(experiment, state):
         resident.append(resident_bytes())
         done = len(resident)
         if done % 50 == 0 or done == config.rounds:

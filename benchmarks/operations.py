@@ -19,7 +19,7 @@ from benchmarks.tables import markdown
 from fdgjax.engine import compile_init, compile_round
 from fdgjax.methods import METHODS
 from fdgjax.nn.lowerings import PLANS
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 COUNTED = ("convolution", "dot_general", "while", "reduce", "reduce_window", "gather", "scatter")
 """Operations that are no elementwise arithmetic or change of shape, which XLA joins with their neighbours."""

@@ -12,10 +12,10 @@ from benchmarks.jobs import Job, Result, alternate, measurement
 from benchmarks.models import MODELS
 from benchmarks.tables import check_free, complaints
 from benchmarks.timing import CLOCKS
-from fdgjax.errors import UserError
-from fdgjax.files import write_json
 from fdgjax.nn.lowerings import PLANS
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import write_json
+from fdgjax.utils.registry import lookup
 
 PRECISIONS = ("default", "float32", "tensorfloat32", "bfloat16")
 CEILING = "matmul"

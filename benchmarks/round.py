@@ -12,7 +12,7 @@ from benchmarks.jobs import Job, Result
 from benchmarks.machine import cores
 from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, positive, run, without_torch
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 CONTENDERS: Mapping[str, dict[str, Any]] = {
     "map": {"client_axis": "map"},

@@ -13,7 +13,7 @@ from benchmarks.options import base_job, close, guarded, parser, planned, positi
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.engine import CLIENT_AXES
 from fdgjax.methods import METHODS
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
 def main(argv: Sequence[str]) -> None:

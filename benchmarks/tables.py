@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.jobs import Result
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 Series = dict[int, float]
 """A figure by repeat."""

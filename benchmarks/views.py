@@ -17,12 +17,12 @@ import optax
 from benchmarks.options import guarded, positive
 from benchmarks.tables import markdown
 from fdgjax.contract import Batch, Context, Variables
+from fdgjax.data.augmentations.simclr import simclr_view
 from fdgjax.methods.parts.optimizers import optimizer as named
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
-from fdgjax.objectives.two_views import PARTS, Settings
-from fdgjax.registry import lookup
-from fdgjax.views.simclr import simclr_view
+from fdgjax.objectives.two_views import PARTS, TwoViewSettings
+from fdgjax.utils.registry import lookup
 
 
 def main(argv: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def row(name: str, chosen: Any) -> list[str]:
     model = as_model(HEADS["projection"](network, 10, chosen.width), shape)
     images = jax.random.uniform(jax.random.key(0), (chosen.batch_size, *shape), minval=-1)
     batch = Batch(images, jnp.zeros(chosen.batch_size, jnp.int32), jnp.ones(chosen.batch_size))
-    settings = Settings(temperature=0.07, decay=0.99, queue=1, dimension=1)
+    settings = TwoViewSettings(temperature=0.07, decay=0.99, queue=1, dimension=1)
     objective = PARTS["simclr"].objective(model, simclr_view, settings)
     optimizer = named("adam", learning_rate=1e-4)
     variables = model.init(jax.random.key(1))

@@ -2,7 +2,7 @@
 
 import sys
 
-from fdgjax.commands import run
+from fdgjax.cli.subcommands import run_command_line
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(run_command_line())

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from fdgjax.door import MISTAKE
-from fdgjax.errors import UserError
+from fdgjax.utils.command import MISTAKE
+from fdgjax.utils.errors import UserError
 
 OPTION, AUTO, BY_HAND = "distributed", "auto", "HOST:PORT,RANK,COUNT"
 JOINING_SECONDS = 300.0
@@ -31,7 +31,7 @@ LEAVING_SECONDS = 5.0
 EXPECTED = f"expected --{OPTION}={AUTO}, or --{OPTION}={BY_HAND} such as 10.0.0.1:9876,0,2"
 
 
-class Place(NamedTuple):
+class ProcessAddress(NamedTuple):
     """A process's place among several; all None where JAX finds it.
 
     address: `HOST:PORT`, where process 0 listens. rank: this one's number. size: the number of processes.
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     size: int | None = None
 
 
-def split_off(argv: Sequence[str]) -> tuple[list[str], Place | None]:
+def split_off(argv: Sequence[str]) -> tuple[list[str], ProcessAddress | None]:
     """The arguments without `--distributed`, and what it says; None where it is not given.
 
     Raises:
@@ -60,10 +60,10 @@ def split_off(argv: Sequence[str]) -> tuple[list[str], Place | None]:
     return rest, place
 
 
-def read_place(text: str) -> Place:
+def read_place(text: str) -> ProcessAddress:
     """A value of `--distributed`; raises a `UserError` for one that is none."""
     if text == AUTO:
-        return Place()
+        return ProcessAddress()
     address, *numbers = text.split(",")
     host, _, port = address.rpartition(":")
     if len(numbers) != 2 or not all(one.isdecimal() for one in (port, *numbers)) or not host:
@@ -73,7 +73,7 @@ def read_place(text: str) -> Place:
         raise UserError(
             f"--{OPTION} got '{text}'; expected a port below 65536 and RANK from 0 to COUNT - 1; {EXPECTED}"
         )
-    return Place(address, rank, count)
+    return ProcessAddress(address, rank, count)
 
 
 def await_process_0(address: str) -> None:
@@ -94,13 +94,14 @@ def await_process_0(address: str) -> None:
         time.sleep(0.5)
 
 
-def join(place: Place) -> None:
+def join_processes(place: ProcessAddress) -> None:
     """Joins this process to the others, before JAX looks for devices; returns once all have come.
 
     Raises:
       UserError: no cluster that JAX knows, a process 0 that cannot be reached, or not all came within five minutes.
     """
-    # The first signal is the run's own request to save and stop (`fdgjax.train`), which the service would take over.
+    # The first signal is the run's own request to save and stop (`fdgjax.cli.train`), which the service would take
+    # over.
     if "jax_enable_preemption_service" in jax.config.values:
         jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

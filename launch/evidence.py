@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config.schema import PLACES
-from fdgjax.door import door
-from fdgjax.errors import UserError
-from fdgjax.files import write_text
-from fdgjax.records import Workdir, write_summary
-from fdgjax.sealed import CHECKSUM, read_checked_json, write_checked_json
+from fdgjax.run.records import Workdir, write_summary
+from fdgjax.utils.checksums import CHECKSUM, read_checked_json, write_checked_json
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import write_text
 
 DIGITS = 5
 BULKY = ("calibration",)
@@ -28,7 +28,7 @@ BULKY = ("calibration",)
 MACHINE = ("platform",)
 
 
-@door
+@command
 def main(argv: Sequence[str]) -> int:
     """Keeps the runs' curves.
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fdgjax import commands
-from fdgjax.door import door
-from fdgjax.errors import UserError, unknown
-from fdgjax.sweeps.options import positive
+from fdgjax.cli import subcommands
+from fdgjax.sweeps.options import positive_number
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError, unknown
 
 SHARED = ("reproduce", "search", "sweep")
 """The commands that several tasks can run on one folder."""
@@ -53,7 +53,7 @@ class Task:
 
         queue_anew = signal.signal(signal.SIGUSR2, save)
         try:
-            status = commands.main(["fdgjax", *self.words])
+            status = subcommands.main(["fdgjax", *self.words])
         finally:
             signal.signal(signal.SIGUSR2, queue_anew)
         if status and asked and callable(queue_anew):
@@ -73,9 +73,9 @@ def parser() -> argparse.ArgumentParser:
     """The options of a submission."""
     made = argparse.ArgumentParser(prog="python -m launch.submitit", description=str(__doc__).partition("\n")[0])
     add = made.add_argument
-    add("--tasks", type=positive, default=1, metavar="N", help="of the array")
+    add("--tasks", type=positive_number, default=1, metavar="N", help="of the array")
     add("--gpus", type=int, default=0, metavar="N", help="of a task")
-    add("--cpus", type=positive, default=4, metavar="N", help="cores of a task")
+    add("--cpus", type=positive_number, default=4, metavar="N", help="cores of a task")
     add("--memory", type=float, default=32.0, metavar="GB", help="of a task")
     add("--hours", type=float, default=24.0, help="after which a task is queued anew")
     add("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="more options of sbatch, such as partition=gpu")
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-@door
+@command
 def main(argv: Sequence[str]) -> int:
     """Submits the tasks.
 

@@ -3,7 +3,7 @@
 import zlib
 from pathlib import Path
 
-from fdgjax.sealed import CHECKSUMS
+from fdgjax.utils.checksums import CHECKSUMS
 
 
 def write_earlier_checksums(folder: Path) -> None:

@@ -16,13 +16,13 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from fdgjax.building import build
 from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
+from fdgjax.experiments import build
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
-from fdgjax.records import TIMINGS, newest_checkpoint
-from fdgjax.run.ahead import state_shapes
-from fdgjax.sealed import read_checked_json
+from fdgjax.run.compilation import state_shapes
+from fdgjax.run.records import TIMINGS, newest_checkpoint
+from fdgjax.utils.checksums import read_checked_json
 from tests.toys import compiling_quickly
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +56,7 @@ def built_once() -> Iterator[None]:
     with many runs. `make slow` has the same laws between processes, each of which builds its own."""
     once = functools.cache(build)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("fdgjax.run.recorded", "fdgjax.run.continued", "fdgjax.run.reopen", __name__):
+        for module in ("fdgjax.run.runner", "fdgjax.run.extend_rounds", "fdgjax.run.reopen", __name__):
             patch.setattr(f"{module}.build", once)
         yield
 

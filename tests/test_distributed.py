@@ -11,22 +11,31 @@ from typing import Any
 import jax
 import pytest
 
-from fdgjax.distributed import Place, any_stop, await_process_0, broadcast, join, leave, process_group, split_off
-from fdgjax.door import MISTAKE
-from fdgjax.errors import UserError
+from fdgjax.distributed import (
+    ProcessAddress,
+    any_stop,
+    await_process_0,
+    broadcast,
+    join_processes,
+    leave,
+    process_group,
+    split_off,
+)
+from fdgjax.utils.command import MISTAKE
+from fdgjax.utils.errors import UserError
 
 
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        (["--distributed=auto"], Place()),
-        (["-distributed", "auto"], Place()),
-        (["--distributed", "10.0.0.1:9876,0,2"], Place("10.0.0.1:9876", 0, 2)),
-        (["--distributed=[::1]:1,4,5"], Place("[::1]:1", 4, 5)),
+        (["--distributed=auto"], ProcessAddress()),
+        (["-distributed", "auto"], ProcessAddress()),
+        (["--distributed", "10.0.0.1:9876,0,2"], ProcessAddress("10.0.0.1:9876", 0, 2)),
+        (["--distributed=[::1]:1,4,5"], ProcessAddress("[::1]:1", 4, 5)),
         ([], None),
     ],
 )
-def test_it_is_taken_out_of_the_words_wherever_it_stands(words: list[str], place: Place | None) -> None:
+def test_it_is_taken_out_of_the_words_wherever_it_stands(words: list[str], place: ProcessAddress | None) -> None:
     for argv in (["fdgjax", *words, "--config=fedavg"], ["fdgjax", "--config=fedavg", *words]):
         assert split_off(argv) == (["fdgjax", "--config=fedavg"], place)
 
@@ -60,7 +69,7 @@ def test_no_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax.distributed, "initialize", none_found)
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with pytest.raises(UserError, match="--distributed=auto joined no other processes") as error:
-        join(Place())
+        join_processes(ProcessAddress())
     assert "\n" not in str(error.value)
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.building import build
 from fdgjax.config import Config, DataConfig, ModelConfig
+from fdgjax.experiments import build
 from fdgjax.methods import METHODS
-from fdgjax.run.training import train
+from fdgjax.run.loop import train_rounds
 from tests.docs.pages import README
 from tests.runs import perceptron
 
@@ -52,5 +52,5 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
         data=DataConfig(cache_dir=str(tmp_path)),
     )
     experiment = build(config)
-    losses = [progress.records[0]["train_loss"] for progress in train(experiment, experiment.init())]
+    losses = [progress.records[0]["train_loss"] for progress in train_rounds(experiment, experiment.init())]
     assert losses[-1] < losses[0]

@@ -10,7 +10,7 @@ from fdgjax.contract import Model
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.client_model import as_model
-from fdgjax.models.units import identity
+from fdgjax.models.units import no_activation
 
 CLASSES = 3
 IMAGE = (4, 4, 1)
@@ -46,7 +46,7 @@ class NormNet(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        x = self.unit(_linear, self.features, activation=identity, name="linear_1")(
+        x = self.unit(_linear, self.features, activation=no_activation, name="linear_1")(
             x.reshape(len(x), *self.pixels, -1), train=train
         )
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)

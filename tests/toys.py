@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Rows, pool
-from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_round, init_state
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
 from fdgjax.methods.central import Central
-from fdgjax.run.training import round_record
+from fdgjax.run.loop import round_record
 from tests.toy_models import CLASSES, IMAGE, tiny_model
 
 DOMAINS = 3
@@ -174,7 +174,7 @@ class Case(NamedTuple):
 
     method: Method
     federation: Federation
-    plan: Plan
+    plan: RoundPlan
     round: Callable[[State, Federation], tuple[State, RoundInfo]]
     traces: list[None]
 
@@ -205,9 +205,9 @@ def make_plan(
     epochs: int = 2,
     drop_nonfinite: bool = False,
     devices: int = 1,
-) -> Plan:
+) -> RoundPlan:
     """A plan with small batches."""
-    return Plan(Batching(epochs, BATCH, drop_last), per_round, Execution(axis, 2, devices), drop_nonfinite)
+    return RoundPlan(Batching(epochs, BATCH, drop_last), per_round, Execution(axis, 2, devices), drop_nonfinite)
 
 
 @functools.cache
@@ -217,7 +217,7 @@ def shared_method(name: str, model: str = "dense", devices: int = 1) -> Method:
     return method._replace(objective=poisonable(method.objective))
 
 
-def make_case(method: Method, federation: Federation | None = None, plan: Plan | None = None) -> Case:
+def make_case(method: Method, federation: Federation | None = None, plan: RoundPlan | None = None) -> Case:
     """A method on a federation, by default the standard one, not shared."""
     federation, plan, traces = federation or toy_federation(), plan or make_plan(), []
 
@@ -230,7 +230,7 @@ def make_case(method: Method, federation: Federation | None = None, plan: Plan |
 
 
 @functools.cache
-def shared_case(name: str, model: str = "dense", plan: Plan | None = None) -> Case:
+def shared_case(name: str, model: str = "dense", plan: RoundPlan | None = None) -> Case:
     """`shared_method` on the standard federation, compiled once for all tests."""
     method = shared_method(name, model, plan.execution.devices if plan else 1)
     return make_case(method, toy_federation(lengths_for(name)), plan)

@@ -15,10 +15,10 @@ ROOMS = {
     "fdgjax": "what `import fdgjax` gives",
     "api": "experiments and results",
     "contract": "what a method is",
-    "building": "data, model, method and evaluation put together",
+    "experiments": "data, model, method and evaluation put together",
     "aggregation": "rules that combine the clients' updates",
     "objectives": "losses and regularisers",
-    "views": "random views of images",
+    "data.augmentations": "random views of images",
     "methods.parts": "what several methods are made of",
     "models": "networks, units and heads",
     "nn": "layers that are fast with a client axis",
@@ -26,10 +26,10 @@ ROOMS = {
     "config": "schema, presets, command line",
     "engine": "the compiled round",
     "evaluation": "accuracy, calibration, probes",
-    "predicting": "a trained run: its models, predictions, export",
-    "registry": "choices by name",
-    "variables": "trees of variables",
-    "errors": "mistakes of the user",
+    "inference": "a trained run: its models, predictions, export",
+    "utils.registry": "choices by name",
+    "utils.variables": "trees of variables",
+    "utils.errors": "mistakes of the user",
 }
 """The public modules of fdgjax, in the order of the reference, and what is there."""
 FENCE = "`" * 6

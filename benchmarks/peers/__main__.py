@@ -11,7 +11,7 @@ from benchmarks.jobs import Result
 from benchmarks.options import base_job, close, guarded, parser, positive, run
 from benchmarks.peers.contenders import PEERS, jobs_of
 from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 REFERENCE = "torch"
 """With which all others are compared, if it was measured."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.jobs import Job
 from benchmarks.machine import cores
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
 class Peer(NamedTuple):

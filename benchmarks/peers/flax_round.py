@@ -18,7 +18,7 @@ from benchmarks.machine import cores, processor
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
 from benchmarks.timing import timed
-from fdgjax.process_memory import peak_resident_bytes
+from fdgjax.utils.process_memory import peak_resident_bytes
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
 """As `fdgjax.methods.parts.hyper.ClientHyper`."""

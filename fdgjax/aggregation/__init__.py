@@ -13,21 +13,21 @@ from collections.abc import Mapping
 from fdgjax.aggregation.attention import attention
 from fdgjax.aggregation.centres import centered_clipping, geometric_median
 from fdgjax.aggregation.combine import chain, partition
-from fdgjax.aggregation.cosine_softmax import align, cosine_softmax
+from fdgjax.aggregation.cosine_softmax import cosine_softmax, cosine_softmax_updates
 from fdgjax.aggregation.global_alignment import global_alignment
 from fdgjax.aggregation.gradient_mask import gradient_mask
 from fdgjax.aggregation.gradient_matching import gradient_matching
 from fdgjax.aggregation.gradients import pulled_back, through_heads
 from fdgjax.aggregation.krum import krum, multi_krum
 from fdgjax.aggregation.lists import stack
-from fdgjax.aggregation.masked import masked_mean
+from fdgjax.aggregation.masked import masked_update_mean
 from fdgjax.aggregation.mean import mean
 from fdgjax.aggregation.min_norm import min_norm
 from fdgjax.aggregation.mixing import nearest_neighbour_mixing
 from fdgjax.aggregation.robust import ROBUST
 from fdgjax.aggregation.subsets import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.trimmed import median, trimmed_mean
-from fdgjax.aggregation.updates import Updates, explicit, joined, regrouped
+from fdgjax.aggregation.updates import Updates, concatenated, explicit, regrouped
 from fdgjax.contract import Rule
 
 RULES: Mapping[str, Rule] = {
@@ -48,20 +48,20 @@ __all__ = [
     "ROBUST",
     "RULES",
     "Updates",
-    "align",
     "attention",
     "centered_clipping",
     "chain",
+    "concatenated",
     "cosine_softmax",
+    "cosine_softmax_updates",
     "distance_reweighted",
     "explicit",
     "geometric_median",
     "global_alignment",
     "gradient_mask",
     "gradient_matching",
-    "joined",
     "krum",
-    "masked_mean",
+    "masked_update_mean",
     "mean",
     "mean_of_subsets",
     "median",

@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import gram, sum_over_leaves
 from fdgjax.aggregation.weighting import client_count
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
-@of_clients
+@accepting_lists
 def attention(
     params: PyTree, weights: jax.Array | None = None, *, tau: float, scope: str = "leaf"
 ) -> tuple[PyTree, PyTree]:
@@ -41,9 +41,9 @@ def attention(
     clients = client_count(params)
     looks_at = jnp.eye(clients, dtype=bool) | (True if weights is None else (weights > 0)[None])
     products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(params)
-    mixture = jax.tree.map(lambda g: jax.nn.softmax(cosines(g) / tau, axis=1, where=looks_at), products)
+    mixture = jax.tree.map(lambda g: jax.nn.softmax(attention_cosines(g) / tau, axis=1, where=looks_at), products)
     per_leaf = jax.tree.broadcast(mixture, params)
-    return jax.tree.map(mixed, per_leaf, params), mixture
+    return jax.tree.map(mixed_leaf, per_leaf, params), mixture
 
 
 def each_leaf(params: PyTree) -> PyTree:
@@ -56,13 +56,13 @@ def all_leaves(params: PyTree) -> jax.Array:
     return sum_over_leaves(each_leaf(params))
 
 
-def cosines(products: jax.Array) -> jax.Array:
+def attention_cosines(products: jax.Array) -> jax.Array:
     """Cosines from inner products, `[clients, clients]`."""
     lengths = jnp.sqrt(jnp.diagonal(products))
     both = lengths[:, None] * lengths[None]
     return jnp.where(both > 0, products / jnp.where(both > 0, both, 1), 0)
 
 
-def mixed(weights: jax.Array, leaf: jax.Array) -> jax.Array:
+def mixed_leaf(weights: jax.Array, leaf: jax.Array) -> jax.Array:
     """`sum_j A_ij p_j`, summed in float32 and returned in the leaf's dtype."""
     return jnp.tensordot(weights, leaf.astype(jnp.float32), axes=1).astype(leaf.dtype)

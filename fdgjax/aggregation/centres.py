@@ -3,14 +3,21 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.distances import amid_others, counted, from_point, inverse_shares, lower_median, pairs_of
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.distances import (
+    amid_others,
+    counting_clients,
+    from_point,
+    inverse_shares,
+    lower_median,
+    pairs_of,
+)
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 
-@of_clients
+@accepting_lists
 def geometric_median(updates: PyTree, weights: PyTree | None = None, *, steps: int = 8) -> tuple[PyTree, PyTree]:
     r"""The point with the least sum of distances from the updates, by the smoothed Weiszfeld algorithm.
 
@@ -41,7 +48,7 @@ def geometric_median(updates: PyTree, weights: PyTree | None = None, *, steps: i
 def towards_median(updates: Updates, weights: PyTree | None = None, *, steps: int = 8) -> tuple[PyTree, PyTree]:
     """`geometric_median` of `Updates`, which need not be materialised."""
     check_steps("geometric_median", steps)
-    counts = counted(weights, updates.clients)
+    counts = counting_clients(weights, updates.clients)
     pairs = pairs_of(updates, counts)
 
     def step(shares: jax.Array, _: None) -> tuple[jax.Array, None]:
@@ -51,7 +58,7 @@ def towards_median(updates: Updates, weights: PyTree | None = None, *, steps: in
     return updates.combine(shares), shares
 
 
-@of_clients
+@accepting_lists
 def centered_clipping(
     updates: PyTree, weights: PyTree | None = None, *, radius: float = 0.0, steps: int = 3
 ) -> tuple[PyTree, PyTree]:
@@ -87,7 +94,7 @@ def clipped_to_centre(
     check_steps("centered_clipping", steps)
     if not radius >= 0:
         raise UserError(f"centered_clipping got radius={radius}; expected 0 for the median distance, or more")
-    counts = counted(weights, updates.clients)
+    counts = counting_clients(weights, updates.clients)
     pairs, many = pairs_of(updates, counts), jnp.maximum(jnp.sum(counts, dtype=jnp.float32), 1)
 
     def step(shares: jax.Array, _: None) -> tuple[jax.Array, None]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import jax
 
-from fdgjax.aggregation.lists import of_clients
-from fdgjax.aggregation.weighting import client_count, normalise
+from fdgjax.aggregation.lists import accepting_lists
+from fdgjax.aggregation.weighting import client_count, normalise_weights
 from fdgjax.contract import PyTree, Rule
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 
 def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyTree]) -> Rule:
@@ -24,7 +24,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
       UserError: on use, for a leaf whose label has no rule.
     """
 
-    @of_clients
+    @accepting_lists
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         tree = labels(updates) if callable(labels) else labels
         leaves, treedef = jax.tree.flatten(updates)
@@ -33,7 +33,7 @@ def partition(rules: Mapping[str, Rule], labels: PyTree | Callable[[PyTree], PyT
             raise UserError(
                 f"partition got leaves labelled {sorted(missing)}; expected only labels with a rule: {sorted(rules)}"
             )
-        weights = normalise(weights, client_count(updates))
+        weights = normalise_weights(weights, client_count(updates))
         whole = jax.tree_util.all_leaves([weights])
         shares = jax.tree.leaves(jax.tree.broadcast(weights, updates))
         combined: dict[int, jax.Array] = {}
@@ -65,9 +65,9 @@ def chain(*rules: Rule) -> Rule:
     if not rules:
         raise UserError("chain got no rule; expected at least one, for example chain(mean)")
 
-    @of_clients
+    @accepting_lists
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        weights = normalise(weights, client_count(updates))
+        weights = normalise_weights(weights, client_count(updates))
         for one in rules:
             update, weights = one(updates, weights)
         return update, weights

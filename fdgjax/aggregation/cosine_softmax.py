@@ -3,16 +3,16 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, cosines_to_sums, explicit
-from fdgjax.aggregation.weighting import normalise
+from fdgjax.aggregation.weighting import normalise_weights
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
-@of_clients
+@accepting_lists
 def cosine_softmax(
     updates: PyTree,
     weights: PyTree | None = None,
@@ -46,10 +46,10 @@ def cosine_softmax(
     References:
       hFedF v2, Algorithm 3 (GradAlign), equations 8 and 9.
     """
-    return align(explicit(updates), weights, sign=sign, temperature=temperature, scope=scope)
+    return cosine_softmax_updates(explicit(updates), weights, sign=sign, temperature=temperature, scope=scope)
 
 
-def align(
+def cosine_softmax_updates(
     updates: Updates,
     weights: PyTree | None = None,
     *,
@@ -64,7 +64,7 @@ def align(
         raise UserError(f"cosine_softmax got temperature={temperature}; expected a positive number")
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        shares = normalise(weights, updates.clients)
+        shares = normalise_weights(weights, updates.clients)
         cosine = cosines_to_sums(updates)(shares)
         coefficients = jax.tree.map(lambda w: weighted_softmax(sign * cosine / temperature, w), shares)
         return updates.combine(coefficients), coefficients

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.updates import Updates, explicit
-from fdgjax.aggregation.weighting import keep_rows, normalise
+from fdgjax.aggregation.weighting import keep_rows, normalise_weights
 from fdgjax.contract import PyTree
 
 
@@ -33,7 +33,7 @@ class Directions(NamedTuple):
 
 def directions_of(updates: Updates, weights: PyTree | None) -> Directions:
     """The geometry of updates with weights: None, `[clients]` or a prefix tree of such."""
-    shares = normalise(weights, updates.clients)
+    shares = normalise_weights(weights, updates.clients)
     each = jax.tree.leaves(shares)
     share = jnp.mean(jnp.stack(each), axis=0)
     lengths, cosines = (updates if len(each) == 1 else visible(updates, shares)).pairs()

@@ -13,7 +13,7 @@ LEAST = 1e-30
 """A distance below which everything is equal, so that nothing is divided by zero."""
 
 
-def counted(weights: PyTree | None, clients: int) -> jax.Array:
+def counting_clients(weights: PyTree | None, clients: int) -> jax.Array:
     """Which clients count, bool `[clients]`: those whose weight is positive, in every leaf where weights are a tree.
 
     The size of a weight has no effect, as a hostile client would claim many samples.

@@ -6,23 +6,23 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, cosines_to_sums, explicit
-from fdgjax.aggregation.weighting import normalise
+from fdgjax.aggregation.weighting import normalise_weights
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 COMPARED: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "updates": jnp.ones_like,
-    "shares": lambda sizes: normalise(sizes, len(sizes)),
+    "shares": lambda sizes: normalise_weights(sizes, len(sizes)),
 }
 """The `factors` of `global_alignment` from the clients' numbers of samples, `[clients] -> [clients]`: ones, or as in
 FedGaLA's official code the clients' shares of the samples."""
 
 
-@of_clients
+@accepting_lists
 def global_alignment(
     updates: PyTree,
     weights: PyTree | None = None,
@@ -73,7 +73,7 @@ def global_alignment(
 def _aligned(
     updates: Updates, weights: PyTree | None = None, *, iterations: int, gamma: float, factors: jax.Array | float
 ) -> tuple[PyTree, PyTree]:
-    shares, cosines = normalise(weights, updates.clients), cosines_to_sums(updates)
+    shares, cosines = normalise_weights(weights, updates.clients), cosines_to_sums(updates)
 
     def again(coefficients: PyTree, _: None) -> tuple[PyTree, None]:
         agreement = 1 + cosines(jax.tree.map(lambda c: factors * c, coefficients))

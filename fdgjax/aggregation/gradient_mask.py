@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
-from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
+from fdgjax.aggregation.lists import accepting_lists
+from fdgjax.aggregation.weighting import client_count, normalise_weights, weighted_sum
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 MASKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {"soft": lambda agreement: agreement, "hard": jnp.zeros_like}
 """The mask of elements with an agreement below the threshold."""
@@ -24,7 +24,7 @@ ROUNDING = 1e-6
 """Tolerance of the threshold: agreements are sums of shares, and one equal to tau may be rounded below it."""
 
 
-@of_clients
+@accepting_lists
 def gradient_mask(
     updates: PyTree, weights: PyTree | None = None, *, tau: float = 0.4, mask: str = "soft", votes: str = "weights"
 ) -> tuple[PyTree, PyTree]:
@@ -53,9 +53,9 @@ def gradient_mask(
     if not 0 <= tau <= 1:
         raise UserError(f"gradient_mask got tau={tau}; expected a share from 0 (the mean) to 1")
     below, vote = lookup("mask", mask, MASKS), lookup("votes", votes, VOTES)
-    shares = normalise(weights, client_count(updates))
+    shares = normalise_weights(weights, client_count(updates))
     signs = jax.tree.map(lambda u: jnp.sign(u.astype(jnp.float32)), updates)
-    agreements = weighted_sum(signs, normalise(jax.tree.map(vote, shares), client_count(updates)))
+    agreements = weighted_sum(signs, normalise_weights(jax.tree.map(vote, shares), client_count(updates)))
 
     def masked(mean: jax.Array, agreement: jax.Array) -> jax.Array:
         agreement = jnp.abs(agreement)

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.directions import combined, directions_of
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.min_norm import simplex_weights
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 Solver = Callable[[jax.Array, jax.Array, jax.Array | float, jax.Array], jax.Array]
 """`(gram [n, n], shares [n], kappa, allowed [n]) -> gamma [n]` on the simplex of the allowed clients."""
@@ -33,7 +33,7 @@ SHORTEST_SQUARED = 1e-6
 """Squared length, in units of the longest update's, below which a combination is rounding and has no direction."""
 
 
-@of_clients
+@accepting_lists
 def gradient_matching(
     updates: PyTree,
     weights: PyTree | None = None,

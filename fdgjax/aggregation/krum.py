@@ -5,8 +5,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.distances import counted, distances, pairs_of
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.distances import counting_clients, distances, pairs_of
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.contract import PyTree
 
@@ -15,7 +15,7 @@ TIE = 1e-3
 better."""
 
 
-@of_clients
+@accepting_lists
 def krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) -> tuple[PyTree, PyTree]:
     r"""The update with the least sum of squared distances from its nearest neighbours.
 
@@ -41,7 +41,7 @@ def krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) ->
     return nearest(explicit(updates), weights, hostile=hostile, keep=jnp.ones_like)
 
 
-@of_clients
+@accepting_lists
 def multi_krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) -> tuple[PyTree, PyTree]:
     """The mean of the m - f updates with the least scores; arguments and results are those of `krum`.
 
@@ -55,7 +55,7 @@ def nearest(
     updates: Updates, weights: PyTree | None, *, hostile: int, keep: Callable[[jax.Array], jax.Array]
 ) -> tuple[PyTree, PyTree]:
     """The mean of the `keep(m)` updates of the least scores; `krum` of `Updates`, which need not be materialised."""
-    counts = counted(weights, updates.clients)
+    counts = counting_clients(weights, updates.clients)
     many = jnp.sum(counts)
     far = jnp.sort(distances(pairs_of(updates, counts), counts), axis=1)
     neighbours = jnp.arange(updates.clients)[None] < jnp.maximum(many - hostile - 2, 1)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
 
@@ -50,7 +50,7 @@ def described(leaf: Any) -> str:
     return f"{jnp.result_type(leaf)} {list(np.shape(leaf))}"
 
 
-def of_clients(rule: AnyRule) -> AnyRule:
+def accepting_lists(rule: AnyRule) -> AnyRule:
     """The rule, which also accepts lists of clients for its trees; with a list, weights may be a list of numbers.
 
     Its matrix products are computed in full precision: the 10 bits of TF32, a GPU's default, would show in cosines, and
@@ -65,13 +65,13 @@ def of_clients(rule: AnyRule) -> AnyRule:
     def accepting(updates: PyTree, *more: Any, **named: Any) -> Any:
         if type(updates) is not list:
             return rule(updates, *more, **named)
-        convert = functools.partial(beside, clients=len(updates))
+        convert = functools.partial(matching_argument, clients=len(updates))
         return rule(stack(updates), *map(convert, more), **{key: convert(value) for key, value in named.items()})
 
     return cast(AnyRule, accepting)
 
 
-def beside(argument: Any, clients: int) -> Any:
+def matching_argument(argument: Any, clients: int) -> Any:
     """Another argument of a rule whose updates are a list: a list of trees becomes a stacked one, of numbers an
     array."""
     if not isinstance(argument, list):

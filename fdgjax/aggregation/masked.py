@@ -3,13 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
-from fdgjax.aggregation.weighting import client_count, normalise, per_row
+from fdgjax.aggregation.lists import accepting_lists
+from fdgjax.aggregation.weighting import client_count, normalise_weights, per_row
 from fdgjax.contract import PyTree
 
 
-@of_clients
-def masked_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+@accepting_lists
+def masked_update_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
     r"""`u[j] = sum_i w_i m_i[j] u_i[j] / sum_i w_i m_i[j]` for every element j; zero where no client's mask is set.
 
     Args:
@@ -23,7 +23,7 @@ def masked_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = None) -
     References:
       Chen et al., "Fair federated learning under domain skew with local consistency and domain diversity", 2024.
     """
-    shares = normalise(weights, client_count(updates))
+    shares = normalise_weights(weights, client_count(updates))
 
     def one(u: jax.Array, mask: jax.Array, share: jax.Array) -> jax.Array:
         counted = jnp.where(mask, per_row(share, u.ndim), 0)

@@ -1,11 +1,11 @@
 """The weighted mean (FedAvg)."""
 
-from fdgjax.aggregation.lists import of_clients
-from fdgjax.aggregation.weighting import client_count, normalise, weighted_sum
+from fdgjax.aggregation.lists import accepting_lists
+from fdgjax.aggregation.weighting import client_count, normalise_weights, weighted_sum
 from fdgjax.contract import PyTree
 
 
-@of_clients
+@accepting_lists
 def mean(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
     r"""`u = sum_i w_i u_i / sum_j w_j`.
 
@@ -19,5 +19,5 @@ def mean(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree
     References:
       McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017, Algorithm 1.
     """
-    coefficients = normalise(weights, client_count(updates))
+    coefficients = normalise_weights(weights, client_count(updates))
     return weighted_sum(updates, coefficients), coefficients

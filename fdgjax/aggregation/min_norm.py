@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.directions import combined, directions_of
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.aggregation.updates import Updates, explicit
 from fdgjax.contract import PyTree
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
-@of_clients
+@accepting_lists
 def min_norm(
     updates: PyTree, weights: PyTree | None = None, *, scope: str = "leaf", normalize: bool = True
 ) -> tuple[PyTree, PyTree]:
@@ -64,7 +64,7 @@ MANY, EXCHANGES = 64, 12
 """From `MANY` vertices on, several are exchanged at once, in at most `EXCHANGES` steps: 200 vertices need seven."""
 
 
-class Search(NamedTuple):
+class WolfeState(NamedTuple):
     """The state of Wolfe's algorithm.
 
     weights: of the current point, `[n]`. corral: the vertices that may have a weight, `[n]`. step: steps done. done:
@@ -109,7 +109,7 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
         solution = jnp.where(corral, jnp.linalg.solve(matrix, corral.astype(gram.dtype)), 0)
         return solution / jnp.sum(solution)
 
-    def step(now: Search) -> Search:
+    def step(now: WolfeState) -> WolfeState:
         target = affine(now.corral)
         leaves = now.corral & (target <= 0)
         inside = ~jnp.any(leaves)
@@ -121,21 +121,21 @@ def simplex_weights(gram: jax.Array, allowed: jax.Array) -> jax.Array:
         best = jnp.argmin(jnp.where(allowed, pull, jnp.inf))
         shortest = (pull[best] >= weights @ pull - tolerance) | now.corral[best]
         corral = jnp.where(inside, now.corral | vertex(best), kept)
-        return Search(jnp.where(corral, weights, 0), corral, now.step + 1, inside & shortest)
+        return WolfeState(jnp.where(corral, weights, 0), corral, now.step + 1, inside & shortest)
 
-    def exchanged(now: Search) -> Search:
+    def exchanged(now: WolfeState) -> WolfeState:
         target = affine(now.corral)
         pull = gram @ target
         wrong = now.corral & (target <= 0)
         missing = allowed & ~now.corral & (pull < target @ pull - tolerance)
         right = ~jnp.any(wrong | missing) & (target @ pull > 100 * tolerance)
-        return Search(target, (now.corral & ~wrong) | missing, now.step + 1, right)
+        return WolfeState(target, (now.corral & ~wrong) | missing, now.step + 1, right)
 
-    def until_done(step: Callable[[Search], Search], most: int, begin: Search) -> Search:
+    def until_done(step: Callable[[WolfeState], WolfeState], most: int, begin: WolfeState) -> WolfeState:
         return jax.lax.while_loop(lambda now: ~now.done & (now.step < most), step, begin)
 
     first = vertex(jnp.argmin(jnp.where(allowed, jnp.diagonal(gram), jnp.inf))) & allowed
-    begin = Search(first.astype(gram.dtype), first, jnp.int32(0), ~jnp.any(allowed))
+    begin = WolfeState(first.astype(gram.dtype), first, jnp.int32(0), ~jnp.any(allowed))
     if n >= MANY:
         found = until_done(exchanged, EXCHANGES, begin._replace(corral=allowed))
         begin = jax.tree.map(partial(jnp.where, found.done), found, begin)

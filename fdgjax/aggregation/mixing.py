@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.aggregation.attention import mixed
-from fdgjax.aggregation.distances import counted, distances, pairs_of
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.attention import mixed_leaf
+from fdgjax.aggregation.distances import counting_clients, distances, pairs_of
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import explicit, scale_rows
 from fdgjax.aggregation.weighting import client_count
 from fdgjax.contract import PyTree
 
 
-@of_clients
+@accepting_lists
 def nearest_neighbour_mixing(
     updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1
 ) -> tuple[PyTree, jax.Array]:
@@ -40,11 +40,11 @@ def nearest_neighbour_mixing(
       Algorithm 2 (NNM).
     """
     clients = client_count(updates)
-    counts = counted(weights, clients)
+    counts = counting_clients(weights, clients)
     itself = np.eye(clients, dtype=bool)
     far = jnp.where(itself, 0, distances(pairs_of(explicit(updates), counts), counts))
     place = jnp.clip(jnp.sum(counts) - hostile - 1, 0, clients - 1)
     last = jnp.sort(far, axis=1)[:, place]
     near = jnp.where(counts[:, None], counts[None] & (far <= last[:, None]), itself).astype(jnp.float32)
     shares = near / jnp.sum(near, axis=1, keepdims=True)
-    return jax.tree.map(lambda u: mixed(shares, scale_rows(u, counts)), updates), shares
+    return jax.tree.map(lambda u: mixed_leaf(shares, scale_rows(u, counts)), updates), shares

@@ -9,7 +9,7 @@ from fdgjax.aggregation.trimmed import median, trimmed_mean
 from fdgjax.contract import PyTree
 
 
-class Settings(NamedTuple):
+class RobustSettings(NamedTuple):
     """Settings of the robust rules.
 
     hostile: f, the number of hostile clients to withstand. radius: of centered clipping, 0 for the median distance.
@@ -28,7 +28,7 @@ class Robust(NamedTuple):
     least: the fewest clients with which it withstands f hostile ones.
     """
 
-    apply: Callable[[PyTree, PyTree | None, Settings], tuple[PyTree, PyTree]]
+    apply: Callable[[PyTree, PyTree | None, RobustSettings], tuple[PyTree, PyTree]]
     least: Callable[[int], int]
 
 
@@ -42,7 +42,7 @@ def with_neighbours(hostile: int) -> int:
     return 2 * hostile + 3
 
 
-def own_steps(settings: Settings) -> dict[str, int]:
+def own_steps(settings: RobustSettings) -> dict[str, int]:
     """The number of steps, where one is set."""
     return {"steps": settings.steps} if settings.steps else {}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 
 from fdgjax.aggregation.updates import Updates, explicit
-from fdgjax.aggregation.weighting import normalise
+from fdgjax.aggregation.weighting import normalise_weights
 from fdgjax.contract import PyTree
 
 UpdatesRule = Callable[[Updates, PyTree | None], tuple[PyTree, PyTree]]
@@ -18,7 +18,7 @@ def leaf_scope(rule: UpdatesRule) -> UpdatesRule:
     def per_leaf(updates: Updates, weights: PyTree | None) -> tuple[PyTree, PyTree]:
         tree = updates.stacked()
         leaves, treedef = jax.tree.flatten(tree)
-        shares = jax.tree.leaves(jax.tree.broadcast(normalise(weights, updates.clients), tree))
+        shares = jax.tree.leaves(jax.tree.broadcast(normalise_weights(weights, updates.clients), tree))
         results = [rule(explicit(leaf), share) for leaf, share in zip(leaves, shares, strict=True)]
         combined, coefficients = zip(*results, strict=True)
         return jax.tree.unflatten(treedef, combined), jax.tree.unflatten(treedef, coefficients)

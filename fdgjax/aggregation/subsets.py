@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import rows, sum_over_leaves
-from fdgjax.aggregation.weighting import client_count, normalise, per_row, weighted_sum
+from fdgjax.aggregation.weighting import client_count, normalise_weights, per_row, weighted_sum
 from fdgjax.contract import PyTree, Rule
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 DISTANCES: Mapping[str, Callable[[PyTree], jax.Array]] = {
     "joint": lambda far: jnp.sqrt(sum_over_leaves(jax.tree.map(lambda u: jnp.sum(rows(u) ** 2, axis=1), far))),
@@ -18,7 +18,7 @@ DISTANCES: Mapping[str, Callable[[PyTree], jax.Array]] = {
 """Norms `[clients]` of differences `[clients, ...]`: over all leaves jointly, or the sum of the tensors' norms."""
 
 
-@of_clients
+@accepting_lists
 def distance_reweighted(
     updates: PyTree,
     weights: PyTree | None = None,
@@ -46,7 +46,7 @@ def distance_reweighted(
       (distance-reweighted model aggregation).
     """
     length = lookup("distance", distance, DISTANCES)
-    shares = normalise(weights, client_count(updates))
+    shares = normalise_weights(weights, client_count(updates))
     per_leaf = jax.tree.broadcast(shares, updates)
 
     def apart(u: jax.Array, centre: jax.Array, share: jax.Array) -> jax.Array:
@@ -59,13 +59,13 @@ def distance_reweighted(
         # Only differences of exponents matter; the largest is subtracted, so that not all exponentials underflow.
         exponents = jnp.where(counts, -beta * far / jnp.where(counts, sizes, 1), -jnp.inf)
         exponents -= jnp.max(exponents, initial=jnp.finfo(jnp.float32).min)
-        return normalise(jnp.where(counts, share * jnp.exp(exponents), 0), len(share))
+        return normalise_weights(jnp.where(counts, share * jnp.exp(exponents), 0), len(share))
 
     coefficients = jax.tree.map(reweighted, shares)
     return weighted_sum(updates, coefficients), coefficients
 
 
-@of_clients
+@accepting_lists
 def mean_of_subsets(updates: PyTree, weights: jax.Array, *, members: jax.Array, rule: Rule) -> tuple[PyTree, jax.Array]:
     """The mean of a rule's results over several subsets of clients.
 
@@ -80,5 +80,5 @@ def mean_of_subsets(updates: PyTree, weights: jax.Array, *, members: jax.Array, 
     """
     each = jax.vmap(lambda chosen: rule(updates, jnp.where(chosen, weights, 0))[1])(members)
     counts = jnp.any(members & (weights > 0)[None], axis=1).astype(jnp.float32)
-    coefficients = normalise(counts, len(counts)) @ each
+    coefficients = normalise_weights(counts, len(counts)) @ each
     return weighted_sum(updates, coefficients), coefficients

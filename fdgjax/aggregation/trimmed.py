@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.distances import counted
-from fdgjax.aggregation.lists import of_clients
+from fdgjax.aggregation.distances import counting_clients
+from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import rows
 from fdgjax.aggregation.weighting import client_count
 from fdgjax.contract import PyTree
 
 
-@of_clients
+@accepting_lists
 def trimmed_mean(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) -> tuple[PyTree, PyTree]:
     r"""The mean of every coordinate without its `hostile` smallest and largest values.
 
@@ -30,10 +30,10 @@ def trimmed_mean(updates: PyTree, weights: PyTree | None = None, *, hostile: int
     References:
       Yin et al., "Byzantine-robust distributed learning: towards optimal statistical rates", ICML 2018, Definition 2.
     """
-    return without_ends(updates, counted(weights, client_count(updates)), hostile)
+    return without_ends(updates, counting_clients(weights, client_count(updates)), hostile)
 
 
-@of_clients
+@accepting_lists
 def median(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
     """The median of every coordinate: the trimmed mean that leaves one value, or the two in the middle.
 
@@ -43,7 +43,7 @@ def median(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTr
       Yin et al., 2018, Definition 1.
     """
     clients = client_count(updates)
-    return without_ends(updates, counted(weights, clients), clients)
+    return without_ends(updates, counting_clients(weights, clients), clients)
 
 
 def without_ends(updates: PyTree, counts: jax.Array, trim: int) -> tuple[PyTree, jax.Array]:

@@ -60,7 +60,7 @@ def explicit(updates: PyTree) -> Updates:
     )
 
 
-def joined(parts: Any) -> Updates:
+def concatenated(parts: Any) -> Updates:
     """Several parts of the same clients' updates as one vector; `parts` is a NamedTuple of `Updates`, and a combined
     update is a NamedTuple of that kind."""
     kind = type(parts)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from fdgjax.contract import PyTree
 
 
-def normalise(weights: PyTree | None, clients: int) -> PyTree:
+def normalise_weights(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
     Weights that are all zero stay zero, so that a round in which no client counts changes nothing.

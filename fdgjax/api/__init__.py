@@ -1,10 +1,10 @@
 """The Python interface: what `import fdgjax` gives (docs/python.md)."""
 
-from fdgjax.api.experiments import Trainer, experiment, open_run
 from fdgjax.api.results import Result
-from fdgjax.config.registering import register_data, register_method, register_model
-from fdgjax.errors import UserError
+from fdgjax.api.trainer import Trainer, experiment, open_run
+from fdgjax.config.register import register_data, register_method, register_model
 from fdgjax.methods import Entry
+from fdgjax.utils.errors import UserError
 
 __all__ = [
     "Entry",

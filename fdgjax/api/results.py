@@ -8,15 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fdgjax.building import Experiment
 from fdgjax.config import Config
 from fdgjax.contract import Variables
-from fdgjax.data.domains import Domains
+from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State
-from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
-from fdgjax.methods import METHODS
-from fdgjax.predicting.classifier import (
+from fdgjax.experiments import Experiment
+from fdgjax.inference.classifier import (
     UNSEEN,
     Classifier,
     classifier_of,
@@ -24,15 +22,17 @@ from fdgjax.predicting.classifier import (
     in_compiled_batches,
     probabilities_of,
 )
-from fdgjax.predicting.trained_run import TrainedRun, of_seed, unstacked
-from fdgjax.registry import lookup
+from fdgjax.inference.trained_run import TrainedRun, of_seed, unstacked
+from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
     """A trained experiment.
 
-    built: what was trained, see `fdgjax.building.Experiment`.
+    built: what was trained, see `fdgjax.experiments.Experiment`.
     state: after the last round, with a seed axis where there are several seeds.
     seed_records: of each seed, the records of its rounds.
     summary: the figures, as in `summary.json`; empty for a training that was stopped before its last round.
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def data(self) -> Domains:
-        """The images with their labels and domains, `fdgjax.data.domains.Domains`."""
+        """The images with their labels and domains, `fdgjax.data.sources.domains.Domains`."""
         return self.built.data
 
     @property
@@ -141,7 +141,7 @@ class Result:
         return in_compiled_batches(self.programs[key], found)
 
     def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
-        """The models that predict, as `fdgjax.predicting` knows them; arguments as for `predict_proba`."""
+        """The models that predict, as `fdgjax.inference` knows them; arguments as for `predict_proba`."""
         trained = of_seed(self.built, self.state, self.seed_records, seed)
         return classifier_of(trained, client_of(trained, domain, client))
 

@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
 from fdgjax.config.command_line import TYPES, check_no_section, leaves, read_flags
-from fdgjax.config.registering import register_method
-from fdgjax.errors import UserError
+from fdgjax.config.register import register_method
 from fdgjax.methods import Entry
 from fdgjax.models import MODELS
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
     bool: lambda value: isinstance(value, bool | np.bool_),

@@ -1,14 +1,14 @@
 """An experiment as data: the typed config, its command line, presets and checks."""
 
-from fdgjax.config.making import completed, from_plain, make_config, read_config, resolved
+from fdgjax.config.make import completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import (
     AttackConfig,
     Config,
     DataConfig,
     DefenceConfig,
     ModelConfig,
+    experiment_identity,
     for_seed,
-    identity,
     seeds_of,
     to_plain,
 )
@@ -20,9 +20,9 @@ __all__ = [
     "DefenceConfig",
     "ModelConfig",
     "completed",
+    "experiment_identity",
     "for_seed",
     "from_plain",
-    "identity",
     "make_config",
     "read_config",
     "resolved",

@@ -5,19 +5,19 @@ What a key may be by itself stands beside its field (`fdgjax.config.schema`); he
 
 import math
 
-from fdgjax.config.hostility import defence_of
-from fdgjax.config.private import check_privacy
+from fdgjax.config.privacy import check_privacy
+from fdgjax.config.robustness import defence_of
 from fdgjax.config.schema import Config, DataConfig
-from fdgjax.data.loading import SAME_IMAGES
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.engine.attack import hostile_ids
-from fdgjax.errors import UserError
+from fdgjax.data.sources.loading import SAME_IMAGES
+from fdgjax.engine.robustness.attacks import hostile_ids
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.hyper import check_values
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import check_keys
 
 
-def check(config: Config) -> None:
+def check_config(config: Config) -> None:
     """Raises a `UserError` for an invalid value."""
     check_keys(config)
     check_values(config.method)

@@ -10,12 +10,12 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from fdgjax.config.making import make_config, read_config
-from fdgjax.config.schema import Config, identity, seeds_of, to_plain
+from fdgjax.config.make import make_config, read_config
+from fdgjax.config.schema import Config, experiment_identity, seeds_of, to_plain
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.errors import UserError, unknown
 from fdgjax.methods import METHODS
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.registry import lookup
 
 SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
 """Flags whose value may be the next word."""
@@ -30,14 +30,14 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
     Raises:
       UserError: no or an unknown config, an unknown flag or key, a value of the wrong type, or an invalid value.
     """
-    words = joined(argv)
+    words = joined_words(argv)
     chosen, workdir = read_flags([word for word in words if not is_override(word)])
     set_keys(chosen, [word.lstrip("-").removeprefix("config.") for word in words[1:] if is_override(word)])
     config = read_config(chosen)
     return config, Path(workdir or default_workdir(config))
 
 
-def joined(argv: Sequence[str]) -> list[str]:
+def joined_words(argv: Sequence[str]) -> list[str]:
     """The arguments with `--config NAME` and `--workdir DIR` as one word each, `--config=NAME`."""
     words = iter(argv)
     return [f"{word}={next(words, '')}" if word in SEPARABLE else word for word in words]
@@ -197,7 +197,7 @@ def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def default_workdir(config: Config) -> str:
     """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: each experiment has its own; several seeds: `sFIRST-LAST`."""
-    content = json.dumps(identity(to_plain(config)), sort_keys=True)
+    content = json.dumps(experiment_identity(to_plain(config)), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     seeds = seeds_of(config)
     named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"

@@ -13,8 +13,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from fdgjax.config.command_line import is_config, joined, leaves, read_flags
-from fdgjax.config.making import SECTIONS
+from fdgjax.config.command_line import is_config, joined_words, leaves, read_flags
+from fdgjax.config.make import SECTIONS
 from fdgjax.config.schema import Config
 from fdgjax.distributed import AUTO, BY_HAND, OPTION
 from fdgjax.methods import METHODS
@@ -25,7 +25,7 @@ WIDTH = 110
 def usage(argv: Sequence[str]) -> str:
     """How to call the program; with a config given, also its keys, their values and their meanings."""
     lines = ["fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."]
-    chosen = [word for word in joined(argv) if is_config(word)]
+    chosen = [word for word in joined_words(argv) if is_config(word)]
     lines.append(f"one of several processes that train one run: --{OPTION}={AUTO}, or --{OPTION}={BY_HAND}")
     if not chosen:
         return "\n".join([*lines, "give --config=METHOD --help to see its keys; `fdgjax methods` lists the methods"])

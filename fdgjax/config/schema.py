@@ -5,24 +5,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fdgjax.data.loading import DATASETS
+from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
-from fdgjax.engine.attack import ATTACKS
-from fdgjax.engine.defence import RULES
 from fdgjax.engine.exposure import EXPOSURES
-from fdgjax.engine.privacy import WHERE
+from fdgjax.engine.privacy.noise import WHERE
+from fdgjax.engine.robustness.attacks import ATTACKS
+from fdgjax.engine.robustness.defences import RULES
 from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.evaluation.selection import SELECTIONS
+from fdgjax.loggers import LOGGERS
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
-from fdgjax.methods.parts.pseudo_labelled import PseudoLabels
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import DTYPES
 from fdgjax.models.scaling import SCALINGS
 from fdgjax.utils.fields import key
-from fdgjax.views.training import AUGMENTATIONS
-from fdgjax.writers import WRITERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +32,9 @@ class DataConfig:
     name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
     image_size: pixels a side (0 for the data set's own). crop_size: pixels a side of what the network sees, where that
       is less than what is kept: training images are cropped or resized to it, others resized; 0 for `image_size`.
-    augmentation: what training images go through, entries of `fdgjax.views.training.AUGMENTATIONS` with commas between,
-      one after the other, at random for every sample, round and epoch; `none` for nothing. Evaluation never augments.
+    augmentation: what training images go through, entries of `fdgjax.data.augmentations.training.AUGMENTATIONS` with
+      commas between, one after the other, at random for every sample, round and epoch; `none` for nothing. Evaluation
+      never augments.
     scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
       pretrained weights expect, else `signed`. A config that is read has the entry itself.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
@@ -79,8 +80,9 @@ class ModelConfig:
 
     name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
     the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
-    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained`), or the name of weights that
-      are fetched (`fdgjax.models.hosted`: timm/resnet18.tv_in1k) or in a package, '' for none.
+    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained.convert`), or the name of weights
+    that
+      are fetched (`fdgjax.models.pretrained.hosted_weights`: timm/resnet18.tv_in1k) or in a package, '' for none.
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: the last layer alone is trained. keep_features: what the frozen stages make of an image is computed once and
       kept, where no random view comes before them; False computes it in each step.
@@ -99,7 +101,7 @@ class ModelConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DefenceConfig:
-    """What stands between the clients' updates and the method's rule (`fdgjax.engine.defence`).
+    """What stands between the clients' updates and the method's rule (`fdgjax.engine.robustness.defences`).
 
     clip: the largest norm of an update: `none`, `median` for that of the round's updates, or a number.
     rule: the robust rule whose result takes the place of every update, `none` for the method's own rule alone; for
@@ -119,7 +121,7 @@ class DefenceConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AttackConfig:
-    """Hostile clients, for experiments (`fdgjax.engine.attack`).
+    """Hostile clients, for experiments (`fdgjax.engine.robustness.attacks`).
 
     kind: what they do. strength: how much, see the table of attacks in docs/robustness.md.
     clients: how many attack, the first ones. ids: those that do, numbers with commas between, in their place.
@@ -206,12 +208,12 @@ class Config:
     eval_batch_size: int = key(256, least=1)
     checkpoint_every: int = key(20, least=1)
     selection: str = key("last", names=SELECTIONS)
-    writers: str = key("tensorboard", names=WRITERS, several=True)
+    writers: str = key("tensorboard", names=LOGGERS, several=True)
     client_model: str = key("received", names=CLIENT_MODELS)
     drop_nonfinite: bool = False
     defence: DefenceConfig = DefenceConfig()
     attack: AttackConfig = AttackConfig()
-    pseudo_labels: PseudoLabels = dataclasses.field(default_factory=PseudoLabels)
+    pseudo_labels: PseudoLabelConfig = dataclasses.field(default_factory=PseudoLabelConfig)
     probe: Probing = dataclasses.field(default_factory=Probing)
     privacy: PrivacyConfig = PrivacyConfig()
     model: ModelConfig = ModelConfig()
@@ -241,7 +243,7 @@ PLACES = ("dir", "cache_dir")
 """Keys of `data` that locate files and do not change the experiment."""
 
 
-def identity(plain: Mapping[str, Any]) -> dict[str, Any]:
+def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
     own = {key: value for key, value in plain.items() if key not in TOLD}
     return {**own, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}

@@ -25,22 +25,22 @@ from fdgjax.contract.functions import (
     UpdateFn,
     WeightsFn,
 )
-from fdgjax.contract.method import WHOLE, Adaptation, Method, Part, Stage
+from fdgjax.contract.method import WHOLE, Adaptation, Lens, Method, ServerTraining
 from fdgjax.contract.values import (
     Batch,
     Context,
     Each,
     Execution,
-    Guess,
     Model,
-    Moment,
     Output,
     Prepared,
+    PseudoLabels,
     Samples,
+    ServerStep,
     Setup,
     Trained,
 )
-from fdgjax.variables import PyTree, Variables
+from fdgjax.utils.variables import PyTree, Variables
 
 __all__ = [
     "WHOLE",
@@ -51,26 +51,26 @@ __all__ = [
     "Each",
     "Execution",
     "FinishFn",
-    "Guess",
     "InitFn",
     "LabelFn",
+    "Lens",
     "Method",
     "Model",
-    "Moment",
     "Objective",
     "ObjectiveResult",
     "Order",
     "Output",
-    "Part",
     "PredictFn",
     "PrepareFn",
     "Prepared",
+    "PseudoLabels",
     "PyTree",
     "Rule",
     "Samples",
     "SendFn",
+    "ServerStep",
+    "ServerTraining",
     "Setup",
-    "Stage",
     "StartFn",
     "Trained",
     "TrainedFn",

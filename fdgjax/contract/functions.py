@@ -7,9 +7,9 @@ from typing import Protocol
 
 import jax
 
-from fdgjax.contract.values import Batch, Context, Moment, Prepared, Samples, Trained
+from fdgjax.contract.values import Batch, Context, Prepared, Samples, ServerStep, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.variables import PyTree, Variables
+from fdgjax.utils.variables import PyTree, Variables
 
 ObjectiveResult = tuple[jax.Array, Variables]
 """What an objective returns, `(loss, changed collections)`, in the form that `jax.value_and_grad` with `has_aux=True`
@@ -170,7 +170,9 @@ class AggregateFn(Protocol):
 class UpdateFn(Protocol):
     """The server update."""
 
-    def __call__(self, server: PyTree, clients: PyTree, aggregate: PyTree, moment: Moment, /) -> tuple[PyTree, PyTree]:
+    def __call__(
+        self, server: PyTree, clients: PyTree, aggregate: PyTree, moment: ServerStep, /
+    ) -> tuple[PyTree, PyTree]:
         """Makes the new states, given the aggregate.
 
         Args:
@@ -227,7 +229,7 @@ class LabelFn(Protocol):
           path: such as `"params/head/kernel"`.
 
         Returns:
-          `"shared"`, `"personal"` or `"local"`, an entry of `fdgjax.variables.LABELS`.
+          `"shared"`, `"personal"` or `"local"`, an entry of `fdgjax.utils.variables.LABELS`.
         """
         ...
 

@@ -22,7 +22,7 @@ from fdgjax.contract.functions import (
     WeightsFn,
 )
 from fdgjax.contract.values import Trained
-from fdgjax.variables import PyTree, Variables
+from fdgjax.utils.variables import PyTree, Variables
 
 
 class Adaptation(NamedTuple):
@@ -40,7 +40,7 @@ class Adaptation(NamedTuple):
     finish: Callable[[Variables, Variables], Variables]
 
 
-class Stage(NamedTuple):
+class ServerTraining(NamedTuple):
     """Training at the server, on labelled samples of its own (`Federation.server`), once a round.
 
     begin: the variables to train, from the server's state.
@@ -58,14 +58,14 @@ class Stage(NamedTuple):
     last: bool = False
 
 
-class Part(NamedTuple):
-    """A part of a value: `of` takes it out of the whole, `put` returns the whole with that part replaced."""
+class Lens(NamedTuple):
+    """A part of a value: `get` takes it out of the whole, `set` returns the whole with that part replaced."""
 
-    of: Callable[[PyTree], PyTree]
-    put: Callable[[PyTree, PyTree], PyTree]
+    get: Callable[[PyTree], PyTree]
+    set: Callable[[PyTree, PyTree], PyTree]
 
 
-WHOLE = Part(lambda whole: whole, lambda whole, part: part)
+WHOLE = Lens(lambda whole: whole, lambda whole, part: part)
 
 
 class Method(NamedTuple):
@@ -75,11 +75,11 @@ class Method(NamedTuple):
 
         sent_i                = send(server, client_i)
         received_i            = start(sent_i, client_i)
-        labels_i, notes_i     = prepare(context_i, samples_i)
+        labels_i, aux_i       = prepare(context_i, samples_i)
         trained_i             = local epochs of `optimizer` on `objective`, from received_i
         message_i, client_i   = finish(context_i, trained_i)
         aggregate, info       = aggregate(server, clients, messages, weights)
-        server, clients       = update(server, clients, aggregate, moment)
+        server, clients       = update(server, clients, aggregate, server_step)
 
     A client's row holds all state that is kept for it, by the client or by the server on its behalf. Only `sent_i` and
     `message_i` travel between server and client; their sizes are the reported traffic.
@@ -99,7 +99,7 @@ class Method(NamedTuple):
       for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
     weights: aggregation weights from the clients' numbers of training samples, `[clients] -> [clients]`.
     prepare: what a client computes before it trains, such as pseudo-labels; None for nothing.
-    stage: training at the server, before or after the steps above; None where the server has no data.
+    server_training: training at the server, before or after the steps above; None where the server has no data.
     adapt: how the models for an unseen domain are adapted to it; None where they are not.
     trained: from the variables a client just trained, those that predict for it; None where all clients share one
       model.
@@ -107,7 +107,7 @@ class Method(NamedTuple):
       it did not; the rest of a message is statistics and variables of the client's own.
     averaged: whether `aggregate` makes one combination of these updates for all clients, equal to them where they are
       all equal, so that another combination can take its place.
-    others: whether a client's minibatches bring as many further samples along, drawn from all its samples.
+    extra_batch: whether a client's minibatches bring as many further samples along, drawn from all its samples.
     keep_optimizer: whether a client's optimiser state outlives the round.
     pooled: whether all training data are gathered at one client (the non-federated reference).
     order: the order of an epoch's samples at a client; None shuffles them.
@@ -126,12 +126,12 @@ class Method(NamedTuple):
     label: LabelFn
     weights: WeightsFn
     prepare: PrepareFn | None = None
-    stage: Stage | None = None
+    server_training: ServerTraining | None = None
     adapt: Adaptation | None = None
     trained: TrainedFn | None = None
-    updates: Part = WHOLE
+    updates: Lens = WHOLE
     averaged: bool = False
-    others: bool = False
+    extra_batch: bool = False
     keep_optimizer: bool = False
     pooled: bool = False
     order: Order | None = None

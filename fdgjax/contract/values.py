@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import jax
 from jax.sharding import Mesh
 
-from fdgjax.variables import PyTree, Variables
+from fdgjax.utils.variables import PyTree, Variables
 
 
 class Batch(NamedTuple):
@@ -16,9 +16,9 @@ class Batch(NamedTuple):
       made of them, which the model starts from.
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
-    trust: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
-    others: as many further samples of the client, drawn with replacement from all of them, where the method asks for
-      them (`Method.others`); else empty.
+    label_weight: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
+    extra_batch: as many further samples of the client, drawn with replacement from all of them, where the method asks
+      for them (`Method.extra_batch`); else empty.
     domains: int32 `[batch]`, the domain of each sample, for methods on pooled data; no client of a federation needs to
       know the domains of its samples, and no federated method looks at them. Empty in a batch made without domains.
     """
@@ -26,8 +26,8 @@ class Batch(NamedTuple):
     images: jax.Array
     labels: jax.Array
     mask: jax.Array
-    trust: jax.Array | float = 1.0
-    others: "Batch | tuple[()]" = ()
+    label_weight: jax.Array | float = 1.0
+    extra_batch: "Batch | tuple[()]" = ()
     domains: jax.Array | tuple[()] = ()
 
 
@@ -36,12 +36,12 @@ class Output(NamedTuple):
 
     logits: `[batch, classes]`.
     features: the last layer's input, `[batch, m]`; empty, `[batch, 0]`, for a model without features.
-    more: a dict of further outputs, `[batch, ...]` each; empty for most models.
+    extra: a dict of further outputs, `[batch, ...]` each; empty for most models.
     """
 
     logits: jax.Array
     features: jax.Array
-    more: PyTree = ()
+    extra: PyTree = ()
 
 
 class Model(NamedTuple):
@@ -93,24 +93,24 @@ class Setup(NamedTuple):
     domains: int = 0
 
 
-class Guess(NamedTuple):
+class PseudoLabels(NamedTuple):
     """Pseudo-labels: labels that a model assigns to samples; `[samples]` each.
 
-    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. trust: the label's
-    weight in the loss; 0 leaves the sample out of the epochs, which pass over the other samples alone.
+    labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. label_weight: the
+    label's weight in the loss; 0 leaves the sample out of the epochs, which pass over the other samples alone.
     """
 
     labels: jax.Array
     confidence: jax.Array
-    trust: jax.Array
+    label_weight: jax.Array
 
 
 class Each(Protocol):
     """Applies a function to all samples of a client, minibatch by minibatch."""
 
-    def __call__(self, function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
+    def __call__(self, function: Callable[[Batch], PyTree], pseudo_labels: PseudoLabels | None = None) -> PyTree:
         """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; with the labels
-        of `guess` where it is given."""
+        of `pseudo_labels` where it is given."""
         ...
 
 
@@ -127,17 +127,17 @@ class Samples(NamedTuple):
 class Prepared(NamedTuple):
     """What a client computes before it trains.
 
-    guess: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
-    notes: further results, which the objective and `finish` read from the context.
+    pseudo_labels: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
+    aux: further results, which the objective and `finish` read from the context.
     """
 
-    guess: Guess | None = None
-    notes: PyTree = ()
+    pseudo_labels: PseudoLabels | None = None
+    aux: PyTree = ()
 
 
 class Context(NamedTuple):
     """What a client knows while it trains: what the server sent, its own row, the variables it started from, the round,
-    and the notes of `prepare`.
+    and the `aux` of `prepare`.
 
     When a model is adapted to an unseen domain, `sent` and `client` are empty. In training at the server, `client` is
     empty and `sent` is the server's own state.
@@ -147,7 +147,7 @@ class Context(NamedTuple):
     client: PyTree
     received: Variables
     round: jax.Array
-    notes: PyTree = ()
+    aux: PyTree = ()
 
 
 class Trained(NamedTuple):
@@ -160,7 +160,7 @@ class Trained(NamedTuple):
     steps: jax.Array
 
 
-class Moment(NamedTuple):
+class ServerStep(NamedTuple):
     """When a server update happens: `round` (int32, from 0) and a key of its own."""
 
     round: jax.Array

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from fdgjax.data.domains import Domains
-from fdgjax.data.held import Held
+from fdgjax.data.sharded import ShardedImages
+from fdgjax.data.sources.domains import Domains
 from fdgjax.data.streaming import Streamed
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 
 class Rows(NamedTuple):
@@ -37,7 +37,7 @@ class Federation(NamedTuple):
 
     images: uint8 `[samples, height, width, channels]`, or float32 `[samples, ...]` where a frozen trunk has made
       features of them: an array, or on the host and read batch by batch (`Streamed`), or on each device those of its
-      own clients (`Held`). The code uses only `images[places]` and `images.shape`.
+      own clients (`ShardedImages`). The code uses only `images[places]` and `images.shape`.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered
@@ -46,7 +46,7 @@ class Federation(NamedTuple):
       labelled samples of a server that trains. The rows of a table that a protocol lacks are empty.
     """
 
-    images: jax.Array | Streamed | Held
+    images: jax.Array | Streamed | ShardedImages
     labels: jax.Array
     domains: jax.Array
     ids: jax.Array

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 Streams = Callable[[int], np.random.Generator]
 """A domain's own random stream."""

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Partition
 from fdgjax.data.heterogeneity import mixed_domains, skewed_labels
+from fdgjax.data.sources.domains import Domains
 from fdgjax.data.splits import few_shot, hold_out, source_domains, split_domains, three_parts
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 
-class Sharing(NamedTuple):
+class SplitSpec(NamedTuple):
     """The arguments of a protocol: keys of `config.data`, and the seed of the split.
 
     target: name of the unseen domain. server: name of the domain that the server holds, with labels.
@@ -44,7 +44,7 @@ class Protocol(NamedTuple):
     takes: the keys of `config.data` it uses, among those that only some protocols use.
     """
 
-    split: Callable[[Domains, Sharing], Partition]
+    split: Callable[[Domains, SplitSpec], Partition]
     takes: frozenset[str]
 
     @property
@@ -58,7 +58,7 @@ class Protocol(NamedTuple):
         return "server" in self.takes
 
 
-def leave_one_out(data: Domains, how: Sharing) -> Partition:
+def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
     """hFedF's protocol: one domain left out, the others dealt to clients, part of each client's data held out.
 
     The whole target domain is the unseen test set, without the shots.
@@ -80,7 +80,7 @@ def leave_one_out(data: Domains, how: Sharing) -> Partition:
     return Partition(train, held_out, test=[nothing for _ in rows], target=unseen, server=nothing)
 
 
-def every_domain(data: Domains, how: Sharing) -> Partition:
+def every_domain(data: Domains, how: SplitSpec) -> Partition:
     """FDSE's protocol for Table 1: a client for each domain, its data cut into training, validation and test samples.
 
     FDSE, appendix A7.1. No domain is unseen.
@@ -91,7 +91,7 @@ def every_domain(data: Domains, how: Sharing) -> Partition:
     return one_client_each(data, range(len(data.domain_names)), how)
 
 
-def unseen_client(data: Domains, how: Sharing) -> Partition:
+def unseen_client(data: Domains, how: SplitSpec) -> Partition:
     """FDSE's protocol for Tables 2 and A9: as `every_domain`, but one client does not take part in training.
 
     It is tested on "the target domain's testing dataset" (appendix A8): its own test part. A domain's samples are cut
@@ -111,7 +111,7 @@ def unseen_client(data: Domains, how: Sharing) -> Partition:
     return parts._replace(train=train, target=unseen)
 
 
-def labelled_server(data: Domains, how: Sharing) -> Partition:
+def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     """UAP's protocol: a labelled domain for the server, an unseen domain, and the others dealt to clients, whose labels
     are not used in training.
 
@@ -153,7 +153,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-def dealt(data: Domains, sources: tuple[int, ...], how: Sharing, rng: np.random.Generator) -> list[np.ndarray]:
+def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.random.Generator) -> list[np.ndarray]:
     """The source domains dealt to the clients: each client's rows.
 
     `rng` is the stream of hFedF's split. The streams of the others are each domain's own, so that a run without them
@@ -173,7 +173,7 @@ def dealt(data: Domains, sources: tuple[int, ...], how: Sharing, rng: np.random.
     return rows
 
 
-def one_client_each(data: Domains, domains: range | tuple[int, ...], how: Sharing) -> Partition:
+def one_client_each(data: Domains, domains: range | tuple[int, ...], how: SplitSpec) -> Partition:
     """A client for each of the domains, in their order, and nothing unseen."""
     each = map(partial(parts_of_domain, data, how=how), domains)
     train, validation, test = (list(column) for column in zip(*each, strict=True))
@@ -181,13 +181,13 @@ def one_client_each(data: Domains, domains: range | tuple[int, ...], how: Sharin
     return Partition(train, validation, test, target=nothing, server=nothing)
 
 
-def parts_of_domain(data: Domains, domain: int, how: Sharing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
     rows, rng = rows_of_domain(data, domain), generator(how, domain)
     return three_parts(rows, validation=how.validation, test=how.test, rng=rng)
 
 
-def generator(how: Sharing, domain: int, purpose: int = 1) -> np.random.Generator:
+def generator(how: SplitSpec, domain: int, purpose: int = 1) -> np.random.Generator:
     """A random stream for each domain and purpose; the number after the last domain gives one more."""
     return np.random.default_rng(np.random.SeedSequence([how.seed, purpose, domain]))
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fdgjax.data.domains import Domains
-from fdgjax.errors import UserError, unknown
+from fdgjax.data.sources.domains import Domains
+from fdgjax.utils.errors import UserError, unknown
 
 
 def source_domains(data: Domains, target: str) -> tuple[int, ...]:

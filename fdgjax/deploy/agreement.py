@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.building import batching_of, check_method, client_model, make_method, make_plan, model_config
 from fdgjax.config import Config, from_plain, to_plain
-from fdgjax.config.hostility import refuse_attack
+from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.engine.round import Plan
-from fdgjax.errors import UserError
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.round import RoundPlan
+from fdgjax.experiments import batching_of, check_method, client_model, make_method, make_plan, model_config
 from fdgjax.methods import METHODS
-from fdgjax.models.pretrained import read_weights
+from fdgjax.models.pretrained.convert import read_weights
+from fdgjax.utils.errors import UserError
 
 
 class Terms(NamedTuple):
@@ -47,7 +47,7 @@ class Agreed(NamedTuple):
 
     terms: Terms
     method: Method
-    plan: Plan
+    plan: RoundPlan
 
 
 def to_words(terms: Terms) -> str:

@@ -4,15 +4,15 @@ So the server ships settings and no program: what a node runs is the fdgjax that
 """
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-import fdgjax
 from fdgjax.deploy.agreement import Terms, to_words
-from fdgjax.files import make_folder, write_text
+from fdgjax.utils.files import make_folder, write_text
 
 
-class Settings(NamedTuple):
+class ServerSettings(NamedTuple):
     """The server's settings.
 
     terms: what all parties agree on. workdir: where the server keeps checkpoints and records. images: the folder of
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     authentication: bool = False
 
 
-def write_app(folder: Path, settings: Settings) -> None:
+def write_app(folder: Path, settings: ServerSettings) -> None:
     """The app's folder, for `flwr run FOLDER`."""
     values = {**settings._asdict(), "terms": to_words(settings.terms), "workdir": str(settings.workdir.absolute())}
     # JSON's words, numbers and booleans are TOML's.
@@ -38,7 +38,7 @@ def write_app(folder: Path, settings: Settings) -> None:
         folder / "pyproject.toml",
         f"""[project]
 name = "fdgjax-federation"
-version = "{fdgjax.__version__.partition(".dev")[0]}"
+version = "{version("fdgjax").partition(".dev")[0]}"
 description = "fdgjax: {settings.terms.config.method.name}"
 license = "Apache-2.0"
 dependencies = []

@@ -8,9 +8,9 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fdgjax.deploy.desk import Desk, remember_programs, serve
 from fdgjax.deploy.flower import from_content, reply_content
-from fdgjax.errors import UserError
+from fdgjax.deploy.request_handlers import Desk, remember_programs, serve
+from fdgjax.utils.errors import UserError
 
 app = ClientApp()
 

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.wire import Reply, Request
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 RAW = "fdgjax.bytes"
 PAUSE_SECONDS = 1.0

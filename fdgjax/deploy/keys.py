@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fdgjax.files import make_folder, write_bytes
+from fdgjax.utils.files import make_folder, write_bytes
 
 DAYS = 30
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
@@ -32,10 +32,10 @@ def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:
     make_folder(folder)
     folder.chmod(0o700)
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    issuer = name_of("fdgjax test authority")
+    issuer = key_name("fdgjax test authority")
     root = certificate(issuer, issuer, authority.public_key())
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    leaf = certificate(name_of(hosts[0]), issuer, server.public_key())
+    leaf = certificate(key_name(hosts[0]), issuer, server.public_key())
     leaf = leaf.add_extension(x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False)
     for file, built in ((AUTHORITY, root), (CERTIFICATE, leaf)):
         write_bytes(folder / file, built.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM))
@@ -58,7 +58,7 @@ def write_private(file: Path, key: ec.EllipticCurvePrivateKey, form: serializati
     file.chmod(0o600)
 
 
-def name_of(words: str) -> x509.Name:
+def key_name(words: str) -> x509.Name:
     """A name with these words in it."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, words)])
 

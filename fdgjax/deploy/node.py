@@ -20,13 +20,13 @@ from fdgjax.deploy.agreement import Agreed, Samples, federation_of, first_row
 from fdgjax.deploy.placement import Leaves, by_path, with_leaves
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 NEVER = -1
 """The round of the row that a client begins with."""
 
 
-class Kept(NamedTuple):
+class NodeState(NamedTuple):
     """What a node keeps between rounds: rows, with the optimiser's state, before and after the round trained last.
 
     before, after: leaves by path. accepted, trained: the rounds after which these rows are, `NEVER` for the first.
@@ -75,7 +75,7 @@ def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
         raise UserError(
             f"client {client} holds images {own.images.shape[1:]}; expected {terms.image_shape}, as the server has it"
         )
-    hidden = own._replace(labels=np.zeros_like(own.labels)) if method.stage else own
+    hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
     federation = federation_of(terms.clients, hidden, client=client)
     # What is sent is what `send` has made of the server's state, there.
     received = method._replace(send=lambda server, row: server)
@@ -107,8 +107,8 @@ def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
 
 
 def answer(
-    node: Node, sent: Leaves, round_: int, accepted: int, elsewhere: frozenset[str], kept: Kept | None
-) -> tuple[Answer, Kept]:
+    node: Node, sent: Leaves, round_: int, accepted: int, elsewhere: frozenset[str], kept: NodeState | None
+) -> tuple[Answer, NodeState]:
     """A client's part of one round.
 
     Args:
@@ -126,7 +126,7 @@ def answer(
     whole = with_leaves(node.like, row, blank)
     message, after, loss, largest = jax.device_get(
         node.train(
-            with_leaves(node.shapes.sent, checked(sent, node.shapes.sent, "what the server sent"), blank),
+            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, "what the server sent"), blank),
             whole,
             np.uint32(node.agreed.terms.config.seed),
             np.int32(round_),
@@ -134,10 +134,10 @@ def answer(
     )
     written = {path for path in like if path.removeprefix("[0]") in elsewhere and path.startswith("[0]")}
     new = {path: leaf for path, leaf in by_path(after).items() if path not in written}
-    return Answer(by_path(message), float(loss), float(largest)), Kept(accepted, row, round_, new)
+    return Answer(by_path(message), float(loss), float(largest)), NodeState(accepted, row, round_, new)
 
 
-def row_after(node: Node, accepted: int, kept: Kept | None) -> Leaves:
+def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
     """The client's row after a round, the optimiser's state included; the one it begins with for `NEVER`."""
     if accepted == NEVER:
         return by_path(jax.device_get(node.first()))
@@ -152,7 +152,7 @@ def row_after(node: Node, accepted: int, kept: Kept | None) -> Leaves:
     )
 
 
-def checked(leaves: Leaves, like: PyTree, what: str) -> Leaves:
+def checked_leaves(leaves: Leaves, like: PyTree, what: str) -> Leaves:
     """The leaves, which have the paths, shapes and types of a tree.
 
     Raises:
@@ -169,7 +169,7 @@ def checked(leaves: Leaves, like: PyTree, what: str) -> Leaves:
     return leaves
 
 
-def model_of(node: Node, sent: Leaves, accepted: int, kept: Kept | None) -> PyTree:
+def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) -> PyTree:
     """The variables that predict for this client, from what the server sends after the last round."""
     row = with_leaves(node.like, row_after(node, accepted, kept), blank)[0]
     method, whole = node.agreed.method, with_leaves(node.shapes.sent, sent, blank)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fdgjax.contract import Context, Method, Moment, PyTree, Trained
+from fdgjax.contract import Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
-from fdgjax.randomness import any_key
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
 
 Leaves = dict[str, Any]
 """Arrays by path, `.base.local['params']['kernel']`."""
@@ -63,15 +63,15 @@ def placement_of(method: Method, federation: Federation) -> Placement:
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), (row, shapes.message))
     paths = list(by_path(row))
 
-    def at_server(rows: PyTree, server: PyTree, messages: PyTree, weights: PyTree, moment: Moment) -> PyTree:
+    def at_server(rows: PyTree, server: PyTree, messages: PyTree, weights: PyTree, server_step: ServerStep) -> PyTree:
         aggregate, _ = method.aggregate(server, rows, messages, weights)
-        after, rows = method.update(server, rows, aggregate, moment)
+        after, rows = method.update(server, rows, aggregate, server_step)
         return rows, after
 
     number: Any = jax.ShapeDtypeStruct((), jax.numpy.int32)
     key: Any = any_key()
     weight = jax.ShapeDtypeStruct((1,), jax.numpy.float32)
-    step = traced(at_server, one[0], server, one[1], weight, Moment(number, key))
+    step = traced(at_server, one[0], server, one[1], weight, ServerStep(number, key))
     rows_in, rows_out = step.invars[: len(paths)], step.outvars[: len(paths)]
     kept = [out is into for into, out in zip(rows_in, rows_out, strict=True)]
     read = needed(step, [not same for same in kept] + [True] * (len(step.outvars) - len(paths)))[: len(paths)]

@@ -11,14 +11,14 @@ import numpy as np
 
 from fdgjax.deploy.agreement import Terms, to_words
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
-from fdgjax.deploy.server import Held, Server, begin_round, finish_round
+from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
-from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import Record
-from fdgjax.files import make_folder, write_bytes, write_lines
-from fdgjax.records import History, open_checkpoints
-from fdgjax.variables import flatten
+from fdgjax.run.records import History, open_checkpoints
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, write_bytes, write_lines
+from fdgjax.utils.variables import flatten
 
 Say = Callable[[str], None]
 
@@ -37,11 +37,11 @@ class Policy(NamedTuple):
 class Round(NamedTuple):
     """A round that is done: the server's state, and its record."""
 
-    held: Held
+    held: DeployedState
     record: Record
 
 
-def run_rounds(server: Server, transport: Transport, folder: Path, policy: Policy, say: Say) -> Held:
+def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, policy: Policy, say: Say) -> DeployedState:
     """All rounds of the agreed config, from the newest checkpoint in `folder`; then everybody's model.
 
     Raises:
@@ -70,12 +70,12 @@ def run_rounds(server: Server, transport: Transport, folder: Path, policy: Polic
     return held
 
 
-def on_host(held: Held) -> Held:
+def on_host(held: DeployedState) -> DeployedState:
     """The state with its tables as arrays of the host."""
     return held._replace(lengths=np.asarray(held.lengths), accepted=np.array(held.accepted))
 
 
-def check_lengths(held: Held, lengths: np.ndarray) -> None:
+def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
     """Raises a `UserError` where clients do not hold as many samples as when the run began."""
     for client, (before, now) in enumerate(zip(held.lengths, lengths, strict=True)):
         if before != now:
@@ -85,7 +85,7 @@ def check_lengths(held: Held, lengths: np.ndarray) -> None:
             )
 
 
-def rounds(server: Server, transport: Transport, held: Held, policy: Policy) -> Iterator[Round]:
+def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy) -> Iterator[Round]:
     """One `Round` after another until the configured number. Raises like `run_rounds`."""
     config = server.agreed.terms.config
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
@@ -130,7 +130,7 @@ def rounds(server: Server, transport: Transport, held: Held, policy: Policy) -> 
 
 
 def requests_of(
-    server: Server, held: Held, action: str, who: Sequence[int] | np.ndarray, sent: Sequence[Leaves]
+    server: ServerPrograms, held: DeployedState, action: str, who: Sequence[int] | np.ndarray, sent: Sequence[Leaves]
 ) -> list[Request]:
     """The requests of a round."""
     words = to_words(server.agreed.terms)
@@ -163,7 +163,9 @@ def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: boo
             )
 
 
-def deliver(server: Server, transport: Transport, held: Held, policy: Policy, folder: Path, say: Say) -> None:
+def deliver(
+    server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy, folder: Path, say: Say
+) -> None:
     """After the last round: each client gets what its model is made of; the model for an unseen domain is written,
     where the server alone can tell it."""
     from safetensors.numpy import save
@@ -185,7 +187,7 @@ def deliver(server: Server, transport: Transport, held: Held, policy: Policy, fo
     say(f"the model for unseen domains: {file}")
 
 
-def sent_to(server: Server, held: Held, client: int) -> Leaves:
+def sent_to(server: ServerPrograms, held: DeployedState, client: int) -> Leaves:
     """What a client would be sent for a next round."""
     row = with_leaves(
         server.rows_like,

@@ -17,13 +17,13 @@ from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.deploy.agreement import Agreed, Samples, federation_of, zeros
-from fdgjax.deploy.node import NEVER, checked
+from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
 
 
-class Held(NamedTuple):
+class DeployedState(NamedTuple):
     """Everything the server needs to continue exactly.
 
     state: the engine's, in which `clients` has the leaves that the server holds, by path `[clients, ...]`, and
@@ -37,11 +37,11 @@ class Held(NamedTuple):
     accepted: np.ndarray
 
 
-class Server(NamedTuple):
+class ServerPrograms(NamedTuple):
     """The server's functions.
 
     federation: as the server sees it. rows_like: one client's row, zeros.
-    first: `(lengths) -> Held`. begin: `(state) -> (server, who, sent [participants, ...], loss)`.
+    first: `(lengths) -> DeployedState`. begin: `(state) -> (server, who, sent [participants, ...], loss)`.
     finish: `(state, server, who, lengths, messages, arrived) -> (state, finite, loss)`.
     """
 
@@ -50,7 +50,7 @@ class Server(NamedTuple):
     placement: Placement
     federation: Federation
     rows_like: PyTree
-    first: Callable[[np.ndarray], Held]
+    first: Callable[[np.ndarray], DeployedState]
     begin: Callable[[State], PyTree]
     finish: Callable[..., PyTree]
 
@@ -67,15 +67,15 @@ class Sending(NamedTuple):
     loss: float | None
 
 
-class Result(NamedTuple):
+class DeployedRound(NamedTuple):
     """What a round leaves: the new state, whether its numbers are finite, and the loss of the server's training."""
 
-    held: Held
+    held: DeployedState
     finite: bool
     loss: float | None
 
 
-def make_server(agreed: Agreed, own: Samples) -> Server:
+def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
     """The server's functions; nothing is compiled yet.
 
     Args:
@@ -147,12 +147,12 @@ def make_server(agreed: Agreed, own: Samples) -> Server:
         next_state = State(state.seed, state.round + 1, server, rows, {})
         return next_state, all_finite(server), loss
 
-    def first_of(lengths: np.ndarray) -> Held:
+    def first_of(lengths: np.ndarray) -> DeployedState:
         counted = federation_of(agreed.terms.clients, own, lengths=lengths)
         state = first(np.uint32(agreed.terms.config.seed), counted)
-        return Held(state, lengths.astype(np.int32), np.full(len(lengths), NEVER, np.int32))
+        return DeployedState(state, lengths.astype(np.int32), np.full(len(lengths), NEVER, np.int32))
 
-    return Server(
+    return ServerPrograms(
         agreed=agreed,
         shapes=shapes,
         placement=placement,
@@ -164,7 +164,7 @@ def make_server(agreed: Agreed, own: Samples) -> Server:
     )
 
 
-def begin_round(server: Server, held: Held) -> Sending:
+def begin_round(server: ServerPrograms, held: DeployedState) -> Sending:
     """The server's own training where that comes first, and what each participant is sent."""
     state, who, sent, loss = server.begin(held.state)
     stacked = by_path(jax.device_get(sent))
@@ -173,7 +173,9 @@ def begin_round(server: Server, held: Held) -> Sending:
     return Sending(state, who, each, None if loss is None else float(loss))
 
 
-def finish_round(server: Server, held: Held, sending: Sending, messages: Mapping[int, Leaves]) -> Result:
+def finish_round(
+    server: ServerPrograms, held: DeployedState, sending: Sending, messages: Mapping[int, Leaves]
+) -> DeployedRound:
     """The state after a round.
 
     Args:
@@ -188,7 +190,9 @@ def finish_round(server: Server, held: Held, sending: Sending, messages: Mapping
     arrived = np.array([int(client) in messages for client in sending.who])
     blank = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(server.shapes.message).items()}
     each = [
-        checked(messages[int(client)], server.shapes.message, f"the message of client {client}") if here else blank
+        checked_leaves(messages[int(client)], server.shapes.message, f"the message of client {client}")
+        if here
+        else blank
         for client, here in zip(sending.who, arrived, strict=True)
     ]
     stacked = {path: np.stack([one[path] for one in each]) for path in blank}
@@ -197,4 +201,4 @@ def finish_round(server: Server, held: Held, sending: Sending, messages: Mapping
     accepted = held.accepted.copy()
     accepted[sending.who[arrived]] = int(held.state.round)
     told = sending.loss if loss is None else float(loss)
-    return Result(Held(state, held.lengths, accepted), bool(finite), told)
+    return DeployedRound(DeployedState(state, held.lengths, accepted), bool(finite), told)

@@ -8,13 +8,13 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fdgjax.deploy.agreement import Samples, agree, from_words
-from fdgjax.deploy.desk import remember_programs
 from fdgjax.deploy.flower import FlowerTransport
-from fdgjax.deploy.images import read_folder
+from fdgjax.deploy.image_folder import decoded_folder
+from fdgjax.deploy.request_handlers import remember_programs
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
-from fdgjax.errors import UserError
-from fdgjax.files import write_json
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import write_json
 
 app = ServerApp()
 FAILED = "failed.json"
@@ -32,12 +32,12 @@ def main(grid: Grid, context: Context) -> None:
     nothing = Samples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
     try:
         agreed = agree(terms)
-        if agreed.method.stage and not images:
+        if agreed.method.server_training and not images:
             raise UserError(
                 f"'{terms.config.method.name}' trains at the server on labelled images; expected their folder; give "
                 "--images DIR when the app is made"
             )
-        own = read_folder(Path(images), terms.class_names, terms.image_shape, folder) if images else nothing
+        own = decoded_folder(Path(images), terms.class_names, terms.image_shape, folder) if images else nothing
         policy = Policy(float(settings["deadline"]), int(settings["least"]))
         transport = FlowerTransport(grid, bool(settings["authentication"]), tell)
         run_rounds(make_server(agreed, own), transport, folder, policy, tell)

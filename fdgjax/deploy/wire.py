@@ -13,7 +13,7 @@ Fact = str | int | float
 class Request(NamedTuple):
     """From the server to a client: what is to be done, arrays by path, and facts.
 
-    action: a key of `fdgjax.deploy.desk.ACTIONS`. client: whom it is for. terms: see `agreement.to_words`.
+    action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: whom it is for. terms: see `agreement.to_words`.
     """
 
     action: str

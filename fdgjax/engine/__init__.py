@@ -3,15 +3,15 @@
 from fdgjax.contract import Execution
 from fdgjax.engine.clients import CLIENT_AXES, everywhere, over_clients
 from fdgjax.engine.devices import split_for, suitable_devices
-from fdgjax.engine.round import Plan, RoundInfo, State, compile_init, compile_round, init_state
+from fdgjax.engine.round import RoundInfo, RoundPlan, State, compile_init, compile_round, init_state
 from fdgjax.engine.seeds import SEED_AXES, each_seed, over_seeds
 
 __all__ = [
     "CLIENT_AXES",
     "SEED_AXES",
     "Execution",
-    "Plan",
     "RoundInfo",
+    "RoundPlan",
     "State",
     "compile_init",
     "compile_round",

@@ -13,11 +13,11 @@ from jax.stages import Wrapped
 
 from fdgjax.aggregation.gradients import one_by_one
 from fdgjax.contract import Execution, PyTree
-from fdgjax.data.held import Held
+from fdgjax.data.sharded import ShardedImages
 from fdgjax.engine.devices import each_process
-from fdgjax.engine.loops import Repeat, always_most, until_over
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.engine.loops import Repeat, dynamic_loop, masked_loop
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 Over = Callable[[Callable[..., PyTree], int], Callable[..., PyTree]]
 MESH_AXIS = "clients"
@@ -88,7 +88,7 @@ def repeat_of(execution: Execution) -> Repeat:
       UserError: unknown axis.
     """
     together = lookup("client_axis", execution.axis, CLIENT_AXES).together()
-    return partial(always_most, unroll=execution.unroll) if together else until_over
+    return partial(masked_loop, unroll=execution.unroll) if together else dynamic_loop
 
 
 def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., PyTree]:
@@ -102,14 +102,17 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
 
     def split(shared: PyTree, rows: PyTree) -> PyTree:
         def whole_or_own(leaf: PyTree) -> PartitionSpec:
-            return by_client if isinstance(leaf, Held) else PartitionSpec()
+            return by_client if isinstance(leaf, ShardedImages) else PartitionSpec()
 
         # With check_vma, the gradient with respect to a replicated value would be summed over the devices, that is over
         # other clients, but a client's training must not depend on them.
         return jax.shard_map(
             lambda shared, rows: function(shared, *rows),
             mesh=mesh,
-            in_specs=(jax.tree.map(whole_or_own, shared, is_leaf=lambda leaf: isinstance(leaf, Held)), by_client),
+            in_specs=(
+                jax.tree.map(whole_or_own, shared, is_leaf=lambda leaf: isinstance(leaf, ShardedImages)),
+                by_client,
+            ),
             out_specs=by_client,
             check_vma=False,
         )(shared, rows)

@@ -4,7 +4,7 @@ import contextlib
 
 import jax
 
-from fdgjax.threads import cores
+from fdgjax.utils.threads import cores
 
 MOST_DEVICES = 8
 """The most devices of a process that are chosen automatically: each holds the whole state, and mostly all data."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fdgjax.accounting import Exposure
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
-from fdgjax.engine.private_training import number_of_steps
+from fdgjax.engine.privacy import Exposure
+from fdgjax.engine.privacy.dp_sgd import number_of_steps
 
 
 def of_clients(clients_per_round: int, batching: Batching, federations: Sequence[Federation]) -> list[Exposure]:

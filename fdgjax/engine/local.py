@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.contract import Batch, Context, Guess, Objective, Order, PyTree, Samples, Trained, Variables
+from fdgjax.contract import Batch, Context, Objective, Order, PseudoLabels, PyTree, Samples, Trained, Variables
+from fdgjax.data.augmentations.view import View
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
-from fdgjax.engine.loops import Repeat, until_over
-from fdgjax.randomness import shuffle
-from fdgjax.views.view import View
+from fdgjax.engine.loops import Repeat, dynamic_loop
+from fdgjax.utils.random import shuffle
 
 
 class Batching(NamedTuple):
@@ -49,7 +49,7 @@ class LocalTraining(NamedTuple):
     batching: Batching
     order: Order | None = None
     others: bool = False
-    repeat: Repeat = until_over
+    repeat: Repeat = dynamic_loop
 
 
 class LocalData(NamedTuple):
@@ -63,7 +63,7 @@ class LocalData(NamedTuple):
     federation: Federation
     places: jax.Array
     length: jax.Array
-    guess: Guess | None = None
+    guess: PseudoLabels | None = None
 
 
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
@@ -81,14 +81,14 @@ def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: 
     return rows[positions % jnp.maximum(count, 1)], positions < count
 
 
-def labelled(batch: Batch, guess: Guess | None, positions: jax.Array) -> Batch:
+def with_pseudo_labels(batch: Batch, pseudo_labels: PseudoLabels | None, positions: jax.Array) -> Batch:
     """The batch of the samples at `positions` of a row with the pseudo-labels generated for them, if there are any."""
-    if guess is None:
+    if pseudo_labels is None:
         return batch
-    return batch._replace(labels=guess.labels[positions], trust=guess.trust[positions])
+    return batch._replace(labels=pseudo_labels.labels[positions], label_weight=pseudo_labels.label_weight[positions])
 
 
-def samples_of(data: LocalData, size: int, repeat: Repeat = until_over) -> Samples:
+def samples_of(data: LocalData, size: int, repeat: Repeat = dynamic_loop) -> Samples:
     """A client's samples, for passes over them `size` at a time; the results for padding are zeros.
 
     Args:
@@ -101,10 +101,10 @@ def samples_of(data: LocalData, size: int, repeat: Repeat = until_over) -> Sampl
     most = -(-longest // size)
     positions = jnp.arange(most * size)
 
-    def each(function: Callable[[Batch], PyTree], guess: Guess | None = None) -> PyTree:
+    def each(function: Callable[[Batch], PyTree], pseudo_labels: PseudoLabels | None = None) -> PyTree:
         def of_batch(start: jax.Array | int) -> PyTree:
             here, mask = slice_rows(positions[:longest], count, start, size)
-            return function(labelled(take_batch(federation, rows[here], mask), guess, here))
+            return function(with_pseudo_labels(take_batch(federation, rows[here], mask), pseudo_labels, here))
 
         def put(i: jax.Array, done: PyTree) -> PyTree:
             insert = lambda leaf, new: jax.lax.dynamic_update_slice_in_dim(leaf, new, i * size, axis=0)  # noqa: E731
@@ -123,7 +123,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     trust is positive.
 
     The number of steps follows the client's own number of samples: alone, a small client computes no padded steps
-    (`until_over`); together with others its carry is held fixed once it is done. So every client does exactly its
+    (`dynamic_loop`); together with others its carry is held fixed once it is done. So every client does exactly its
     epochs.
 
     Args:
@@ -133,22 +133,22 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
       begin: the optimiser's state to start from.
       key: this client's stream for this round.
     """
-    federation, rows, count, guess = data
+    federation, rows, count, pseudo_labels = data
     batching, size = training.batching, training.batching.batch_size
     optimizer, in_order = optax.with_extra_args_support(training.optimizer), training.order or shuffled
-    labels = federation.labels[rows] if guess is None else guess.labels
-    used = is_used(guess, len(rows), count)
+    labels = federation.labels[rows] if pseudo_labels is None else pseudo_labels.labels
+    used = is_used(pseudo_labels, len(rows), count)
     number = jnp.sum(used)
     steps = number // size if batching.drop_last else -(-number // size)
     most = len(rows) // size if batching.drop_last else -(-len(rows) // size)
 
     def batch_at(positions: jax.Array, mask: jax.Array) -> Batch:
-        return labelled(take_batch(federation, rows[positions], mask), guess, positions)
+        return with_pseudo_labels(take_batch(federation, rows[positions], mask), pseudo_labels, positions)
 
     def epoch(carry: tuple[Variables, PyTree, jax.Array], key: jax.Array) -> tuple[PyTree, None]:
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, federation.domains[rows], count)
-        positions = positions[jnp.argsort(~used[positions], stable=True)] if guess else positions
+        positions = positions[jnp.argsort(~used[positions], stable=True)] if pseudo_labels else positions
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
@@ -156,7 +156,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
             batch = augmented(batching, batch_at(*slice_rows(positions, number, i * size, size)), draw(3))
             if training.others:
                 drawn = jax.random.randint(draw(2), (size,), 0, count)
-                batch = batch._replace(others=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
+                batch = batch._replace(extra_batch=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
             gradient = jax.value_and_grad(
                 lambda params: training.objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context
@@ -177,10 +177,10 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     return Trained(variables, state, mean_loss, steps * batching.epochs)
 
 
-def is_used(guess: Guess | None, longest: int, count: jax.Array) -> jax.Array:
+def is_used(pseudo_labels: PseudoLabels | None, longest: int, count: jax.Array) -> jax.Array:
     """The samples that an epoch passes over, `[longest]`: all `count`, or of these the ones with positive trust."""
     real = jnp.arange(longest) < count
-    return real if guess is None else real & (guess.trust > 0)
+    return real if pseudo_labels is None else real & (pseudo_labels.label_weight > 0)
 
 
 def shuffled(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:

@@ -18,13 +18,13 @@ Repeat = Callable[[jax.Array, int, Step, PyTree], PyTree]
 computes and that is at most `most`."""
 
 
-def until_over(turns: jax.Array, most: int, step: Step, begin: PyTree) -> PyTree:
+def dynamic_loop(turns: jax.Array, most: int, step: Step, begin: PyTree) -> PyTree:
     """Ends after `turns`: no step is wasted. Under `vmap` it runs until the longest has ended."""
     del most
     return jax.lax.fori_loop(0, turns, step, begin)
 
 
-def always_most(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unroll: int = 1) -> PyTree:
+def masked_loop(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unroll: int = 1) -> PyTree:
     """Takes `most` turns; those beyond `turns` change nothing. `unroll` of them are written out at a time."""
 
     def masked(i: jax.Array, carry: PyTree) -> PyTree:

@@ -10,16 +10,16 @@ from jax.stages import Wrapped
 
 from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Execution, Guess, Method, Moment, Prepared, PyTree
+from fdgjax.contract import Context, Execution, Method, Prepared, PseudoLabels, PyTree, ServerStep
 from fdgjax.data.federation import Federation, Rows
-from fdgjax.engine.attack import Attack, forge, is_hostile, poisoned
+from fdgjax.engine.batched_hyper import BatchedHyper, over_methods
 from fdgjax.engine.clients import jit, over_clients, repeat_of
-from fdgjax.engine.defence import Defence, Verdict, defend
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, samples_of, train_locally
-from fdgjax.engine.privacy import Privacy, private_messages
-from fdgjax.engine.private_training import train_privately
-from fdgjax.engine.varied import Varied, over_methods
-from fdgjax.randomness import Purpose, choose, stream
+from fdgjax.engine.privacy.dp_sgd import train_privately
+from fdgjax.engine.privacy.noise import Privacy, private_messages
+from fdgjax.engine.robustness.attacks import Attack, forge, is_hostile, poisoned
+from fdgjax.engine.robustness.defences import Defence, Verdict, defend
+from fdgjax.utils.random import Purpose, choose_clients, stream
 
 
 class State(NamedTuple):
@@ -41,7 +41,7 @@ class State(NamedTuple):
     optimizers: PyTree
 
 
-class Plan(NamedTuple):
+class RoundPlan(NamedTuple):
     """How rounds are executed.
 
     batching: local epochs and minibatches.
@@ -69,8 +69,8 @@ class RoundInfo(NamedTuple):
     loss: each participant's mean training loss. largest: the largest magnitude in its message and its new state.
     finite: whether its square fits float32.
     coefficients: the factors of the updates in the aggregation rule.
-    guess: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples; None where
-      there are none.
+    pseudo_labels: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples;
+      None where there are none.
     server_finite: whether the server's new state is finite.
     server_loss: the mean training loss at the server; None where it does not train.
     verdict: what the defence did; None where there is none.
@@ -82,7 +82,7 @@ class RoundInfo(NamedTuple):
     finite: jax.Array
     server_finite: jax.Array
     coefficients: PyTree
-    guess: Guess | None = None
+    pseudo_labels: PseudoLabels | None = None
     server_loss: jax.Array | None = None
     verdict: Verdict | None = None
 
@@ -127,7 +127,7 @@ def init_state(method: Method, federation: Federation, seed: int | jax.Array) ->
     return State(seed, jnp.zeros((), jnp.int32), server, clients, optimizers)
 
 
-def compile_init(method: Method | Varied, execution: Execution) -> Wrapped:
+def compile_init(method: Method | BatchedHyper, execution: Execution) -> Wrapped:
     """The jitted `init_state`, `(seed, federation) -> state`: of one seed (uint32) or, with a federation of several, of
     `[seeds]`."""
 
@@ -137,7 +137,7 @@ def compile_init(method: Method | Varied, execution: Execution) -> Wrapped:
     return jit(over_methods(init, method, execution.seed_axis), execution)
 
 
-def compile_round(method: Method | Varied, plan: Plan) -> Wrapped:
+def compile_round(method: Method | BatchedHyper, plan: RoundPlan) -> Wrapped:
     """The jitted round, `(state, federation) -> (state, info)`.
 
     Where state and federation have a seed axis, it runs the round of all seeds, and its results have that axis. The
@@ -151,14 +151,14 @@ def compile_round(method: Method | Varied, plan: Plan) -> Wrapped:
     return jit(over_methods(one_round, method, plan.execution.seed_axis), plan.execution, donate_argnums=0)
 
 
-def run_round(method: Method, plan: Plan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
+def run_round(method: Method, plan: RoundPlan, state: State, federation: Federation) -> tuple[State, RoundInfo]:
     """Broadcast, local training, aggregation and server update for the selected clients; before or after these, the
     server's own training."""
     server, server_loss = train_server(method, plan, state, state.server, federation, last=False)
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
-    messages, (new_clients, new_optimizers), loss, largest, guess = over_clients(
+    messages, (new_clients, new_optimizers), loss, largest, pseudo_labels = over_clients(
         client_round(method, plan), plan.execution
     )(
         Shared(server, federation, state.seed, state.round),
@@ -191,12 +191,14 @@ def run_round(method: Method, plan: Plan, state: State, federation: Federation) 
         put(state.optimizers, new_optimizers),
     )
     server_loss = last_loss if server_loss is None else server_loss
-    return after, RoundInfo(who, loss, largest, finite, all_finite(server), coefficients, guess, server_loss, verdict)
+    return after, RoundInfo(
+        who, loss, largest, finite, all_finite(server), coefficients, pseudo_labels, server_loss, verdict
+    )
 
 
 def server_round(
     method: Method,
-    plan: Plan,
+    plan: RoundPlan,
     state: State,
     server: PyTree,
     clients: PyTree,
@@ -222,13 +224,13 @@ def server_round(
         if plan.defence:
             messages, verdict = defend(method, plan.defence, messages, weights)
         aggregate, coefficients = method.aggregate(server, clients, messages, weights)
-    moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-    server, clients = method.update(server, clients, aggregate, moment)
+    server_step = ServerStep(state.round, stream(state.seed, Purpose.SERVER, state.round))
+    server, clients = method.update(server, clients, aggregate, server_step)
     server, loss = train_server(method, plan, state, server, federation, last=True)
     return server, clients, coefficients, loss, verdict
 
 
-def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
+def client_round(method: Method, plan: RoundPlan) -> Callable[..., PyTree]:
     """One client's part of a round: `(shared, participant) -> (message, (new row, new optimiser's state), mean loss,
     largest magnitude of message and new states, pseudo-labels)`."""
 
@@ -244,31 +246,31 @@ def client_round(method: Method, plan: Plan) -> Callable[..., PyTree]:
         prepared = Prepared()
         if method.prepare:
             prepared = method.prepare(context, samples_of(data, plan.batching.batch_size, repeat))
-            context = context._replace(notes=prepared.notes)
+            context = context._replace(aux=prepared.aux)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         key = stream(seed, Purpose.TRAINING, round_, client_id)
         objective = method.objective
         if plan.attack:
             objective = poisoned(plan.attack, objective, is_hostile(plan.attack, client_id, round_))
-        training = LocalTraining(objective, method.optimizer, plan.batching, method.order, method.others, repeat)
+        training = LocalTraining(objective, method.optimizer, plan.batching, method.order, method.extra_batch, repeat)
         if plan.privacy and plan.privacy.samples:
             noise_key = stream(seed, Purpose.PRIVACY, round_, client_id)
             trained = train_privately(training, data, context, begin, key, noise_key=noise_key, privacy=plan.privacy)
         else:
-            trained = train_locally(training, data._replace(guess=prepared.guess), context, begin, key)
+            trained = train_locally(training, data._replace(guess=prepared.pseudo_labels), context, begin, key)
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
-        return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.guess
+        return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.pseudo_labels
 
     return one_client
 
 
 def train_server(
-    method: Method, plan: Plan, state: State, server: PyTree, federation: Federation, *, last: bool
+    method: Method, plan: RoundPlan, state: State, server: PyTree, federation: Federation, *, last: bool
 ) -> tuple[PyTree, jax.Array | None]:
     """The server's state after its own local epochs, and their mean loss; the unchanged state and None where the method
     has no such stage at this point of the round."""
-    stage = method.stage
+    stage = method.server_training
     if stage is None or stage.last is not last:
         return server, None
     variables = stage.begin(server)
@@ -283,12 +285,12 @@ def train_server(
     return stage.finish(server, trained), trained.loss
 
 
-def participants(plan: Plan, state: State, ids: jax.Array) -> jax.Array:
+def participants(plan: RoundPlan, state: State, ids: jax.Array) -> jax.Array:
     """Positions of the clients that this round selects."""
     clients = len(ids)
     if plan.clients_per_round in (0, clients):
         return jnp.arange(clients)
-    return choose(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
+    return choose_clients(stream(state.seed, Purpose.PARTICIPATION, state.round), ids, plan.clients_per_round)
 
 
 def all_finite(tree: PyTree) -> jax.Array:

@@ -8,7 +8,7 @@ import jax
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import TABLES, Federation, has_seed_axis
 from fdgjax.engine.clients import CLIENT_AXES, Over
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 SEED_AXES: Mapping[str, Over] = {name: CLIENT_AXES[name].over for name in ("auto", "map", "vmap")}
 

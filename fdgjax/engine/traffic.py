@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import LocalData, samples_of
-from fdgjax.randomness import any_key
+from fdgjax.utils.random import any_key
 
 
 class Traffic(NamedTuple):
@@ -38,7 +38,7 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         context = Context(sent, client, received, zero)
         if method.prepare:
             data = LocalData(federation, federation.train.places[0], federation.train.length[0])
-            context = context._replace(notes=method.prepare(context, samples_of(data, 1)).notes)
+            context = context._replace(aux=method.prepare(context, samples_of(data, 1)).aux)
         optimizer = method.optimizer.init(received["params"])
         trained = Trained(received, optimizer, jnp.zeros(()), zero)
         message, _ = method.finish(context, trained)

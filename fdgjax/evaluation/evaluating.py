@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Execution, Method, Model, PyTree
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
+from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
-from fdgjax.engine.varied import Varied
+from fdgjax.engine.batched_hyper import BatchedHyper
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
 from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
@@ -42,14 +42,14 @@ def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> li
     return evaluation.measure(evaluation.observe(state, federation))
 
 
-def references(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]] | None:
+def reference_figures(evaluation: Evaluation, fresh: State, federation: Federation) -> list[dict[str, Any]] | None:
     """Each seed's figures that training has to beat, from the untrained state; None, without any computation, where
     there are none."""
     return evaluation.references(evaluation.observe(fresh, federation)) if evaluation.references else None
 
 
 def of_predictions(
-    method: Method | Varied,
+    method: Method | BatchedHyper,
     model: Model,
     data: Domains,
     *,
@@ -85,7 +85,7 @@ def of_predictions(
 
 
 def of_representations(
-    method: Method | Varied,
+    method: Method | BatchedHyper,
     model: Model,
     data: Domains,
     *,

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from fdgjax.contract import Output
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import key
 
 LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.metrics import Record, is_evaluated
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
 class Selection(NamedTuple):

@@ -18,7 +18,7 @@ class Minibatches(NamedTuple):
     labels: np.ndarray
 
 
-def mean_gradient(
+def minibatch_gradient(
     objective: Objective, variables: Variables, context: Context, samples: Minibatches, key: jax.Array
 ) -> PyTree:
     """The mean gradient of an objective with respect to the parameters, over minibatches.
@@ -43,7 +43,7 @@ def mean_gradient(
     return jax.tree.map(lambda leaf: leaf / batches, total)
 
 
-def covariance(left: PyTree, right: PyTree) -> float:
+def tree_covariance(left: PyTree, right: PyTree) -> float:
     """`mean_p (a_p - mean a)(b_p - mean b)` over all numbers p of two trees of one structure, in float64."""
     a, b = (
         np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])

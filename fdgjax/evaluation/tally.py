@@ -11,13 +11,13 @@ from jax.stages import Wrapped
 
 from fdgjax.contract import Batch, Execution, Method, Model, Output, PyTree, Variables
 from fdgjax.data.federation import Federation, Rows, stack_rows
+from fdgjax.engine.batched_hyper import BatchedHyper, over_methods
 from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import LocalData, samples_of, slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
 from fdgjax.engine.round import State
-from fdgjax.engine.varied import Varied, over_methods
 from fdgjax.evaluation.adaptation import adapt
-from fdgjax.randomness import Purpose, stream
+from fdgjax.utils.random import Purpose, stream
 
 BINS = 15
 Shown = Callable[[Batch], Batch]
@@ -93,7 +93,7 @@ def tally(
 
 
 def compile_evaluation(
-    method: Method | Varied,
+    method: Method | BatchedHyper,
     model: Model,
     *,
     domains: int,
@@ -149,7 +149,7 @@ def compile_evaluation(
 
 
 def compile_representation(
-    method: Method | Varied,
+    method: Method | BatchedHyper,
     model: Model,
     represent: Callable[[Output], jax.Array],
     *,

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Row, extend
+from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.registry import Registry
+from fdgjax.utils.registry import Registry
 
-__all__ = ["METHODS", "Entry", "Extended", "FedAvg", "Row", "extend", "fedavg", "hyper"]
+__all__ = ["METHODS", "Entry", "Extended", "FedAvg", "RowExtension", "extend", "fedavg", "hyper"]
 
 
-def found() -> Mapping[str, Entry]:
+def method_entries() -> Mapping[str, Entry]:
     """The entries of all method files, by name."""
     modules = (
         importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__) if not each.ispkg
@@ -25,4 +25,4 @@ def found() -> Mapping[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-METHODS: Registry[Entry] = Registry("method", found())
+METHODS: Registry[Entry] = Registry("method", method_entries())

@@ -23,17 +23,28 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import Context, Guess, Method, Model, Moment, Prepared, PyTree, Samples, Setup, Variables
+from fdgjax.contract import (
+    Context,
+    Method,
+    Model,
+    Prepared,
+    PseudoLabels,
+    PyTree,
+    Samples,
+    ServerStep,
+    Setup,
+    Variables,
+)
 from fdgjax.data.federation import label_counts
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, extend, notes
+from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.parts.pseudo_labels import argmax_labels, outputs_for_all
 from fdgjax.methods.parts.requirements import output_shapes
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.methods.ssfl import GUESSERS, LabelledServer, labelled_server
-from fdgjax.registry import lookup
+from fdgjax.methods.parts.setting_presets import SERVED
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.methods.ssfl import GUESSERS, LabelledServer, fedavg_with_server
+from fdgjax.utils.registry import lookup
 
 OFFICIAL = "Li et al., official code"
 
@@ -72,7 +83,7 @@ class Balance(NamedTuple):
 
 def cbafed(setup: Setup, h: CBAFed) -> Method:
     """SSFL on pseudo-labels above class-balanced thresholds, with residual connections between rounds."""
-    base = labelled_server(setup, h)
+    base = fedavg_with_server(setup, h)
     mixes = h.period > 0 and h.residual != 1
 
     def at_server(fresh: Fresh) -> Balance:
@@ -81,18 +92,22 @@ def cbafed(setup: Setup, h: CBAFed) -> Method:
         known = label_counts(data.labels, data.server, classes)[0]
         return Balance(known, known, fresh.server.variables if mixes else {})
 
-    extended = extend(base, server=at_server, sent=lambda server, row: shares_of(server.more.counts), message=notes)
+    extended = extend(base, server=at_server, sent=lambda server, row: shares_of(server.more.counts), message=aux)
 
-    def aggregate(server: Extended, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
+    def aggregate(
+        server: Extended, clients: ClientVariables, messages: Extended, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
         there = (weights > 0).astype(jnp.float32)
         used = there * jnp.sum(messages.more, axis=1) if h.by_use else weights
         average, coefficients = extended.aggregate(server, clients, messages, used)
         return Extended(average, weighted_sum(messages.more, there)), coefficients
 
-    def update(server: Extended, clients: Kept, step: Extended, moment: Moment) -> tuple[Extended, Kept]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: Extended, clients: ClientVariables, step: Extended, server_step: ServerStep
+    ) -> tuple[Extended, ClientVariables]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         server = server._replace(more=server.more._replace(counts=server.more.known + step.more))
-        return (connected(server, h, moment.round) if mixes else server), clients
+        return (connected(server, h, server_step.round) if mixes else server), clients
 
     return extended._replace(prepare=balanced_labels(setup.model, h), aggregate=aggregate, update=update)
 
@@ -102,7 +117,7 @@ def shares_of(counts: jax.Array) -> jax.Array:
     return counts / jnp.maximum(jnp.sum(counts), 1) * (len(counts) / 10)
 
 
-def thresholds(shares: jax.Array, h: CBAFed) -> jax.Array:
+def class_thresholds(shares: jax.Array, h: CBAFed) -> jax.Array:
     """t `[classes]`; std(s) is the sample standard deviation (divisor K - 1)."""
     return jnp.minimum(h.threshold + shares - jnp.std(shares, ddof=1), h.upper)
 
@@ -114,22 +129,25 @@ def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Pre
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         inside, shares = context._replace(sent=context.sent.base), context.sent.more
-        guess, used = choose_labels(outputs_for_all(model, guesser(inside), samples).logits, shares, h)
-        trust = jnp.where(used, samples.mask, 0)
-        return Prepared(guess._replace(trust=trust), notes=jnp.zeros_like(shares).at[guess.labels].add(trust))
+        pseudo_labels, used = choose_labels(outputs_for_all(model, guesser(inside), samples).logits, shares, h)
+        label_weight = jnp.where(used, samples.mask, 0)
+        return Prepared(
+            pseudo_labels._replace(label_weight=label_weight),
+            aux=jnp.zeros_like(shares).at[pseudo_labels.labels].add(label_weight),
+        )
 
     return prepare
 
 
-def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Guess, jax.Array]:
+def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[PseudoLabels, jax.Array]:
     """Pseudo-labels, and which of them are used; logits `[n, K]`, shares `[K]`."""
     first = argmax_labels(logits)
-    sure = first.confidence > thresholds(shares, h)[first.labels]
+    sure = first.confidence > class_thresholds(shares, h)[first.labels]
     is_first = jax.nn.one_hot(first.labels, logits.shape[1], dtype=bool)
     labels = jnp.argmax(jnp.where(is_first, -jnp.inf, logits), axis=1).astype(jnp.int32)
     probable = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
     instead = ~sure & (shares[labels] < h.rare)
-    second = Guess(labels, probable, first.trust)
+    second = PseudoLabels(labels, probable, first.label_weight)
     return jax.tree.map(lambda a, b: jnp.where(instead, b, a), first, second), sure | instead
 
 

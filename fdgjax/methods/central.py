@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Mapping
 
 from fdgjax.contract import Method, Objective, Order, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.randomness import domain_aware
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import domain_aware
+from fdgjax.utils.registry import lookup
 
 BATCHES: Mapping[str, Order | None] = {"equal": domain_aware, "shuffled": None}
 """How minibatches of pooled data are made: of equal parts of all domains, or of samples at random."""
@@ -63,5 +63,9 @@ def central_by_domain(setup: Setup, h: CentralByDomain, objective: Objective) ->
 
 
 ENTRY = Entry(
-    "central", Central, central, "centralised training on pooled data, the reference without federation", pooled=always
+    "central",
+    Central,
+    central,
+    "centralised training on pooled data, the reference without federation",
+    pooled=augmented_images,
 )

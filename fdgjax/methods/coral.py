@@ -14,7 +14,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import aligned_domains
@@ -31,7 +31,7 @@ class CORAL(CentralByDomain):
     penalty: float = hyper(1.0, search=(0.1, 1.0, 10.0), source="DomainBed, mmd_gamma: 1, 10^U(-1, 1)")
 
 
-def coral(setup: Setup, h: CORAL) -> Method:
+def central_coral(setup: Setup, h: CORAL) -> Method:
     """Central with CORAL's penalty.
 
     Raises:
@@ -42,5 +42,9 @@ def coral(setup: Setup, h: CORAL) -> Method:
 
 
 ENTRY = Entry(
-    "coral", CORAL, coral, "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)", pooled=always
+    "coral",
+    CORAL,
+    central_coral,
+    "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)",
+    pooled=augmented_images,
 )

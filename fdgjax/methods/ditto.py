@@ -23,10 +23,10 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.server import Server
-from fdgjax.methods.parts.sharing import Kept
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.objectives import cross_entropy, proximal
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +48,19 @@ def ditto(setup: Setup, h: Ditto) -> Method:
 
     def init_both(key: jax.Array) -> Variables:
         model = setup.model.init(key)
-        return beside(model, model)
+        return two_models(model, model)
 
     twin = setup.model._replace(init=init_both)
     objective = both_losses(plain, proximal(plain, h.mu))
     inner = dataclasses.replace(h, unseen="each")
     base = fedavg(setup._replace(model=twin), inner, objective=objective, label=global_shared)
 
-    def predict(server: Server, client: Kept) -> Variables:
-        return part(base.predict(server, client), "personal")
+    def predict(server: ServerState, client: ClientVariables) -> Variables:
+        return one_model(base.predict(server, client), "personal")
 
-    def predict_unseen(server: Server, clients: Kept) -> Variables:
+    def predict_unseen(server: ServerState, clients: ClientVariables) -> Variables:
         del clients
-        return jax.tree.map(lambda leaf: leaf[None], part(server.variables, "global"))
+        return jax.tree.map(lambda leaf: leaf[None], one_model(server.variables, "global"))
 
     unseen = {"global": predict_unseen, "each": jax.vmap(predict, in_axes=(None, 0))}
     # One optimiser for each, so that gradients are clipped model by model.
@@ -72,7 +72,7 @@ def ditto(setup: Setup, h: Ditto) -> Method:
         optimizer=optimizer,
         predict=predict,
         unseen=lookup("unseen", h.unseen, unseen),
-        trained=partial(part, name="personal"),
+        trained=partial(one_model, name="personal"),
     )
 
 
@@ -81,12 +81,12 @@ def global_shared(path: str) -> str:
     return "shared" if path.split("/")[1] == "global" else "local"
 
 
-def beside(global_model: Variables, personal: Variables) -> Variables:
+def two_models(global_model: Variables, personal: Variables) -> Variables:
     """Two models as one tree of variables, `{"params": {"global": ..., "personal": ...}, ...}`."""
     return {name: {"global": global_model[name], "personal": personal[name]} for name in global_model}
 
 
-def part(variables: Variables, name: str) -> Variables:
+def one_model(variables: Variables, name: str) -> Variables:
     """One of the two models."""
     return {collection: tree[name] for collection, tree in variables.items()}
 
@@ -95,10 +95,10 @@ def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
     """The sum of both models' objectives on a batch; for both, the received model is the global one."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        near = context._replace(received=part(context.received, "global"))
-        loss, changed = for_global(part(variables, "global"), batch, key, near)
-        own, own_changed = for_personal(part(variables, "personal"), batch, key, near)
-        return loss + own, beside(changed, own_changed)
+        near = context._replace(received=one_model(context.received, "global"))
+        loss, changed = for_global(one_model(variables, "global"), batch, key, near)
+        own, own_changed = for_personal(one_model(variables, "personal"), batch, key, near)
+        return loss + own, two_models(changed, own_changed)
 
     return objective
 

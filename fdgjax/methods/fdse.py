@@ -23,7 +23,6 @@ import optax
 
 from fdgjax.aggregation import attention, mean, min_norm, partition
 from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Variables
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
@@ -32,8 +31,9 @@ from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten, merge, module_of, select, unflatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, merge, module_of, select, unflatten
 
 OFFICIAL = "FDSE's official settings for PACS"
 

@@ -24,14 +24,14 @@ from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import (
     Context,
     LabelFn,
+    Lens,
     Method,
-    Moment,
     Objective,
-    Part,
     PyTree,
     Rule,
+    ServerStep,
+    ServerTraining,
     Setup,
-    Stage,
     Trained,
     Variables,
 )
@@ -39,9 +39,9 @@ from fdgjax.data.federation import Federation
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import ClientHyper, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
-from fdgjax.methods.parts.server import WEIGHTINGS, Server, take_step
+from fdgjax.methods.parts.server_state import WEIGHTINGS, ServerState, take_step
 from fdgjax.methods.parts.sharing import (
-    Kept,
+    ClientVariables,
     Personalise,
     everything_shared,
     has_own,
@@ -49,8 +49,8 @@ from fdgjax.methods.parts.sharing import (
     unseen_rule,
 )
 from fdgjax.objectives import cross_entropy
-from fdgjax.registry import lookup
-from fdgjax.variables import merge, select, subtract
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import merge, select, subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ def fedavg(
     label: LabelFn = everything_shared,
     rule: Rule = mean,
     personalise: Personalise = keep_personal,
-    stage: Stage | None = None,
+    server_training: ServerTraining | None = None,
 ) -> Method:
     """FedAvg, with the parts that other methods replace.
 
@@ -97,45 +97,56 @@ def fedavg(
       label: `path -> shared, personal or local`, for each variable.
       rule: aggregates the updates of the shared variables, statistics included.
       personalise: mixes the personal variables.
-      stage: the server's own training (see `server_stage`).
+      server_training: the server's own training (see `server_stage`).
 
     Raises:
       UserError: an unknown value in `h`, or `unseen="server"` for a server that has no complete model.
     """
     at_server = optimizer(h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum)
     own = has_own(setup.model, label)
-    unseen_from = unseen_rule(h.unseen, own=own, server_trains=stage is not None)
+    unseen_from = unseen_rule(h.unseen, own=own, server_trains=server_training is not None)
 
-    def init(key: jax.Array, federation: Federation) -> tuple[Server, Kept]:
+    def init(key: jax.Array, federation: Federation) -> tuple[ServerState, ClientVariables]:
         variables = setup.model.init(key)
-        shared, kept = select(variables, label, "shared"), (select(variables, label, one) for one in Kept._fields)
-        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(federation.ids)), Kept(*kept))
-        return Server(variables if stage else shared, at_server.init(shared.get("params", {}))), clients
+        shared, kept = (
+            select(variables, label, "shared"),
+            (select(variables, label, one) for one in ClientVariables._fields),
+        )
+        clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(federation.ids)), ClientVariables(*kept))
+        return ServerState(variables if server_training else shared, at_server.init(shared.get("params", {}))), clients
 
-    def send(server: Server, client: Kept) -> Variables:
+    def send(server: ServerState, client: ClientVariables) -> Variables:
         return merge(server.variables, client.personal)
 
-    def start(sent: Variables, client: Kept) -> Variables:
+    def start(sent: Variables, client: ClientVariables) -> Variables:
         return merge(sent, client.local)
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
-        shared, personal, local = (select(trained.variables, label, one) for one in ("shared", *Kept._fields))
-        return Message(subtract(shared, select(context.sent, label, "shared")), personal), Kept(personal, local)
+    def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
+        shared, personal, local = (
+            select(trained.variables, label, one) for one in ("shared", *ClientVariables._fields)
+        )
+        return Message(subtract(shared, select(context.sent, label, "shared")), personal), ClientVariables(
+            personal, local
+        )
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+    def aggregate(
+        server: ServerState, clients: ClientVariables, messages: Message, weights: jax.Array
+    ) -> tuple[Message, PyTree]:
         update, coefficients = rule(messages.update, weights)
         personal, mixture = personalise(messages.personal, weights)
         # A client outside the round keeps its personal variables.
         personal = keep_rows(weights > 0, personal, clients.personal)
         return Message(update, personal), {"weights": coefficients, "personal": mixture}
 
-    def update(server: Server, clients: Kept, step: Message, moment: Moment) -> tuple[Server, Kept]:
+    def update(
+        server: ServerState, clients: ClientVariables, step: Message, server_step: ServerStep
+    ) -> tuple[ServerState, ClientVariables]:
         return take_step(server, step.update, at_server), clients._replace(personal=step.personal)
 
-    def predict(server: Server, client: Kept) -> Variables:
+    def predict(server: ServerState, client: ClientVariables) -> Variables:
         return start(send(server, client), client)
 
-    def unseen(server: Server, clients: Kept) -> Variables:
+    def unseen(server: ServerState, clients: ClientVariables) -> Variables:
         kept = unseen_from(clients)
         if not sum(leaf.size for leaf in jax.tree.leaves(kept)):
             return jax.tree.map(lambda leaf: leaf[None], server.variables)
@@ -154,9 +165,9 @@ def fedavg(
         unseen=unseen,
         label=label,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
-        stage=stage,
+        server_training=server_training,
         trained=(lambda variables: variables) if own else None,
-        updates=Part(lambda message: message.update, lambda message, update: message._replace(update=update)),
+        updates=Lens(lambda message: message.update, lambda message, update: message._replace(update=update)),
         averaged=True,
     )
 

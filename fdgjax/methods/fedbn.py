@@ -20,8 +20,8 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import statistics_only
-from fdgjax.randomness import any_key
-from fdgjax.variables import module_of, norm_paths
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import module_of, norm_paths
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ predictions of the views agree.
     L   = sum_k CE(x_k) + lambda_1 mean_k SupCon(f(x_k), f(x_0)) + lambda_2 JS(p(x_0), p(x_1), p(x_2)),    k = 0, 1, 2
 
 x_0 = x; x_1 and x_2 are drawn anew for each minibatch, the other style that of a random image of a random other client
-(`fdgjax.views.style`, `fdgjax.views.augmix`). f are the features, SupCon the supervised contrastive loss at temperature
-T and JS the Jensen-Shannon divergence of the predictions (`fdgjax.objectives.agreement`). A step costs three of
-FedAvg's.
+(`fdgjax.data.augmentations.style`, `fdgjax.data.augmentations.augmix`). f are the features, SupCon the supervised
+contrastive loss at temperature T and JS the Jensen-Shannon divergence of the predictions
+(`fdgjax.objectives.agreement`). A step costs three of FedAvg's.
 
 **Statistics of the data are shared**: every client sends mean and deviation of each channel of some of its images, and
 receives those of all clients; both count as communication. The bank keeps what each client sent last. It is empty in
@@ -24,17 +24,17 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
+from fdgjax.data.augmentations.augmix import augmix
+from fdgjax.data.augmentations.style import Style, in_style, style_of, symmetric_beta
+from fdgjax.data.augmentations.view import View
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import jensen_shannon, mean_cross_entropy, supervised_contrast
 from fdgjax.objectives.agreement import POSITIVES
-from fdgjax.registry import lookup
-from fdgjax.views.augmix import augmix
-from fdgjax.views.style import Style, in_style, style_of, symmetric_beta
-from fdgjax.views.view import View
+from fdgjax.utils.registry import lookup
 
 AUGMENTATIONS: Mapping[str, View] = {"augmix": augmix, "none": lambda key, images: images}
 """What is done to an image in its new style."""
@@ -118,5 +118,5 @@ ENTRY = Entry(
     FedCCRL,
     fedccrl,
     "styles of images exchanged, views that agree: shares data statistics (Wang et al., 2024)",
-    pixels=always,
+    pixels=augmented_images,
 )

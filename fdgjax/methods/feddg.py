@@ -23,14 +23,14 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, Setup
-from fdgjax.errors import UserError
+from fdgjax.data.augmentations.amplitude import low_amplitudes, mix_amplitudes
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import also_transformed
-from fdgjax.registry import lookup
-from fdgjax.views.amplitude import low_amplitudes, mix_amplitudes
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 MIXTURES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
     "uniform": lambda key, batch: jax.random.uniform(key, (batch,)),
@@ -96,5 +96,5 @@ ENTRY = Entry(
     FedDG,
     feddg,
     "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
-    pixels=always,
+    pixels=augmented_images,
 )

@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fdgjax.aggregation.weighting import keep_rows, normalise
-from fdgjax.contract import Batch, Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained, Variables
+from fdgjax.aggregation.weighting import keep_rows, normalise_weights
+from fdgjax.contract import Batch, Context, Method, Prepared, PyTree, Samples, ServerStep, Setup, Trained, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.objectives.cross_entropy import masked_mean
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 COSTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "loss": optax.softmax_cross_entropy_with_integer_labels,
@@ -54,7 +54,7 @@ class FedDGGA(FedAvg):
     gap: str = hyper("loss", search=tuple(COSTS), source="Zhang et al.: losses; official code: either")
 
 
-class Past(NamedTuple):
+class GapState(NamedTuple):
     """What a client's row holds: the model it trained last, the number of rounds completed by then (0 before its
     first), and its weight a."""
 
@@ -73,14 +73,14 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
 
     base = fedavg(setup, h)
 
-    def begin(fresh: Fresh) -> Past:
+    def begin(fresh: Fresh) -> GapState:
         ids, counts = fresh.federation.ids, fresh.federation.train.length
-        return Past(fresh.models(), jnp.zeros_like(ids), normalise(base.weights(counts), len(ids)))
+        return GapState(fresh.models(), jnp.zeros_like(ids), normalise_weights(base.weights(counts), len(ids)))
 
-    def after(context: Context, trained: Trained) -> Past:
-        return Past(trained.variables, context.round + 1, context.client.more.weight)
+    def after(context: Context, trained: Trained) -> GapState:
+        return GapState(trained.variables, context.round + 1, context.client.more.weight)
 
-    extended = extend(base, row=Row(begin, after), message=notes)
+    extended = extend(base, row=RowExtension(begin, after), message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         past, key = context.client.more, jax.random.key(0)  # dropout is off: nothing is drawn from it
@@ -89,12 +89,14 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
             def of(variables: Variables) -> jax.Array:
                 return cost(model.apply(variables, batch.images, False, key)[0].logits, batch.labels)
 
-            return of(context.received), of(past.model), batch.mask * batch.trust
+            return of(context.received), of(past.model), batch.mask * batch.label_weight
 
         of_received, of_own, counted = samples.each(costs)
-        return Prepared(notes=jnp.where(past.rounds > 0, masked_mean(of_received - of_own, counted * samples.mask), 0))
+        return Prepared(aux=jnp.where(past.rounds > 0, masked_mean(of_received - of_own, counted * samples.mask), 0))
 
-    def aggregate(server: Server, clients: Extended, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
+    def aggregate(
+        server: ServerState, clients: Extended, messages: Extended, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
         past, there = clients.more, weights > 0
         # The rows are those after training, so they already count the current round.
         done = (jnp.max(past.rounds) - 2).astype(jnp.float32) / setup.rounds
@@ -102,8 +104,10 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
         step, info = extended.aggregate(server, clients, messages, jnp.where(there, adjusted, 0))
         return Extended(step, adjusted), info
 
-    def update(server: Server, clients: Extended, step: Extended, moment: Moment) -> tuple[Server, Extended]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: ServerState, clients: Extended, step: Extended, server_step: ServerStep
+    ) -> tuple[ServerState, Extended]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         return server, clients._replace(more=clients.more._replace(weight=step.more))
 
     return extended._replace(prepare=prepare, aggregate=aggregate, update=update)

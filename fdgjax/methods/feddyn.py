@@ -23,14 +23,14 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import Context, Method, Moment, PyTree, Setup, Trained
-from fdgjax.errors import UserError
+from fdgjax.contract import Context, Method, PyTree, ServerStep, Setup, Trained
 from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper
 from fdgjax.objectives import cross_entropy, proximal, shifted
-from fdgjax.variables import subtract
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def feddyn(setup: Setup, h: FedDyn) -> Method:
         way = subtract(trained.variables["params"], context.received["params"])
         return jax.tree.map(lambda h_i, d: h_i - h.alpha * d, context.client.more, way)
 
-    at_row = Row(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_h)
+    at_row = RowExtension(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_h)
     extended = extend(base, server=at_server, row=at_row)
 
     def aggregate(
@@ -84,12 +84,14 @@ def feddyn(setup: Setup, h: FedDyn) -> Method:
         average, coefficients = extended.aggregate(server, clients, messages, weights)
         return Extended(average, weighted_sum(messages.update["params"], weights / server.more.total)), coefficients
 
-    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
+    def update(
+        server: Extended, clients: Extended, step: Extended, server_step: ServerStep
+    ) -> tuple[Extended, Extended]:
         new_h = jax.tree.map(lambda old, d: old - h.alpha * d, server.more.h, step.more)
         mean = step.base.update
         corrected = jax.tree.map(lambda d, over_all: d - over_all / h.alpha, mean["params"], new_h)
         move = step.base._replace(update={**mean, "params": corrected})
-        server, clients = extended.update(server, clients, move, moment)
+        server, clients = extended.update(server, clients, move, server_step)
         return server._replace(more=server.more._replace(h=new_h)), clients
 
     linear = shifted(cross_entropy(setup.model), lambda context: jax.tree.map(jnp.negative, context.client.more))

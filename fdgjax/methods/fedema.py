@@ -22,12 +22,12 @@ import optax
 from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
 from fdgjax.methods.fedsimclr import BySGD, all_but_collections, fedsimclr, of_predictor
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import UNLABELLED
-from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import UNLABELLED
 from fdgjax.objectives.two_views import of_model
-from fdgjax.variables import flatten, subtract
+from fdgjax.utils.variables import flatten, subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class FedEMA(BySGD):
     tau: float = hyper(0.7, most=1, search=(0.5, 0.7, 1.0), source="Zhuang et al., section 4.2")
 
 
-class Past(NamedTuple):
+class EMAState(NamedTuple):
     """What a client's row holds.
 
     params: as it sent them last. scale: lambda, 0 before it is measured. rounds: the number it took part in, int32.
@@ -55,15 +55,15 @@ class Past(NamedTuple):
 def fedema(setup: Setup, h: FedEMA) -> Method:
     """Self-supervised clients that start from a mixture of their own model and the global one."""
 
-    def begin(fresh: Fresh) -> Past:
+    def begin(fresh: Fresh) -> EMAState:
         clients = len(fresh.federation.ids)
-        return Past(fresh.models()["params"], jnp.zeros(clients), jnp.zeros(clients, jnp.int32))
+        return EMAState(fresh.models()["params"], jnp.zeros(clients), jnp.zeros(clients, jnp.int32))
 
-    def after(context: Context, trained: Trained) -> Past:
+    def after(context: Context, trained: Trained) -> EMAState:
         past = context.client.more
-        return Past(trained.variables["params"], scale_of(context.sent["params"], past, h.tau), past.rounds + 1)
+        return EMAState(trained.variables["params"], scale_of(context.sent["params"], past, h.tau), past.rounds + 1)
 
-    base = extend(fedsimclr(setup, h, label=all_but_collections), row=Row(begin, after))
+    base = extend(fedsimclr(setup, h, label=all_but_collections), row=RowExtension(begin, after))
 
     def start(sent: Variables, client: Extended) -> Variables:
         own, params = client.more.params, sent["params"]
@@ -71,7 +71,7 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
         mixed = jax.tree.map(lambda ours, theirs: share * ours + (1 - share) * theirs, own, params)
         return base.start({**sent, "params": mixed}, client)
 
-    def predict(server: Server, client: Extended) -> Variables:
+    def predict(server: ServerState, client: Extended) -> Variables:
         return of_model(start(base.send(server, client), client))
 
     return base._replace(start=start, predict=predict)
@@ -83,7 +83,7 @@ def distance(left: PyTree, right: PyTree) -> jax.Array:
     return optax.tree.norm({path: leaf for path, leaf in apart.items() if not of_predictor(path)})
 
 
-def scale_of(params: PyTree, past: Past, tau: float) -> jax.Array:
+def scale_of(params: PyTree, past: EMAState, tau: float) -> jax.Array:
     """lambda: the measured value, else measured now if the client has taken part once, else 0."""
     apart = distance(params, past.params)
     now = jnp.where((past.rounds > 0) & (apart > 0), tau / jnp.where(apart > 0, apart, 1), 0)

@@ -1,5 +1,5 @@
 """FedFA: FedAvg over a network that perturbs its features' channel statistics, more where clients differ
-(`fdgjax.models.augmentation` has the layer's equations).
+(`fdgjax.models.feature_augmentation` has the layer's equations).
 
     mu_i, sigma_i        running means of each channel's statistics, kept by client i's layers while it trains
     w <- sum_i p_i w_i   parameters, BatchNorm's statistics, and the running means
@@ -18,15 +18,15 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Method, PyTree, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.server import Server
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten, unflatten
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, unflatten
 
 SUFFIX = "_variance"
 """Suffix of the server's statistics: `mean_variance` is the variance of `mean`."""
@@ -48,12 +48,15 @@ def of_channels(values: jax.Array, seen: jax.Array) -> jax.Array:
     return jnp.var(values, axis=0, where=seen[:, None])
 
 
-def of_layer(values: jax.Array, seen: jax.Array) -> jax.Array:
+def channel_variance(values: jax.Array, seen: jax.Array) -> jax.Array:
     """The unbiased variance over all clients `seen` and all channels, repeated for each channel."""
     return jnp.broadcast_to(jnp.var(values, ddof=1, where=seen[:, None]), values.shape[1:])
 
 
-VARIANCES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {"channel": of_channels, "layer": of_layer}
+VARIANCES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "channel": of_channels,
+    "layer": channel_variance,
+}
 
 
 def fedfa(setup: Setup, h: FedFA) -> Method:
@@ -72,7 +75,9 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
     variance = lookup("variance", h.variance, VARIANCES)
     base = fedavg(setup, h)
 
-    def aggregate(server: Server, clients: Kept, messages: Message, weights: jax.Array) -> tuple[PyTree, PyTree]:
+    def aggregate(
+        server: ServerState, clients: ClientVariables, messages: Message, weights: jax.Array
+    ) -> tuple[PyTree, PyTree]:
         step, info = base.aggregate(server, clients, messages, weights)
         now, updates, seen = flatten(server.variables), flatten(messages.update), weights > 0
 

@@ -19,7 +19,18 @@ import optax
 
 from fdgjax.aggregation import global_alignment, mean
 from fdgjax.aggregation.global_alignment import COMPARED
-from fdgjax.contract import Batch, Context, Method, Moment, Objective, ObjectiveResult, PyTree, Rule, Setup, Variables
+from fdgjax.contract import (
+    Batch,
+    Context,
+    Method,
+    Objective,
+    ObjectiveResult,
+    PyTree,
+    Rule,
+    ServerStep,
+    Setup,
+    Variables,
+)
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.fedsimclr import FedSimCLR, fedsimclr
 from fdgjax.methods.parts.entry import Entry
@@ -27,11 +38,11 @@ from fdgjax.methods.parts.extend import Extended, extend
 from fdgjax.methods.parts.gradient_alignment import DROPPED, REFERENCES, SIGNS, align_with, discard_rate
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.presets import SIMCLR
-from fdgjax.methods.parts.server import WEIGHTINGS
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.registry import lookup
-from fdgjax.variables import subtract
+from fdgjax.methods.parts.server_state import WEIGHTINGS
+from fdgjax.methods.parts.setting_presets import SIMCLR
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,14 +91,18 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
         message=lambda context, trained, row: discard_rate(trained.optimizer) if h.local else jnp.zeros(()),
     )
 
-    def aggregate(server: Extended, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Message, PyTree]:
+    def aggregate(
+        server: Extended, clients: ClientVariables, messages: Extended, weights: jax.Array
+    ) -> tuple[Message, PyTree]:
         step, coefficients = extended.aggregate(server, clients, messages, weights)
         return step, coefficients | {"discarded": messages.more}
 
-    def update(server: Extended, clients: Kept, step: Message, moment: Moment) -> tuple[Extended, Kept]:
-        after, clients = extended.update(server, clients, step, moment)
+    def update(
+        server: Extended, clients: ClientVariables, step: Message, server_step: ServerStep
+    ) -> tuple[Extended, ClientVariables]:
+        after, clients = extended.update(server, clients, step, server_step)
         moved = subtract(after.base.variables["params"], server.base.variables["params"])
-        return after._replace(more=reference(moved, moment.key) if h.local else {}), clients
+        return after._replace(more=reference(moved, server_step.key) if h.local else {}), clients
 
     return extended._replace(
         optimizer=aligned_optimizer(h, setup.rounds) if h.local else base.optimizer,

@@ -24,15 +24,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation import masked_mean
+from fdgjax.aggregation import masked_update_mean
 from fdgjax.aggregation.updates import rows, sum_over_leaves
-from fdgjax.aggregation.weighting import keep_rows, normalise, per_row
-from fdgjax.contract import Method, Moment, PyTree, Setup, Variables
+from fdgjax.aggregation.weighting import keep_rows, normalise_weights, per_row
+from fdgjax.contract import Method, PyTree, ServerStep, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.server_state import ServerState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FedHeal(FedAvg):
     beta: float = hyper(0.4, most=1, search=(0.2, 0.4, 0.6, 0.8), source="Chen et al., official code: 0.4")
 
 
-class History(NamedTuple):
+class RiseHistory(NamedTuple):
     """A client's history: r, the number of rounds it covers, the weight p and its last change e."""
 
     rises: Variables
@@ -58,7 +58,7 @@ class History(NamedTuple):
     change: jax.Array
 
 
-def consistent(history: History, updates: Variables, tau: float) -> PyTree:
+def consistent_elements(history: RiseHistory, updates: Variables, tau: float) -> PyTree:
     """m `[clients, ...]`: which elements of the updates keep their usual direction."""
 
     def one(rises: jax.Array, u: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ def consistent(history: History, updates: Variables, tau: float) -> PyTree:
     return jax.tree.map(one, history.rises, updates)
 
 
-def remember(history: History, updates: Variables) -> History:
+def remember(history: RiseHistory, updates: Variables) -> RiseHistory:
     """The histories, updated with the signs of these updates."""
     before = history.rounds.astype(jnp.float32)
 
@@ -79,7 +79,7 @@ def remember(history: History, updates: Variables) -> History:
     return history._replace(rises=jax.tree.map(one, history.rises, updates), rounds=history.rounds + 1)
 
 
-def distances(updates: PyTree, masks: PyTree) -> jax.Array:
+def masked_norms(updates: PyTree, masks: PyTree) -> jax.Array:
     """d `[clients]`: the norms of the masked tensors, summed."""
     return sum_over_leaves(jax.tree.map(lambda u, m: jnp.linalg.norm(rows(jnp.where(m, u, 0)), axis=1), updates, masks))
 
@@ -88,25 +88,29 @@ def fedheal(setup: Setup, h: FedHeal) -> Method:
     """FedAvg with FedHEAL's masks and weights."""
     base = fedavg(setup, h)
 
-    def begin(fresh: Fresh) -> History:
+    def begin(fresh: Fresh) -> RiseHistory:
         clients, counts = len(fresh.federation.ids), fresh.federation.train.length
-        nothing, weight = jax.tree.map(jnp.zeros_like, fresh.models()), normalise(base.weights(counts), clients)
-        return History(nothing, jnp.zeros(clients, jnp.int32), weight, jnp.zeros(clients))
+        nothing, weight = jax.tree.map(jnp.zeros_like, fresh.models()), normalise_weights(base.weights(counts), clients)
+        return RiseHistory(nothing, jnp.zeros(clients, jnp.int32), weight, jnp.zeros(clients))
 
-    extended = extend(base, row=Row(begin))
+    extended = extend(base, row=RowExtension(begin))
 
-    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Extended, PyTree]:
+    def aggregate(
+        server: ServerState, clients: Extended, messages: Message, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
         del server
         updates, former, there = messages.update, clients.more, weights > 0
-        masks = consistent(former, updates, h.tau)
-        shares = normalise(jnp.where(there, distances(updates["params"], masks["params"]), 0), len(weights))
+        masks = consistent_elements(former, updates, h.tau)
+        shares = normalise_weights(jnp.where(there, masked_norms(updates["params"], masks["params"]), 0), len(weights))
         change = (1 - h.beta) * former.change + h.beta * shares
         after = remember(former, updates)._replace(weight=former.weight + change, change=change)
-        update, used = masked_mean(updates, masks, jnp.where(there, after.weight, 0))
+        update, used = masked_update_mean(updates, masks, jnp.where(there, after.weight, 0))
         return Extended(Message(update, messages.personal), keep_rows(there, after, former)), {"weights": used}
 
-    def update(server: Server, clients: Extended, step: Extended, moment: Moment) -> tuple[Server, Extended]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: ServerState, clients: Extended, step: Extended, server_step: ServerStep
+    ) -> tuple[ServerState, Extended]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         return server, clients._replace(more=step.more)
 
     return extended._replace(aggregate=aggregate, update=update)

@@ -22,23 +22,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.weighting import normalise, weighted_sum
+from fdgjax.aggregation.weighting import normalise_weights, weighted_sum
 from fdgjax.contract import (
     Batch,
     Context,
     Method,
     Model,
-    Moment,
     Objective,
     ObjectiveResult,
     Prepared,
     PyTree,
     Samples,
+    ServerStep,
     Setup,
 )
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, extend, notes
+from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import output_shapes, with_features
 from fdgjax.objectives import mean_cross_entropy
@@ -93,40 +93,42 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
         classes = shapes.logits.shape[1]
         return HeadGradient(jnp.zeros((shapes.features.shape[1], classes)), jnp.zeros(classes))
 
-    extended = extend(fedavg(setup, h), server=nothing, sent=lambda server, row: server.more, message=notes)
+    extended = extend(fedavg(setup, h), server=nothing, sent=lambda server, row: server.more, message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         key = jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def outputs(batch: Batch) -> tuple[jax.Array, ...]:
             output, _ = model.apply(context.received, batch.images, False, key)
-            return output.features, output.logits, batch.labels, batch.mask * batch.trust
+            return output.features, output.logits, batch.labels, batch.mask * batch.label_weight
 
         features, logits, labels, counted = samples.each(outputs)
-        return Prepared(notes=head_gradient(features, logits, labels, counted * samples.mask))
+        return Prepared(aux=head_gradient(features, logits, labels, counted * samples.mask))
 
     def aggregate(server: Extended, clients: PyTree, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         average, info = extended.aggregate(server, clients, messages, weights)
-        now = weighted_sum(messages.more, normalise(weights, len(weights)))
+        now = weighted_sum(messages.more, normalise_weights(weights, len(weights)))
         beta = jnp.where(jnp.any(weights > 0), h.ema, 1.0)
         return Extended(average, jax.tree.map(lambda g, one: beta * g + (1 - beta) * one, server.more, now)), info
 
-    def update(server: Extended, clients: PyTree, step: Extended, moment: Moment) -> tuple[Extended, PyTree]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(server: Extended, clients: PyTree, step: Extended, server_step: ServerStep) -> tuple[Extended, PyTree]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         return server._replace(more=step.more), clients
 
-    method = extended._replace(objective=aligned(model, h.penalty), prepare=prepare, aggregate=aggregate, update=update)
+    method = extended._replace(
+        objective=gradient_aligned(model, h.penalty), prepare=prepare, aggregate=aggregate, update=update
+    )
     return with_features(method, model, "fediir")
 
 
-def aligned(model: Model, penalty: float) -> Objective:
+def gradient_aligned(model: Model, penalty: float) -> Objective:
     """Cross-entropy and the squared distance of its last layer's gradient from the mean one."""
 
     def objective(variables: PyTree, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         output, changed = model.apply(variables, batch.images, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if penalty:
-            own = head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.trust)
+            own = head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.label_weight)
             gaps = jax.tree.map(lambda g, mean: jnp.sum((g - mean) ** 2), own, context.sent.more)
             loss += penalty * (gaps.kernel + gaps.bias)
         return loss, changed

@@ -14,9 +14,9 @@ from fdgjax.contract import LabelFn, Method, Setup
 from fdgjax.methods.fedsimclr import BySGD, all_but_collections, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import UNLABELLED
+from fdgjax.methods.parts.setting_presets import UNLABELLED
 from fdgjax.methods.parts.sharing import everything_shared
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 TARGETS: Mapping[str, LabelFn] = {"kept": all_but_collections, "averaged": everything_shared}
 """What happens to a client's target and queue after a round, as labels of the variables."""

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 from fdgjax.contract import LabelFn, Method, Objective, Setup
+from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view
+from fdgjax.data.augmentations.weak_strong import View
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SIMCLR
 from fdgjax.methods.parts.requirements import projection_size
-from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
-from fdgjax.registry import lookup
-from fdgjax.views.simclr import random_flip, random_resized_crop, simclr_view
-from fdgjax.views.weak_strong import View
+from fdgjax.methods.parts.setting_presets import SIMCLR
+from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
+from fdgjax.utils.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
 
@@ -108,7 +108,7 @@ def fedsimclr(
     """
     part = lookup("part", h.part, PARTS)
     view = lookup("augmentation", h.augmentation, AUGMENTATIONS)(h.smallest_crop)
-    settings = Settings(h.temperature, h.decay, h.queue, projection_size(setup.model))
+    settings = TwoViewSettings(h.temperature, h.decay, h.queue, projection_size(setup.model))
     model = extended(setup.model, part, settings)
     objective = part.objective(setup.model, view, settings)
     base = fedavg(

@@ -11,7 +11,7 @@ import dataclasses
 from fdgjax.methods.fedsimclr import PUBLISHED, BySGD, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import UNLABELLED
+from fdgjax.methods.parts.setting_presets import UNLABELLED
 
 
 @dataclasses.dataclass(frozen=True)

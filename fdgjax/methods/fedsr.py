@@ -22,16 +22,16 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, LabelFn, Method, Model, Objective, ObjectiveResult, Setup, Variables
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
 
 LENGTHS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "squared": mean_squared_length,
@@ -89,8 +89,8 @@ def simple_representation(model: Model, h: FedSR) -> Objective:
         if h.l2r:
             loss += h.l2r * length(output.features, batch.mask)
         if h.cmi:
-            divergences = from_references(variables["params"]["gaussian"], output.more, batch.labels)
-            loss += h.cmi * masked_mean(divergences, batch.mask * batch.trust)
+            divergences = from_references(variables["params"]["gaussian"], output.extra, batch.labels)
+            loss += h.cmi * masked_mean(divergences, batch.mask * batch.label_weight)
         return loss, changed
 
     return objective

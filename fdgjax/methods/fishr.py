@@ -20,16 +20,16 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.memory import MEMORY, remembering, without_memory
+from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
 from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.methods.parts.requirements import last_layer, with_features
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.objectives.by_domain import gradient_variances, members, pair_distance, present
-from fdgjax.randomness import any_key
-from fdgjax.variables import flatten
+from fdgjax.objectives.by_domain import gradient_variances, members, pair_distance, present_domains
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import flatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +63,10 @@ def fishr(setup: Setup, h: Fishr) -> Method:
         own, before = members(batch, setup.domains), variables[MEMORY]["variances"]
         now = gradient_variances(output.features, output.logits, batch.labels, own, bias)
         averaged = h.ema * before + (1 - h.ema) * now
-        there = present(own)
+        there = present_domains(own)
         kept = jnp.where(there[:, None, None] > 0, jax.lax.stop_gradient(averaged), before)
         weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 0.0)
-        loss = mean_cross_entropy(output.logits, batch) + weight * spread(averaged / (1 - h.ema), there)
+        loss = mean_cross_entropy(output.logits, batch) + weight * domain_variance(averaged / (1 - h.ema), there)
         return loss, {**changed, MEMORY: {"variances": kept}}
 
     def nothing(fresh: Fresh) -> dict[str, jax.Array]:
@@ -77,7 +77,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
     return with_features(remembering(base, nothing), setup.model, "fishr")
 
 
-def spread(values: jax.Array, there: jax.Array) -> jax.Array:
+def domain_variance(values: jax.Array, there: jax.Array) -> jax.Array:
     """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains that are there: with n domains, (n - 1) / 2n times the
     mean squared distance of pairs."""
     count = jnp.maximum(jnp.sum(there), 1)
@@ -85,5 +85,9 @@ def spread(values: jax.Array, there: jax.Array) -> jax.Array:
 
 
 ENTRY = Entry(
-    "fishr", Fishr, fishr, "pooled data, gradients that vary alike in every domain (Rame et al., 2022)", pooled=always
+    "fishr",
+    Fishr,
+    fishr,
+    "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
+    pooled=augmented_images,
 )

@@ -6,8 +6,8 @@ the received classifier guides their features.
     label(BN) = local, everything else shared
 
 h_g is fixed, so that its term trains the features alone. With lambda = 0 it is FedBN on the same network, without
-adaptation. `fdgjax.models.assembled` has the norms. One model with the mean of the clients' BatchNorms predicts for an
-unseen domain, as in the official code.
+adaptation. `fdgjax.models.assembled_norm` has the norms. One model with the mean of the clients' BatchNorms predicts
+for an unseen domain, as in the official code.
 
 Le, Ho, Do, Le-Phuoc and Wong, "Efficiently assemble normalization layers and regularization for federated domain
 generalization", CVPR 2024, and its official code.
@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping
 import jax
 
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import last_layer, with_features
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten, module_of, norm_paths
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, module_of, norm_paths
 
 OWN_SCORES: Mapping[str, Callable[[str], bool]] = {
     "shared": lambda path: False,

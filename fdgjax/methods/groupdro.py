@@ -19,10 +19,10 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.data.federation import label_counts
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.memory import MEMORY, remembering, without_memory
+from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import domain_means, members
 
@@ -61,5 +61,9 @@ def groupdro(setup: Setup, h: GroupDRO) -> Method:
 
 
 ENTRY = Entry(
-    "groupdro", GroupDRO, groupdro, "pooled data, the worst domains weigh most (Sagawa et al., 2020)", pooled=always
+    "groupdro",
+    GroupDRO,
+    groupdro,
+    "pooled data, the worst domains weigh most (Sagawa et al., 2020)",
+    pooled=augmented_images,
 )

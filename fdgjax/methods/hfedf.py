@@ -17,24 +17,24 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation import align, joined
+from fdgjax.aggregation import concatenated, cosine_softmax_updates
 from fdgjax.aggregation.scopes import UpdatesRule
-from fdgjax.contract import Method, Moment, PyTree, Setup
+from fdgjax.contract import Method, PyTree, ServerStep, Setup
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.generated_models import (
     Gradients,
     HyperNetHyper,
     HyperServer,
-    Weights,
+    HyperWeights,
     embedding_dim,
     random_embeddings,
     server_optimizer,
 )
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
-from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
-from fdgjax.methods.parts.presets import NEAR_PRETRAINED
-from fdgjax.registry import lookup
+from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
+from fdgjax.methods.parts.setting_presets import NEAR_PRETRAINED
+from fdgjax.utils.registry import lookup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,44 +63,46 @@ class HFedF(HyperNetHyper):
     autoencoder_epochs: int = hyper(10, search=(5, 10, 20), source="not stated")
 
 
-def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[HyperWeights, PyTree]:
     """GradAlign for theta and for nu separately (v2, Algorithm 1, line 13)."""
     theta, gamma_theta = rule(gradients.theta, weights)
     nu, gamma_nu = rule(gradients.nu, weights)
-    return Weights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}
+    return HyperWeights(theta, nu), {"theta": gamma_theta, "nu": gamma_nu}
 
 
-def align_jointly(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_jointly(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[HyperWeights, PyTree]:
     """GradAlign for {theta, nu} as one vector (v1)."""
-    gradient, gamma = rule(joined(gradients), weights)
-    return Weights(*gradient), {"joint": gamma}
+    gradient, gamma = rule(concatenated(gradients), weights)
+    return HyperWeights(*gradient), {"joint": gamma}
 
 
-def align_nothing(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[Weights, PyTree]:
+def align_nothing(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[HyperWeights, PyTree]:
     """The plain mean, as without GradAlign (v2, Table 3)."""
     del rule
     return average(gradients, weights)
 
 
-ALIGNMENTS: Mapping[str, Callable[[UpdatesRule, Gradients, jax.Array], tuple[Weights, PyTree]]] = {
+ALIGNMENTS: Mapping[str, Callable[[UpdatesRule, Gradients, jax.Array], tuple[HyperWeights, PyTree]]] = {
     "separate": align_separately,
     "joint": align_jointly,
     "none": align_nothing,
 }
 
 
-def smooth(new: Weights, smoothed: Weights, h: HFedF, moment: Moment) -> Weights:
+def smooth(new: HyperWeights, smoothed: HyperWeights, h: HFedF, server_step: ServerStep) -> HyperWeights:
     """Algorithm 4: `a * new + (1 - a) * smoothed` in rounds after the warm-up.
 
     The smoothed state is also the one that training continues from, so `smoothed` is the state before the step.
     """
-    share = jnp.where(moment.round > h.warmup, h.ema, 1.0).astype(jnp.float32)
+    share = jnp.where(server_step.round > h.warmup, h.ema, 1.0).astype(jnp.float32)
     return jax.tree.map(lambda a, b: share * a + (1 - share) * b, new, smoothed)
 
 
 def hfedf(setup: Setup, h: HFedF) -> Method:
     """hFedF for any Flax client model."""
-    rule = partial(align, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope)
+    rule = partial(
+        cosine_softmax_updates, sign=h.alignment_sign, temperature=h.alignment_temperature, scope=h.alignment_scope
+    )
     grad_align = partial(lookup("alignment", h.alignment, ALIGNMENTS), rule)
     optimizer = server_optimizer(h)
     dim = embedding_dim(h, setup.clients)
@@ -119,10 +121,10 @@ def hfedf(setup: Setup, h: HFedF) -> Method:
         },
     )
 
-    def update(server: HyperServer, gradient: Weights, moment: Moment) -> HyperServer:
+    def update(server: HyperServer, gradient: HyperWeights, server_step: ServerStep) -> HyperServer:
         stepped = descend(server, gradient, optimizer)
-        theta, nu = smooth(stepped.weights, server.weights, h, moment)
-        return stepped._replace(weights=Weights(theta, following(nu, server, moment.key)))
+        theta, nu = smooth(stepped.weights, server.weights, h, server_step)
+        return stepped._replace(weights=HyperWeights(theta, following(nu, server, server_step.key)))
 
     return hypernet(setup, h, align=grad_align, update=update, embeddings=initial)
 

@@ -13,12 +13,12 @@ Algorithm 1.
 import dataclasses
 
 from fdgjax.contract import Method, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.models.depth import layers
-from fdgjax.variables import module_of
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import module_of
 
 
 @dataclasses.dataclass(frozen=True)

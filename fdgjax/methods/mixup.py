@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import mean_over_domains, members, partners
@@ -49,7 +49,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
         other = partners(pair_key, own)
         draws = jax.random.beta(share_key, h.alpha, h.alpha, (setup.domains,))
         share = jnp.sum(own * draws[None, :], axis=1)
-        output, changed = setup.model.apply(variables, mixed(batch.images, share, other), True, apply_key)
+        output, changed = setup.model.apply(variables, mixed_images(batch.images, share, other), True, apply_key)
         theirs = batch._replace(labels=batch.labels[other])
         losses = share * each_cross_entropy(output.logits, batch)
         losses += (1 - share) * each_cross_entropy(output.logits, theirs)
@@ -58,7 +58,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
     return central_by_domain(setup, h, objective)
 
 
-def mixed(images: jax.Array, share: jax.Array, other: jax.Array) -> jax.Array:
+def mixed_images(images: jax.Array, share: jax.Array, other: jax.Array) -> jax.Array:
     """`l x_i + (1 - l) x_j` of each image; l `[batch]`, and j the position of each one's partner."""
     share = share.reshape(-1, *[1] * (images.ndim - 1))
     return share * images + (1 - share) * images[other]
@@ -69,6 +69,6 @@ ENTRY = Entry(
     Mixup,
     mixup,
     "pooled data, samples mixed with another domain's (Zhang et al., 2018)",
-    pixels=always,
-    pooled=always,
+    pixels=augmented_images,
+    pooled=augmented_images,
 )

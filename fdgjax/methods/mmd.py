@@ -18,12 +18,12 @@ import jax
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import aligned_domains
 from fdgjax.objectives.by_domain import pairwise_mmd
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 ESTIMATES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "biased": pairwise_mmd,
@@ -43,7 +43,7 @@ class MMD(CentralByDomain):
     estimate: str = hyper("biased", search=tuple(ESTIMATES), source="DomainBed; docs/deviations.md")
 
 
-def mmd(setup: Setup, h: MMD) -> Method:
+def central_mmd(setup: Setup, h: MMD) -> Method:
     """Central with the discrepancy as a penalty.
 
     Raises:
@@ -54,4 +54,6 @@ def mmd(setup: Setup, h: MMD) -> Method:
     return with_features(central_by_domain(setup, h, objective), setup.model, "mmd")
 
 
-ENTRY = Entry("mmd", MMD, mmd, "pooled data, features of equal distribution (Li et al., 2018)", pooled=always)
+ENTRY = Entry(
+    "mmd", MMD, central_mmd, "pooled data, features of equal distribution (Li et al., 2018)", pooled=augmented_images
+)

@@ -17,7 +17,7 @@ import dataclasses
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Row, extend
+from fdgjax.methods.parts.extend import RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import with_features
 from fdgjax.objectives import model_contrastive
@@ -41,7 +41,7 @@ def moon(setup: Setup, h: Moon) -> Method:
       UserError: a model without features, at the method's `init`.
     """
     extended = extend(
-        fedavg(setup, h), row=Row(lambda fresh: fresh.models(), lambda context, trained: trained.variables)
+        fedavg(setup, h), row=RowExtension(lambda fresh: fresh.models(), lambda context, trained: trained.variables)
     )
     objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.more)
     return with_features(extended._replace(objective=objective), setup.model, "moon")

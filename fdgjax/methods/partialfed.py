@@ -25,14 +25,14 @@ import optax
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, PyTree, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Row, extend
+from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
-from fdgjax.methods.parts.server import Server
+from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.objectives import cross_entropy
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten, merge, module_of, norm_paths, unflatten
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, merge, module_of, norm_paths, unflatten
 
 POLICIES: Mapping[str, Callable[[bool], float]] = {
     "all": lambda is_norm: 1.0,
@@ -76,7 +76,9 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
         policy = variables["params"]["policy"]
         noise = jax.random.logistic(jax.random.fold_in(key, 1), policy.shape)
         share = jax.nn.sigmoid((policy + noise) / h.temperature)
-        blended, _ = plain(layerwise(places, blend, share, context.sent, context.client.more), batch, key, context)
+        blended, _ = plain(
+            layerwise(places, blend_variables, share, context.sent, context.client.more), batch, key, context
+        )
         return loss + blended, aux
 
     base = fedavg(
@@ -84,21 +86,25 @@ def partialfed(setup: Setup, h: PartialFed) -> Method:
         dataclasses.replace(h, unseen="each"),
         label=lambda path: "local" if path == "params/policy" else "shared",
     )
-    own = Row(lambda fresh: without_policy(fresh.models()), lambda context, trained: without_policy(trained.variables))
+    own = RowExtension(
+        lambda fresh: without_policy(fresh.models()), lambda context, trained: without_policy(trained.variables)
+    )
     extended = extend(base, row=own)
 
     def start(sent: Variables, client: Extended) -> Variables:
         loads = client.base.local["params"]["policy"] > 0
         return merge(layerwise(places, jnp.where, loads, sent, client.more), client.base.local)
 
-    def predict(server: Server, client: Extended) -> Variables:
+    def predict(server: ServerState, client: Extended) -> Variables:
         return without_policy(start(extended.send(server, client), client))
 
-    def predict_unseen(server: Server, clients: Extended) -> Variables:
+    def predict_unseen(server: ServerState, clients: Extended) -> Variables:
         del clients
         return jax.tree.map(lambda leaf: leaf[None], server.variables)
 
-    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+    def aggregate(
+        server: ServerState, clients: Extended, messages: Message, weights: jax.Array
+    ) -> tuple[Message, PyTree]:
         combined, info = extended.aggregate(server, clients, messages, weights)
         return combined, info | {"policy": clients.base.local["params"]["policy"]}
 
@@ -125,7 +131,7 @@ def without_policy(variables: Variables) -> Variables:
     return {**variables, "params": {name: leaf for name, leaf in variables["params"].items() if name != "policy"}}
 
 
-def blend(share: jax.Array, loaded: jax.Array, kept: jax.Array) -> jax.Array:
+def blend_variables(share: jax.Array, loaded: jax.Array, kept: jax.Array) -> jax.Array:
     """`u w + (1 - u) v`."""
     return share * loaded + (1 - share) * kept
 

@@ -8,12 +8,12 @@ Defaults and search ranges: hFedF v2, Table 10.
 
 import dataclasses
 
-from fdgjax.contract import Method, Moment, Setup
+from fdgjax.contract import Method, ServerStep, Setup
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, Weights, server_optimizer
+from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, HyperWeights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
-from fdgjax.methods.parts.hypernetwork import average, descend, hypernet
-from fdgjax.methods.parts.presets import NEAR_PRETRAINED
+from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
+from fdgjax.methods.parts.setting_presets import NEAR_PRETRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +29,8 @@ def pfedhn(setup: Setup, h: PFedHN) -> Method:
     """pFedHN with synchronous updates."""
     optimizer = server_optimizer(h)
 
-    def update(server: HyperServer, gradient: Weights, moment: Moment) -> HyperServer:
-        del moment
+    def update(server: HyperServer, gradient: HyperWeights, server_step: ServerStep) -> HyperServer:
+        del server_step
         return descend(server, gradient, optimizer)
 
     return hypernet(setup, h, align=average, update=update)

@@ -26,17 +26,17 @@ import jax.numpy as jnp
 from fdgjax.aggregation import distance_reweighted, mean_of_subsets
 from fdgjax.aggregation.subsets import DISTANCES
 from fdgjax.contract import Context, Method, PyTree, Setup, Trained, Variables
+from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED_BY_SGD
-from fdgjax.methods.parts.server import Server
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.methods.ssfl import LabelledServer, labelled_server
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import SERVED_BY_SGD
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.methods.ssfl import LabelledServer, fedavg_with_server
 from fdgjax.objectives import cross_entropy, mean_teacher, new_teacher, on_view, student_of
-from fdgjax.registry import lookup
-from fdgjax.views.weak_strong import VIEWS
+from fdgjax.utils.registry import lookup
 
 OFFICIAL = "Liang et al., official code"
 
@@ -47,7 +47,7 @@ class RSCFed(LabelledServer):
 
     subsets: M; share: of the round's clients in each subset, rounded up. beta, distance: of DMA.
     consistency: r; temperature: T; decay: of the teacher.
-    augmentation: whose weak view is taken, an entry of `fdgjax.views.weak_strong.VIEWS`.
+    augmentation: whose weak view is taken, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
     labelled_learning_rate: of the training at the server; 0 for the clients' rate.
     keep_optimizer: whether a client's momentum outlives the round.
     """
@@ -83,7 +83,7 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
     """A labelled server and clients with teachers, aggregated by consensus."""
     view = lookup("augmentation", h.augmentation, VIEWS).weak
     lookup("distance", h.distance, DISTANCES)
-    base = labelled_server(
+    base = fedavg_with_server(
         setup,
         h,
         server=on_view(cross_entropy(setup.model), view),
@@ -95,12 +95,14 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
         keys = jax.vmap(lambda i: jax.random.key_data(jax.random.fold_in(fresh.key, i)))(fresh.federation.ids)
         return Own(jax.vmap(new_teacher)(fresh.models()), keys)
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+    def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
         return base.finish(context, trained._replace(variables=student_of(trained.variables)))
 
-    extended = extend(base._replace(finish=finish), row=Row(begin, next_own))
+    extended = extend(base._replace(finish=finish), row=RowExtension(begin, next_own))
 
-    def aggregate(server: Server, clients: Extended, messages: Message, weights: jax.Array) -> tuple[Message, PyTree]:
+    def aggregate(
+        server: ServerState, clients: Extended, messages: Message, weights: jax.Array
+    ) -> tuple[Message, PyTree]:
         del server
         rule = partial(distance_reweighted, beta=h.beta, sizes=weights, distance=h.distance)
         members = draw_subsets(clients.more.key, weights, h.subsets, h.share)

@@ -23,15 +23,15 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
-from fdgjax.contract import Context, Method, Moment, Part, PyTree, Setup, Trained
+from fdgjax.contract import Context, Lens, Method, PyTree, ServerStep, Setup, Trained
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper, learning_rate_factor
 from fdgjax.methods.parts.optimizers import client_optimizer, sum_gradients
 from fdgjax.objectives import cross_entropy, shifted
-from fdgjax.registry import lookup
-from fdgjax.variables import subtract
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Control(NamedTuple):
     total: jax.Array
 
 
-def mean_gradient(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
+def mean_corrected_gradient(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
     """The mean of the corrected gradients that the optimiser was given, after clipping."""
     del rate, context
     return optax.tree.scale(1 / trained.steps.astype(jnp.float32), optax.tree.get(trained.optimizer, "gradient_sum"))
@@ -70,7 +70,7 @@ def displacement(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
 
 
 CONTROLS: Mapping[str, Callable[[jax.Array, Context, Trained], PyTree]] = {
-    "gradients": mean_gradient,
+    "gradients": mean_corrected_gradient,
     "displacement": displacement,
 }
 
@@ -96,7 +96,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         base,
         server=at_server,
         sent=lambda server, row: server.more.variate,
-        row=Row(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_control),
+        row=RowExtension(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_control),
         message=lambda context, trained, control: subtract(control, context.client.more),
     )
 
@@ -106,8 +106,10 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         average, coefficients = extended.aggregate(server, clients, messages, weights)
         return Extended(average, weighted_sum(messages.more, weights / server.more.total)), coefficients
 
-    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: Extended, clients: Extended, step: Extended, server_step: ServerStep
+    ) -> tuple[Extended, Extended]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         variate = optax.tree.add(server.more.variate, step.more)
         return server._replace(more=server.more._replace(variate=variate)), clients
 
@@ -121,11 +123,11 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
     )
 
 
-def both(updates: Part) -> Part:
+def both(updates: Lens) -> Lens:
     """The updates of the variables and of the control variates."""
-    return Part(
-        lambda message: (updates.of(message), message.more),
-        lambda message, part: updates.put(message, part[0])._replace(more=part[1]),
+    return Lens(
+        lambda message: (updates.get(message), message.more),
+        lambda message, part: updates.set(message, part[0])._replace(more=part[1]),
     )
 
 

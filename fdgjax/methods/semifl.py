@@ -6,11 +6,11 @@
     an epoch has ceil(|D_fix| / batch) steps, over D_fix alone
     w <- w + sum_i p_i (w_i - w) over clients with non-empty D_fix;    w <- local epochs at the server from w
 
-a and A are weak and strong views: shifts, and shifts with a rectangle cut out (`fdgjax.views.weak_strong`), instead of
-the paper's RandAugment, which this package does not have. Pseudo-labels are generated once a round; m is drawn for each
-minibatch. A client with empty D_fix is left out of the aggregate and keeps its row. BatchNorm layers are as in SSFL.
-With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the server's
-samples, it is SSFL with `guess=argmax`.
+a and A are weak and strong views: shifts, and shifts with a rectangle cut out
+(`fdgjax.data.augmentations.weak_strong`), instead of the paper's RandAugment, which this package does not have.
+Pseudo-labels are generated once a round; m is drawn for each minibatch. A client with empty D_fix is left out of the
+aggregate and keeps its row. BatchNorm layers are as in SSFL. With tau = lambda = 0, no augmentation, the server
+`first`, and SSFL's weights, momentum and order of the server's samples, it is SSFL with `guess=argmax`.
 
 Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
 NeurIPS 2022, Algorithm 1, and its official code.
@@ -22,19 +22,19 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Context, Method, Moment, Prepared, PyTree, Samples, Setup, Trained
+from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerStep, Setup, Trained
+from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
-from fdgjax.methods.parts.entry import Entry, always
-from fdgjax.methods.parts.extend import Extended, extend, notes
+from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.extend import Extended, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED_AND_MIXED
 from fdgjax.methods.parts.requirements import with_features
-from fdgjax.methods.parts.server import Server
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.methods.ssfl import GUESSES, SSFL, guess_labels, labelled_server
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import SERVED_AND_MIXED
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.methods.ssfl import LABELLERS, SSFL, assign_labels, fedavg_with_server
 from fdgjax.objectives import cross_entropy, fixed_and_mixed, on_view
-from fdgjax.registry import lookup
-from fdgjax.views.weak_strong import VIEWS
+from fdgjax.utils.registry import lookup
 
 LAST: Mapping[str, bool] = {"first": False, "last": True}
 """When in a round the server trains."""
@@ -45,13 +45,13 @@ class SemiFL(SSFL):
     """SSFL's hyperparameters, with SemiFL's choices.
 
     threshold: tau. mix: lambda, the weight of the mixed samples' loss; alpha: of m's distribution.
-    augmentation: the views, an entry of `fdgjax.views.weak_strong.VIEWS`.
+    augmentation: the views, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
     server: whether it trains `last`, after the aggregation, or `first`.
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
     server_momentum: float = hyper(0.5, most=1, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
-    guess: str = hyper("argmax", search=tuple(GUESSES), source="Diao et al., Algorithm 1")
+    guess: str = hyper("argmax", search=tuple(LABELLERS), source="Diao et al., Algorithm 1")
     class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
     threshold: float = hyper(0.95, most=1, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
     mix: float = hyper(1.0, most=1, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
@@ -63,7 +63,7 @@ class SemiFL(SSFL):
 def semifl(setup: Setup, h: SemiFL) -> Method:
     """SSFL on confident pseudo-labels, with weak and strong views and mixed samples."""
     views = lookup("augmentation", h.augmentation, VIEWS)
-    base = labelled_server(
+    base = fedavg_with_server(
         setup,
         h,
         server=on_view(cross_entropy(setup.model), views.weak),
@@ -71,37 +71,41 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         last=lookup("server", h.server, LAST),
     )
 
-    def finish(context: Context, trained: Trained) -> tuple[Message, Kept]:
+    def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
         message, kept = base.finish(context, trained)
-        return message, jax.tree.map(lambda new, old: jnp.where(context.notes > 0, new, old), kept, context.client)
+        return message, jax.tree.map(lambda new, old: jnp.where(context.aux > 0, new, old), kept, context.client)
 
-    extended = extend(base._replace(finish=finish), message=notes)
+    extended = extend(base._replace(finish=finish), message=aux)
 
-    def aggregate(server: Server, clients: Kept, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
+    def aggregate(
+        server: ServerState, clients: ClientVariables, messages: Extended, weights: jax.Array
+    ) -> tuple[Extended, PyTree]:
         counted = jnp.where(messages.more > 0, weights, 0)
         average, coefficients = extended.aggregate(server, clients, messages, counted)
         return Extended(average, jnp.any(counted > 0)), coefficients
 
-    def update(server: Server, clients: Kept, step: Extended, moment: Moment) -> tuple[Server, Kept]:
-        moved, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: ServerState, clients: ClientVariables, step: Extended, server_step: ServerStep
+    ) -> tuple[ServerState, ClientVariables]:
+        moved, clients = extended.update(server, clients, step.base, server_step)
         # Without any counted client, momentum does not move the server's model either, as in the official code.
         return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
-    prepare = sure_labels(guess_labels(setup.model, h), h.threshold)
-    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update, others=h.mix > 0)
+    prepare = sure_labels(assign_labels(setup.model, h), h.threshold)
+    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update, extra_batch=h.mix > 0)
     return with_features(method, setup.model, "semifl")
 
 
 def sure_labels(
-    guess: Callable[[Context, Samples], Prepared], threshold: float
+    assign: Callable[[Context, Samples], Prepared], threshold: float
 ) -> Callable[[Context, Samples], Prepared]:
-    """The pseudo-labels of D_fix get trust 1, the others 0; the note is the size of D_fix."""
+    """The pseudo-labels of D_fix get weight 1, the others 0; `aux` is the size of D_fix."""
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        labels = guess(context, samples).guess
+        labels = assign(context, samples).pseudo_labels
         assert labels is not None
-        trust = jnp.where(labels.confidence >= threshold, samples.mask, 0)
-        return Prepared(labels._replace(trust=trust), notes=jnp.sum(trust))
+        label_weight = jnp.where(labels.confidence >= threshold, samples.mask, 0)
+        return Prepared(labels._replace(label_weight=label_weight), aux=jnp.sum(label_weight))
 
     return prepare
 
@@ -111,7 +115,7 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
-    pixels=always,
+    pixels=augmented_images,
     protocol="labelled_server",
     presets=SERVED_AND_MIXED,
 )

@@ -20,15 +20,15 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.presets import SERVED
-from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
+from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
 from fdgjax.methods.parts.requirements import with_features
-from fdgjax.methods.parts.server import server_stage
+from fdgjax.methods.parts.server_state import server_stage
+from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import cross_entropy
-from fdgjax.randomness import any_key, class_aware
-from fdgjax.registry import lookup
-from fdgjax.variables import module_of, norm_paths
+from fdgjax.utils.random import any_key, class_aware
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import module_of, norm_paths
 
 GUESSERS: Mapping[str, Callable[[Context], Variables]] = {
     "server": lambda context: context.sent,
@@ -66,7 +66,7 @@ class SSFL(LabelledServer):
       them, the `server`'s or the `client`'s, with its own BatchNorm layers.
     """
 
-    guess: str = hyper("centroids", search=tuple(GUESSES), source="UAP, section 4.2")
+    guess: str = hyper("centroids", search=tuple(LABELLERS), source="UAP, section 4.2")
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
 
 
@@ -78,16 +78,16 @@ def ssfl(setup: Setup, h: SSFL) -> Method:
 def semi_supervised(
     setup: Setup, h: SSFL, name: str, *, server: Objective | None = None, client: Objective | None = None
 ) -> Method:
-    """A labelled server and clients on pseudo-labels; `server` and `client` as for `labelled_server`.
+    """A labelled server and clients on pseudo-labels; `server` and `client` as for `fedavg_with_server`.
 
     Raises:
       UserError: an unknown value in `h`, or a model without features.
     """
-    base = labelled_server(setup, h, server=server, client=client)
-    return with_features(base._replace(prepare=guess_labels(setup.model, h)), setup.model, name)
+    base = fedavg_with_server(setup, h, server=server, client=client)
+    return with_features(base._replace(prepare=assign_labels(setup.model, h)), setup.model, name)
 
 
-def labelled_server(
+def fedavg_with_server(
     setup: Setup,
     h: LabelledServer,
     *,
@@ -112,16 +112,16 @@ def labelled_server(
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        stage=server_stage(server or cross_entropy(setup.model), optimizer, order, last),
+        server_training=server_stage(server or cross_entropy(setup.model), optimizer, order, last),
     )
 
 
-def guess_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:
+def assign_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:
     """Pseudo-labels for all samples of a client, from a model's outputs in evaluation mode."""
-    guess, guesser = lookup("guess", h.guess, GUESSES), lookup("guesser", h.guesser, GUESSERS)
+    assign, guesser = lookup("guess", h.guess, LABELLERS), lookup("guesser", h.guesser, GUESSERS)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        return Prepared(guess(outputs_for_all(model, guesser(context), samples), samples.mask))
+        return Prepared(assign(outputs_for_all(model, guesser(context), samples), samples.mask))
 
     return prepare
 

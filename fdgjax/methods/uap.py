@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.presets import SERVED
 from fdgjax.methods.parts.requirements import last_layer
+from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.ssfl import SSFL, semi_supervised
 from fdgjax.objectives import (
     contrastive_domain_discrepancy,
@@ -32,8 +32,8 @@ from fdgjax.objectives import (
     off_diagonal_covariance,
     random_classes,
 )
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
 
 Covariance = Callable[[jax.Array, jax.Array, float], jax.Array]
 COVARIANCES: Mapping[str, Covariance] = {
@@ -75,18 +75,18 @@ class UAP(SSFL):
 def uap(setup: Setup, h: UAP) -> Method:
     """SSFL with features aligned at the server and at the clients."""
     at_client = lookup("client_means", h.client_means, MEANS)
-    server, client = (aligned(setup.model, h, means) for means in (MEANS["trained"], at_client))
+    server, client = (gaussian_aligned(setup.model, h, means) for means in (MEANS["trained"], at_client))
     return semi_supervised(setup, h, "uap", server=server, client=client)
 
 
-def aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variables]) -> Objective:
+def gaussian_aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variables]) -> Objective:
     """Cross-entropy, CDD to the Gaussians around the classifier's weights, and covariance matching."""
     covariance, classifier = lookup("covariance", h.covariance, COVARIANCES), last_layer(model)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         apply_key, sample_key, class_key = jax.random.split(key, 3)
         output, changed = model.apply(variables, batch.images, True, apply_key)
-        loss, counted = mean_cross_entropy(output.logits, batch), batch.mask * batch.trust
+        loss, counted = mean_cross_entropy(output.logits, batch), batch.mask * batch.label_weight
         if h.alpha:
             weights = flatten(means(variables, context))[classifier].T
             noise = jax.random.normal(sample_key, output.features.shape, output.features.dtype)

@@ -22,11 +22,11 @@ from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
-from fdgjax.models.stages import WHOLE, Part
+from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vgg import VGG
 from fdgjax.models.vit import ViT
-from fdgjax.registry import Registry
+from fdgjax.utils.registry import Registry
 
 
 class Backbone(NamedTuple):
@@ -41,10 +41,12 @@ class Backbone(NamedTuple):
     summary: str
     stages: tuple[str, ...] = ()
 
-    def __call__(self, classes: int, width: float = 1.0, unit: Unit | None = None, part: Part = WHOLE) -> nn.Module:
+    def __call__(
+        self, classes: int, width: float = 1.0, unit: Unit | None = None, part: StageRange = ALL_STAGES
+    ) -> nn.Module:
         """The network; `width` is a factor on its channels, `unit` an entry of `UNITS`, None for the network's own."""
         chosen: dict[str, Any] = {} if unit is None else {"unit": unit}
-        chosen |= {} if part == WHOLE else {"part": part}
+        chosen |= {} if part == ALL_STAGES else {"part": part}
         return self.module(classes=classes, width=width, **chosen)
 
 

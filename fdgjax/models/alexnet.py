@@ -7,13 +7,13 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.errors import UserError
-from fdgjax.models.stages import WHOLE, Part, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
 from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
+from fdgjax.utils.errors import UserError
 
 
-class Row(NamedTuple):
+class AlexNetConv(NamedTuple):
     """A row of Table A5: a square convolution, and whether a 3x3 max-pool with stride 2 follows its ReLU."""
 
     features: int
@@ -24,11 +24,11 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(64, 11, 4, 2, True),
-    Row(192, 5, 1, 2, True),
-    Row(384, 3, 1, 1, False),
-    Row(256, 3, 1, 1, False),
-    Row(256, 3, 1, 1, True),
+    AlexNetConv(64, 11, 4, 2, True),
+    AlexNetConv(192, 5, 1, 2, True),
+    AlexNetConv(384, 3, 1, 1, False),
+    AlexNetConv(256, 3, 1, 1, False),
+    AlexNetConv(256, 3, 1, 1, True),
 )
 
 
@@ -55,7 +55,7 @@ class AlexNet(nn.Module):
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = NormUnit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -12,14 +12,14 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from fdgjax.contract import Model, Output, PyTree, Variables
-from fdgjax.errors import UserError
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
-from fdgjax.models.pretrained import Weights, convert, with_values
-from fdgjax.models.scaling import scaled
-from fdgjax.models.stages import WHOLE, Part
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
+from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
+from fdgjax.models.scaling import scaling_function
+from fdgjax.models.stages import ALL_STAGES, StageRange
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
@@ -62,7 +62,7 @@ def make_client_model(
     *,
     frozen: int,
     scaling: str,
-    weights: Weights | None,
+    weights: WeightFile | None,
     dtype: str = "float32",
 ) -> ClientModel:
     """The client model.
@@ -86,9 +86,9 @@ def make_client_model(
         trained = with_values(model, values)
         check_dtype(trained, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
-    first = as_model(network(part=Part(0, len(stages))), image_shape, scaling)
+    first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)
     trunk = freeze(with_values(first, values), image_shape, stages)
-    rest = with_values(as_model(network(part=Part(len(stages))), trunk.shape, dtype=dtype), values)
+    rest = with_values(as_model(network(part=StageRange(len(stages))), trunk.shape, dtype=dtype), values)
     check_dtype(rest, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
 
@@ -109,7 +109,7 @@ def check_dtype(model: Model, shape: Sequence[int], name: str, dtype: str) -> No
 
 
 def make_network(
-    name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "", part: Part = WHOLE
+    name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "", part: StageRange = ALL_STAGES
 ) -> nn.Module:
     """The network called `name` in `MODELS`.
 
@@ -152,7 +152,7 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
     Raises:
       UserError: a scaling for another number of channels.
     """
-    scale = scaled(scaling, image_shape[-1])
+    scale = scaling_function(scaling, image_shape[-1])
     low, full = lookup("dtype", dtype, DTYPES)
 
     def init(key: jax.Array) -> Variables:

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.nn import Conv, Dense
-from fdgjax.randomness import any_key
-from fdgjax.variables import bytes_of
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import bytes_of
 
 
 class Cost(NamedTuple):

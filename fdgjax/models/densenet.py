@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fdgjax.errors import UserError
-from fdgjax.models.stages import WHOLE, Part, through
-from fdgjax.models.units import NormUnit, Unit, identity, norm, plain_unit, widen
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.units import NormUnit, Unit, no_activation, norm, plain_unit, widen
 from fdgjax.nn import Conv, Dense, avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
+from fdgjax.utils.errors import UserError
 
 GROWTH = 32
 """Channels that each layer adds, the paper's k; the stem has twice as many, a bottleneck four times."""
@@ -48,7 +48,7 @@ class DenseLayer(nn.Module):
         y = nn.relu(norm(x, train, "bn"))
         y = NormUnit(partial(self.conv, kernel_size=(1, 1)), 4 * self.growth, name="unit_1")(y, train=train)
         window = partial(self.conv, kernel_size=(3, 3), padding=1)
-        y = self.unit(window, self.growth, activation=identity, name="unit_2")(y, train=train)
+        y = self.unit(window, self.growth, activation=no_activation, name="unit_2")(y, train=train)
         return jnp.concatenate([x, y], axis=-1)
 
 
@@ -88,7 +88,7 @@ class DenseNet(nn.Module):
     depths: Sequence[int] = DEPTHS
     init_name: str = "torch"
     unit: Unit = plain_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -7,9 +7,9 @@ import flax.linen as nn
 import jax
 from flax import traverse_util
 
-from fdgjax.errors import UserError, example_of
-from fdgjax.randomness import any_key
-from fdgjax.variables import flatten, module_of
+from fdgjax.utils.errors import UserError, example_of
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import flatten, module_of
 
 
 def depth_order(init: Callable[[jax.Array], Any]) -> list[str]:

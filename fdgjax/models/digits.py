@@ -5,7 +5,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import WHOLE, Part, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -33,7 +33,7 @@ class DigitsCNN(nn.Module):
     dropout: float = 0.0
     init_name: str = "torch"
     unit: Unit = plain_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

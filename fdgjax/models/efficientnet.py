@@ -9,15 +9,15 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import WHOLE, Part, through
-from fdgjax.models.units import NormUnit, Unit, identity, widen
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.units import NormUnit, Unit, no_activation, widen
 from fdgjax.nn import BatchNorm, Conv, Dense
 
 lite_unit = partial(NormUnit, batch_norm=partial(BatchNorm, momentum=0.99, epsilon=1e-3))
 """A unit with the BatchNorm of the published weights."""
 
 
-class Stage(NamedTuple):
+class BlockStage(NamedTuple):
     """Blocks of one kind: how many, their channels, the side of the depthwise kernel, the first one's stride, and the
     factor by which a block expands its input's channels."""
 
@@ -29,13 +29,13 @@ class Stage(NamedTuple):
 
 
 LITE0 = (
-    Stage(1, 16, 3, 1, expansion=1),
-    Stage(2, 24, 3, 2),
-    Stage(2, 40, 5, 2),
-    Stage(3, 80, 3, 2),
-    Stage(3, 112, 5, 1),
-    Stage(4, 192, 5, 2),
-    Stage(1, 320, 3, 1),
+    BlockStage(1, 16, 3, 1, expansion=1),
+    BlockStage(2, 24, 3, 2),
+    BlockStage(2, 40, 5, 2),
+    BlockStage(3, 80, 3, 2),
+    BlockStage(3, 112, 5, 1),
+    BlockStage(4, 192, 5, 2),
+    BlockStage(1, 320, 3, 1),
 )
 
 
@@ -76,7 +76,7 @@ class InvertedResidual(nn.Module):
             feature_group_count=channels,
         )
         y = lite_unit(depthwise, channels, activation=nn.relu6, name="depthwise")(y, train=train)
-        y = self.unit(pointwise, self.features, activation=identity, name="project")(y, train=train)
+        y = self.unit(pointwise, self.features, activation=no_activation, name="project")(y, train=train)
         return x + y if x.shape == y.shape else y
 
 
@@ -98,7 +98,7 @@ class EfficientNetLite(nn.Module):
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = lite_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -109,7 +109,7 @@ class EfficientNetLite(nn.Module):
             layer = partial(conv, kernel_size=(3, 3), strides=2)
             return lite_unit(layer, widen(32, self.width), activation=nn.relu6, name="stem")(x, train=train)
 
-        def blocks(x: jax.Array, first: int, stage: Stage) -> jax.Array:
+        def blocks(x: jax.Array, first: int, stage: BlockStage) -> jax.Array:
             for i in range(stage.blocks):
                 stride, features = 1 if i else stage.stride, widen(stage.features, self.width)
                 x = InvertedResidual(

@@ -4,7 +4,7 @@
 
 Clients hold the rest alone: the trunk's variables are constants, one copy for all, so that they are never trained, sent
 or generated, and its BatchNorm normalises by the statistics it came with. What the trunk makes of an image never
-changes: it is computed once and kept, and the data set is then one of features (`features_of`); or, where images are
+changes: it is computed once and kept, and the data set is then one of features (`trunk_features`); or, where images are
 changed at random before they reach the model, in each step (`on_images`).
 """
 
@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Model, Output, Variables
-from fdgjax.data.cache import cache_root, kept, published, remove_abandoned
 from fdgjax.data.pixels import as_floats
-from fdgjax.errors import UserError
-from fdgjax.process_memory import available_bytes
-from fdgjax.sealed import verify
-from fdgjax.variables import bytes_of, flatten
+from fdgjax.data.sources.cache import cache_root, publishing, read_cached, remove_abandoned
+from fdgjax.utils.checksums import verify
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.process_memory import available_bytes
+from fdgjax.utils.variables import bytes_of, flatten
 
 ALL_STAGES = -1
 """The number of frozen stages that stands for all: the last layer alone is trained."""
@@ -85,7 +85,7 @@ def on_images(trunk: Trunk, rest: Model) -> Model:
     return rest._replace(apply=apply)
 
 
-def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
+def trunk_features(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
     """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; says what they take.
 
     An entry of the cache belongs to one trunk, its variables included, and one array of images; every byte of it is
@@ -95,7 +95,7 @@ def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]
       trunk: the frozen stages.
       images: uint8 `[samples, H, W, channels]`.
       identity: what else decides the features: network, units, scaling.
-      cache_dir: as for `fdgjax.data.loading.load`.
+      cache_dir: as for `fdgjax.data.sources.loading.load_data`.
 
     Raises:
       UserError: the cache cannot be written.
@@ -105,9 +105,9 @@ def features_of(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]
     say_size(trunk, images, entry)
     try:
         remove_abandoned(folder)
-        if (found := kept(entry, read_features)) is not None:
+        if (found := read_cached(entry, read_features)) is not None:
             return found
-        with published(entry) as unfinished:
+        with publishing(entry) as unfinished:
             write_features(trunk, images, unfinished / "features.npy")
         return read_features(entry)
     except OSError as error:

@@ -81,7 +81,7 @@ def linear(network: Callable[[int], nn.Module], classes: int, width: float) -> n
     return network(classes)
 
 
-def gaussian(network: Callable[[int], nn.Module], classes: int, width: float) -> GaussianHead:
+def gaussian_head(network: Callable[[int], nn.Module], classes: int, width: float) -> GaussianHead:
     """z of dimension 512 (Nguyen et al., official code) times the network's width."""
     return GaussianHead(network(2 * widen(512, width)), classes)
 
@@ -188,14 +188,14 @@ def prediction(network: Callable[[int], nn.Module], classes: int, width: float) 
     return ProjectionHead(network(widen(4096, width)), widen(2048, width), widen(4096, width))
 
 
-def simsiam(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
+def simsiam_head(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
     """SimSiam's own: 512 hidden units, as many as ResNet-18 has features, z of dimension 2048 and a predictor of 512
     (Chen and He, official code; FedGaLA, official code), times the network's width."""
     del classes
     return ProjectionHead(network(widen(512, width)), widen(2048, width), widen(512, width), SimSiamProjector)
 
 
-def moco(network: Callable[[int], nn.Module], classes: int, width: float) -> nn.Module:
+def moco_head(network: Callable[[int], nn.Module], classes: int, width: float) -> nn.Module:
     """MoCo's own: the network's last layer, a linear one, makes z of dimension 2048 (FedGaLA, official code), times the
     network's width."""
     del classes
@@ -204,10 +204,10 @@ def moco(network: Callable[[int], nn.Module], classes: int, width: float) -> nn.
 
 HEADS: Mapping[str, Head] = {
     "linear": linear,
-    "gaussian": gaussian,
+    "gaussian": gaussian_head,
     "projection": projection,
     "prediction": prediction,
-    "simsiam": simsiam,
-    "moco": moco,
+    "simsiam": simsiam_head,
+    "moco": moco_head,
 }
 """Heads by name."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from flax import traverse_util
 
 from fdgjax.nn import Dense
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 Params = dict[str, Any]
 
@@ -150,17 +150,17 @@ def from_client_model(theta: Params, layers: Sequence[LayerTemplate], client: Pa
     return theta | heads
 
 
-class Scheme(NamedTuple):
+class ThetaInit(NamedTuple):
     """How theta starts: the layers' initialisation (`fdgjax.nn.INITIALISATIONS`), and its adjustment."""
 
     init_name: str
     adjust: Callable[[Params, Sequence[LayerTemplate], Params], Params]
 
 
-SCHEMES: Mapping[str, Scheme] = {
-    "torch": Scheme("torch", from_framework),
-    "flax": Scheme("flax", from_framework),
-    "model": Scheme("torch", from_client_model),
+SCHEMES: Mapping[str, ThetaInit] = {
+    "torch": ThetaInit("torch", from_framework),
+    "flax": ThetaInit("flax", from_framework),
+    "model": ThetaInit("torch", from_client_model),
 }
 
 

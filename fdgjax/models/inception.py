@@ -7,8 +7,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.models.stages import WHOLE, Part, through
-from fdgjax.models.units import Layer, Unit, identity, plain_unit, widen
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.units import Layer, Unit, no_activation, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 
@@ -29,7 +29,7 @@ class InceptionModule(nn.Module):
         branches = []
         for features, size in zip(self.channels, (1, 3, 5), strict=True):
             layer = partial(Conv, kernel_size=(size, size), init_name=self.init_name)
-            unit = self.unit(layer, features, activation=identity, name=f"conv_{size}x{size}")
+            unit = self.unit(layer, features, activation=no_activation, name=f"conv_{size}x{size}")
             branches.append(unit(x, train=train))
         return nn.relu(jnp.concatenate([*branches, max_pool(x, 3, 1, "SAME")], axis=-1))
 
@@ -59,7 +59,7 @@ class InceptionCNN(nn.Module):
     dropout: float = 0.2
     init_name: str = "torch"
     unit: Unit = plain_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -68,7 +68,7 @@ class InceptionCNN(nn.Module):
         conv, dense = partial(Conv, init_name=self.init_name), partial(Dense, init_name=self.init_name)
 
         def unit(x: jax.Array, layer: Layer, features: int, name: str) -> jax.Array:
-            return self.unit(layer, widen(features, self.width), activation=identity, name=name)(x, train=train)
+            return self.unit(layer, widen(features, self.width), activation=no_activation, name=name)(x, train=train)
 
         def square(x: jax.Array, side: int, features: int, name: str) -> jax.Array:
             return unit(x, partial(conv, kernel_size=(side, side)), features, name)

@@ -6,7 +6,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import WHOLE, Part, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
 from fdgjax.models.units import Activation, Layer, Unit, widen
 from fdgjax.nn import Conv, Dense
 
@@ -62,7 +62,7 @@ class MnistCNN(nn.Module):
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = GroupNormUnit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -8,11 +8,11 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.models.stages import WHOLE, Part, through
-from fdgjax.models.units import NormUnit, Unit, identity, widen
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.units import NormUnit, Unit, no_activation, widen
 from fdgjax.nn import Conv, Dense, max_pool
 from fdgjax.nn.layers import Initializer
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 
 class Stem(NamedTuple):
@@ -77,12 +77,12 @@ class Block(nn.Module):
             layer = square(self.conv, step.window, self.stride if step.strided else 1)
             # Annotated, or the common type of a class and a callable would be `object`.
             unit: Unit = self.unit if i == last else NormUnit
-            activation = identity if i == last else nn.relu
+            activation = no_activation if i == last else nn.relu
             features = self.features * step.expansion
             y = unit(layer, features, activation=activation, name=f"unit_{i}")(y, train=train)
         if y.shape != x.shape:
             layer = square(self.conv, 1, self.stride)
-            x = NormUnit(layer, y.shape[-1], activation=identity, name="shortcut")(x, train=train)
+            x = NormUnit(layer, y.shape[-1], activation=no_activation, name="shortcut")(x, train=train)
         return nn.relu(y + x)
 
 
@@ -114,7 +114,7 @@ class ResNet(nn.Module):
     conv_init: Initializer | None = torchvision_init
     init_name: str = "torch"
     unit: Unit = NormUnit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

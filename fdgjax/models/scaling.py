@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
 class Scaling(NamedTuple):
@@ -37,7 +37,7 @@ SCALINGS: Mapping[str, Scaling] = {
 """By name: `byte / 127.5 - 1`; `byte / 255`; `(byte / 255 - mean) / deviation`; `(byte - 127) / 128`."""
 
 
-def scaled(name: str, channels: int) -> Callable[[jax.Array], jax.Array]:
+def scaling_function(name: str, channels: int) -> Callable[[jax.Array], jax.Array]:
     """The function of images `[..., channels]` in [-1, 1] for an entry of `SCALINGS`.
 
     Raises:

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import jax
 
 
-class Part(NamedTuple):
+class StageRange(NamedTuple):
     """The steps from `begin` up to `end`; None for the last step, too."""
 
     begin: int = 0
     end: int | None = None
 
 
-WHOLE = Part()
+ALL_STAGES = StageRange()
 
 
-def through(steps: Sequence[Callable[[jax.Array], jax.Array]], part: Part, x: jax.Array) -> jax.Array:
+def through(steps: Sequence[Callable[[jax.Array], jax.Array]], part: StageRange, x: jax.Array) -> jax.Array:
     """`x` through the steps of a part."""
     for step in steps[part.begin : part.end]:
         x = step(x)

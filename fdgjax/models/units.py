@@ -16,10 +16,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.errors import UserError
-from fdgjax.models.assembled import AssembledNorm
-from fdgjax.models.augmentation import FeatureAugmentation
+from fdgjax.models.assembled_norm import AssembledNorm
+from fdgjax.models.feature_augmentation import FeatureAugmentation
 from fdgjax.nn import BatchNorm, Conv
+from fdgjax.utils.errors import UserError
 
 Layer = Callable[..., nn.Module]
 Unit = Callable[..., Callable[..., jax.Array]]
@@ -35,7 +35,7 @@ def norm(x: jax.Array, train: bool, name: str, affine: bool = True) -> jax.Array
     return y
 
 
-def identity(x: jax.Array) -> jax.Array:
+def no_activation(x: jax.Array) -> jax.Array:
     """No activation."""
     return x
 
@@ -145,7 +145,7 @@ class DSEUnit(nn.Module):
         return erased.reshape(*core.shape[:-1], more)
 
 
-official_dse_unit = partial(DSEUnit, inner_activation=identity, bias=True)
+official_dse_unit = partial(DSEUnit, inner_activation=no_activation, bias=True)
 """The block of FDSE's official code."""
 
 

@@ -9,14 +9,14 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.errors import UserError
-from fdgjax.models.stages import WHOLE, Part, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
+from fdgjax.utils.errors import UserError
 
 
-class Row(NamedTuple):
+class VGGConv(NamedTuple):
     """A 3x3 convolution, and whether a 2x2 max-pool follows its ReLU."""
 
     features: int
@@ -24,14 +24,14 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(64, True),
-    Row(128, True),
-    Row(256, False),
-    Row(256, True),
-    Row(512, False),
-    Row(512, True),
-    Row(512, False),
-    Row(512, True),
+    VGGConv(64, True),
+    VGGConv(128, True),
+    VGGConv(256, False),
+    VGGConv(256, True),
+    VGGConv(512, False),
+    VGGConv(512, True),
+    VGGConv(512, False),
+    VGGConv(512, True),
 )
 """Configuration A of the paper's Table 1."""
 
@@ -68,7 +68,7 @@ class VGG(nn.Module):
     width: float = 1.0
     dropout: float = 0.5
     unit: Unit = plain_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fdgjax.errors import UserError
-from fdgjax.models.stages import WHOLE, Part, through
-from fdgjax.models.units import Unit, identity, plain_unit
+from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.units import Unit, no_activation, plain_unit
 from fdgjax.nn import Conv, Dense
+from fdgjax.utils.errors import UserError
 
 HEADS, HEAD_SIZE = 12, 64
 """Of ViT-B at width 1: 768 features."""
@@ -41,7 +41,7 @@ class EncoderBlock(nn.Module):
         dense, features = partial(Dense, init_name=self.init_name), x.shape[-1]
         x = x + nn.MultiHeadDotProductAttention(self.heads, name="attention")(layer_norm(name="norm_1")(x))
         y = nn.gelu(dense(4 * features, name="mlp_1")(layer_norm(name="norm_2")(x)), approximate=False)
-        return x + self.unit(dense, features, activation=identity, name="mlp_2")(y, train=train)
+        return x + self.unit(dense, features, activation=no_activation, name="mlp_2")(y, train=train)
 
 
 class ViT(nn.Module):
@@ -68,7 +68,7 @@ class ViT(nn.Module):
     patch: int = 8
     init_name: str = "flax"
     unit: Unit = plain_unit
-    part: Part = WHOLE
+    part: StageRange = ALL_STAGES
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -28,7 +28,7 @@ def fits(geometry: Geometry) -> bool:
     return geometry.groups == 1 and geometry.dilation == (1, 1) and min(geometry.out()) > 0
 
 
-def pays(case: Case) -> bool:
+def blocked_pays(case: Case) -> bool:
     """Whether it is faster than XLA's own convolution on a CPU: few outputs, and strides along both axes."""
     return case.outputs < FULL_WIDTH and min(case.geometry.strides) > 1
 

@@ -24,7 +24,7 @@ from jax.interpreters import ad, batching, mlir
 
 from fdgjax.nn import lowerings
 from fdgjax.nn.geometry import Case, Geometry
-from fdgjax.nn.lowerings import Plan
+from fdgjax.nn.lowerings import ConvolutionPlan
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
 
@@ -35,7 +35,7 @@ def conv2d(
     strides: Size = (1, 1),
     padding: Padding,
     groups: int = 1,
-    plan: Plan | str | None = None,
+    plan: ConvolutionPlan | str | None = None,
 ) -> jax.Array:
     """Two-dimensional convolution, with the results of `lax.conv_general_dilated` for NHWC images and HWIO
     kernels.
@@ -52,7 +52,7 @@ def conv2d(
       padding: `"SAME"`, `"VALID"`, one number of pixels for all four sides, or per axis a number or
         `(before, after)`.
       groups: number of groups of channels, each convolved alone (`in` groups: depthwise).
-      plan: how to compute, a `Plan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform.
+      plan: how to compute, a `ConvolutionPlan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform.
 
     Returns:
       `[batch, H', W', out]`.
@@ -79,7 +79,7 @@ UNROLLED_CLIENTS = 12
 
 
 @partial(jax.jit, static_argnames=("geometry", "plan"), inline=True)
-def _conv2d(x: jax.Array, kernel: jax.Array, *, geometry: Geometry, plan: Plan | str | None) -> jax.Array:
+def _conv2d(x: jax.Array, kernel: jax.Array, *, geometry: Geometry, plan: ConvolutionPlan | str | None) -> jax.Array:
     x, kernel = _alike(x[None], kernel[None])
     return conv_p.bind(x, kernel, geometry=geometry, plan=plan)[0]
 
@@ -97,15 +97,15 @@ def _alike(*arrays: jax.Array) -> tuple[jax.Array, ...]:
 # What the three primitives compute, for one client, by the names in a plan.
 
 
-def _forward(x: jax.Array, kernel: jax.Array, geometry: Geometry, plan: Plan) -> jax.Array:
+def _forward(x: jax.Array, kernel: jax.Array, geometry: Geometry, plan: ConvolutionPlan) -> jax.Array:
     return lowerings.FORWARD[plan.forward](x, kernel, geometry)
 
 
-def _input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, plan: Plan) -> jax.Array:
+def _input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry, plan: ConvolutionPlan) -> jax.Array:
     return lowerings.INPUT_GRADIENT[plan.input_gradient](g, kernel, geometry)
 
 
-def _kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry, plan: Plan) -> jax.Array:
+def _kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry, plan: ConvolutionPlan) -> jax.Array:
     return lowerings.KERNEL_GRADIENT[plan.kernel_gradient](x, g, geometry)
 
 
@@ -143,10 +143,12 @@ def _result_shape(name: str, a: Any, b: Any, geometry: Geometry) -> tuple[int, .
 def _primitive(name: str, one_client: Callable[..., jax.Array]) -> Primitive:
     """A primitive with its shape rule and its lowering on every platform."""
 
-    def compute(a: jax.Array, b: jax.Array, *, geometry: Geometry, plan: Plan | str | None, platform: str) -> jax.Array:
+    def compute(
+        a: jax.Array, b: jax.Array, *, geometry: Geometry, plan: ConvolutionPlan | str | None, platform: str
+    ) -> jax.Array:
         default = "cpu" if platform == "cpu" else "library"
         case = Case(geometry, a.shape[1], *_channels(name, a, b, geometry.groups))
-        chosen = lowerings.choose(plan or default, case)
+        chosen = lowerings.chosen_plan(plan or default, case)
         return _each_client(partial(one_client, geometry=geometry, plan=chosen), chosen.clients, a, b)
 
     primitive = Primitive(f"fdgjax_{name}")

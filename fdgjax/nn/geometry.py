@@ -75,7 +75,7 @@ def adjoint_kernel(kernel: jax.Array, groups: int) -> jax.Array:
     return split.transpose(0, 1, 4, 3, 2).reshape(kh, kw, out // groups, groups * inputs)
 
 
-def spread(x: jax.Array, geometry: Geometry) -> jax.Array:
+def dilated(x: jax.Array, geometry: Geometry) -> jax.Array:
     """`x` with its dilation and padding written out (negative padding crops)."""
     edges = [
         (0, 0, 0),
@@ -88,7 +88,7 @@ def spread(x: jax.Array, geometry: Geometry) -> jax.Array:
 def taps(x: jax.Array, geometry: Geometry) -> list[jax.Array]:
     """The input pixel under each kernel element: kh * kw arrays `[batch, H', W', in]`."""
     padded, (kh, kw), (sh, sw), (oh, ow) = (
-        spread(x, geometry),
+        dilated(x, geometry),
         geometry.window,
         geometry.strides,
         geometry.out(),

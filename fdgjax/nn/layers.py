@@ -11,7 +11,7 @@ from jax.nn import initializers
 
 from fdgjax.nn.convolution import conv2d
 from fdgjax.nn.windows import Padding, Size
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 Initializer = Callable[..., jax.Array]
 

@@ -26,7 +26,7 @@ from fdgjax.nn.formulations import (
     xcols_kernel_gradient,
 )
 from fdgjax.nn.geometry import Case
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 FORWARD: Mapping[str, Formulation] = {
     "library": library_forward,
@@ -84,7 +84,7 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
 """Which convolutions a formulation can compute; all where it is not named here."""
 
 
-class Plan(NamedTuple):
+class ConvolutionPlan(NamedTuple):
     """Names of the formulations of the three maps, and how several clients are run: `loop`, or `batch`
     (`jax.vmap`)."""
 
@@ -94,10 +94,10 @@ class Plan(NamedTuple):
     clients: str
 
 
-LIBRARY = Plan("library", "library", "library", "batch")
-IM2COL = Plan("im2col", "im2col", "xcols", "batch")
-WINOGRAD = Plan("winograd", "winograd", "winograd", "batch")
-WINOGRAD_SMALL = Plan("winograd_small", "winograd_small", "winograd_small", "loop")
+LIBRARY = ConvolutionPlan("library", "library", "library", "batch")
+IM2COL = ConvolutionPlan("im2col", "im2col", "xcols", "batch")
+WINOGRAD = ConvolutionPlan("winograd", "winograd", "winograd", "batch")
+WINOGRAD_SMALL = ConvolutionPlan("winograd_small", "winograd_small", "winograd_small", "loop")
 IMAGE_CHANNELS = 4
 """Number of channels up to which an input counts as an image."""
 FEW_PIXELS = 1024
@@ -106,35 +106,35 @@ LARGE_OUTPUT = 256
 """Number of output pixels of an image from which its kernel gradient is faster computed separately."""
 
 
-def cpu_plan(case: Case) -> Plan:
+def cpu_plan(case: Case) -> ConvolutionPlan:
     """The measured choice for XLA:CPU."""
     geometry = case.geometry
     if depthwise.fits(case):
-        return Plan("depthwise", "depthwise", "depthwise", "loop")
+        return ConvolutionPlan("depthwise", "depthwise", "depthwise", "loop")
     if geometry.groups > 1:
-        return Plan("shift", "shift", "shift", "loop")
+        return ConvolutionPlan("shift", "shift", "shift", "loop")
     if geometry.pointwise:  # im2col is then a plain matrix product
-        return Plan("im2col", "im2col", "xcols", "loop")
+        return ConvolutionPlan("im2col", "im2col", "xcols", "loop")
     if geometry.window == (1, 1):
-        return Plan("im2col", "library", "xcols", "loop")
-    if winograd.fits(geometry) and winograd.pays(case):
+        return ConvolutionPlan("im2col", "library", "xcols", "loop")
+    if winograd.fits(geometry) and winograd.winograd_pays(case):
         return WINOGRAD._replace(clients="loop")
-    if winograd.fits(geometry) and winograd.pays(case, winograd.SMALL_TILE):
+    if winograd.fits(geometry) and winograd.winograd_pays(case, winograd.SMALL_TILE):
         return WINOGRAD_SMALL
     if case.inputs <= IMAGE_CHANNELS:
         return image_plan(case)
     if min(geometry.out()) < max(geometry.window):  # XLA's own is up to 70 times slower there
-        return Plan("im2col", "columns", kernel_gradient(case), "loop")
+        return ConvolutionPlan("im2col", "columns", kernel_gradient(case), "loop")
     by_columns = case.pixels <= min(FEW_PIXELS, case.inputs * geometry.window[0] * geometry.window[1])
-    return Plan("library", "columns" if by_columns else "library", kernel_gradient(case), "loop")
+    return ConvolutionPlan("library", "columns" if by_columns else "library", kernel_gradient(case), "loop")
 
 
-def image_plan(case: Case) -> Plan:
+def image_plan(case: Case) -> ConvolutionPlan:
     """`cpu_plan` for images, which have few channels."""
     if folded.fits(case.geometry):
-        return Plan("folded", "library", "folded", "loop")
-    forward = "blocked" if blocked.fits(case.geometry) and blocked.pays(case) else "library"
-    return Plan(forward, "library", "few_images", "loop")
+        return ConvolutionPlan("folded", "library", "folded", "loop")
+    forward = "blocked" if blocked.fits(case.geometry) and blocked.blocked_pays(case) else "library"
+    return ConvolutionPlan(forward, "library", "few_images", "loop")
 
 
 def kernel_gradient(case: Case) -> str:
@@ -144,17 +144,17 @@ def kernel_gradient(case: Case) -> str:
     return "rows" if case.pixels >= LARGE_OUTPUT * case.batch else "transposed"
 
 
-def im2col_plan(case: Case) -> Plan:
+def im2col_plan(case: Case) -> ConvolutionPlan:
     """Matrix products everywhere."""
-    return IM2COL if ungrouped(case) else Plan("shift", "shift", "shift", "batch")
+    return IM2COL if ungrouped(case) else ConvolutionPlan("shift", "shift", "shift", "batch")
 
 
-def winograd_plan(case: Case) -> Plan:
+def winograd_plan(case: Case) -> ConvolutionPlan:
     """Winograd's algorithm wherever it can be used."""
     return WINOGRAD if winograd.fits(case.geometry) else LIBRARY
 
 
-PLANS: Mapping[str, Callable[[Case], Plan]] = {
+PLANS: Mapping[str, Callable[[Case], ConvolutionPlan]] = {
     "cpu": cpu_plan,
     "library": lambda case: LIBRARY,
     "im2col": im2col_plan,
@@ -162,7 +162,7 @@ PLANS: Mapping[str, Callable[[Case], Plan]] = {
 }
 
 
-def choose(plan: Plan | str, case: Case) -> Plan:
+def chosen_plan(plan: ConvolutionPlan | str, case: Case) -> ConvolutionPlan:
     """`plan` itself, or the plan that the entry of `PLANS` of that name picks for a convolution.
 
     Raises:

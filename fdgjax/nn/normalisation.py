@@ -56,10 +56,10 @@ class BatchNorm(nn.Module):
             if not self.is_initializing():
                 for statistic, now in zip(kept, (mean, var), strict=True):
                     statistic.value = self.momentum * statistic.value.astype(wide) + (1 - self.momentum) * now
-        return normalise(parts, mean, var, scale, bias, self.epsilon)
+        return normalise_parts(parts, mean, var, scale, bias, self.epsilon)
 
 
-def normalise(
+def normalise_parts(
     parts: Sequence[jax.Array], mean: jax.Array, var: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
 ) -> list[jax.Array]:
     """An array in parts along its last axis, normalised by given statistics `[sum of C_i]`; see `BatchNorm`."""

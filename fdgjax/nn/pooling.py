@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fdgjax.errors import UserError
-from fdgjax.nn.selection import MOST, Windows, first_largest_place, take
+from fdgjax.nn.window_selection import MOST, Windows, first_largest_place, take_pixels
 from fdgjax.nn.windows import Padding, Pair, Size, left_product, pads_of, pair
+from fdgjax.utils.errors import UserError
 
 Combine = Callable[..., jax.Array]
 
@@ -46,7 +46,7 @@ def _max_pool_of_stride_one(x: jax.Array, windows: Windows) -> jax.Array:
 def _max_pool_of_stride_one_jvp(windows: Windows, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     (x,), (tangent,) = primals, tangents
     largest, place = first_largest_place(x, windows)
-    return largest, take(tangent, place, windows)
+    return largest, take_pixels(tangent, place, windows)
 
 
 def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:

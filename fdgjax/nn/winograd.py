@@ -180,7 +180,7 @@ CHANNELS_PER_PIXEL = 12
 """The least ratio of the multiplications saved, times the channels, to the pixels along an axis."""
 
 
-def pays(case: Case, tile: int = TILE) -> bool:
+def winograd_pays(case: Case, tile: int = TILE) -> bool:
     """Whether it is faster than the direct sum on a CPU: enough pixels to fill tiles and to outweigh the transforms of
     the kernel, and few along an axis compared with the channels, since all tiles of an axis share one matrix; more with
     larger kernels, which save more multiplications."""

@@ -4,7 +4,7 @@ from fdgjax.objectives.agreement import jensen_shannon, supervised_contrast
 from fdgjax.objectives.aligned import aligned_domains
 from fdgjax.objectives.consistency import consistency_loss, consistent, statistics_only
 from fdgjax.objectives.contrastive import contrast, model_contrastive
-from fdgjax.objectives.covariance import covariance, covariance_matching, off_diagonal_covariance
+from fdgjax.objectives.covariance import covariance_matching, feature_covariance, off_diagonal_covariance
 from fdgjax.objectives.cross_entropy import cross_entropy, each_cross_entropy, mean_cross_entropy
 from fdgjax.objectives.discrepancy import contrastive_domain_discrepancy, mmd, random_classes
 from fdgjax.objectives.mean_teacher import followed, mean_teacher, new_teacher, student_of
@@ -23,10 +23,10 @@ __all__ = [
     "consistent",
     "contrast",
     "contrastive_domain_discrepancy",
-    "covariance",
     "covariance_matching",
     "cross_entropy",
     "each_cross_entropy",
+    "feature_covariance",
     "fixed_and_mixed",
     "followed",
     "gaussian_divergence",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.objectives.self_supervised import directions
-from fdgjax.registry import lookup
+from fdgjax.utils.registry import lookup
 
 POSITIVES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "others": lambda own: ~own,

@@ -32,10 +32,10 @@ def domain_means(values: jax.Array, members: jax.Array) -> jax.Array:
 
 def mean_over_domains(values: jax.Array, members: jax.Array) -> jax.Array:
     """The mean of `domain_means` over the domains in the batch; `values` `[batch]`."""
-    return masked_mean(domain_means(values, members), present(members))
+    return masked_mean(domain_means(values, members), present_domains(members))
 
 
-def present(members: jax.Array, least: int = 1) -> jax.Array:
+def present_domains(members: jax.Array, least: int = 1) -> jax.Array:
     """1 for a domain with at least `least` samples, `[domains]`."""
     return (jnp.sum(members, axis=0) >= least).astype(members.dtype)
 
@@ -72,7 +72,7 @@ def coral(features: jax.Array, members: jax.Array) -> jax.Array:
     means = precise("bd,bm->dm", members, features) / jnp.maximum(counts, 1)[:, None]
     centred = features - precise("bd,dm->bm", members, means)
     covariances = precise("bd,bm,bn->dmn", members, centred, centred) / jnp.maximum(counts - 1, 1)[:, None, None]
-    return pair_distance(means, present(members)) + pair_distance(covariances, present(members, 2))
+    return pair_distance(means, present_domains(members)) + pair_distance(covariances, present_domains(members, 2))
 
 
 def pairwise_mmd(features: jax.Array, members: jax.Array, *, unbiased: bool = False) -> jax.Array:
@@ -92,9 +92,9 @@ def pairwise_mmd(features: jax.Array, members: jax.Array, *, unbiased: bool = Fa
     """
     weights = members / jnp.maximum(jnp.sum(members, axis=0), 1)[None, :]
     within = precise("bd,bc,ce->de", weights, kernels(features), weights)
-    alone, there = jnp.diagonal(within), present(members)
+    alone, there = jnp.diagonal(within), present_domains(members)
     if unbiased:
-        counts, there = jnp.sum(members, axis=0), present(members, 2)
+        counts, there = jnp.sum(members, axis=0), present_domains(members, 2)
         alone = (counts * alone - len(WIDTHS)) / jnp.maximum(counts - 1, 1)
     different = there[:, None] * there[None, :] * (1 - jnp.eye(len(there), dtype=there.dtype))
     pairs = different * (alone[:, None] + alone[None, :] - 2 * within)
@@ -133,7 +133,7 @@ def invariance_penalty(logits: jax.Array, labels: jax.Array, members: jax.Array)
     gradients, second = scale_gradients(logits, labels), ranks(members) % 2 == 1
     halves = (members * side.astype(members.dtype)[:, None] for side in (~second, second))
     product = jnp.prod(jnp.stack([domain_means(gradients, half) for half in halves]), axis=0)
-    return masked_mean(product, present(members, 2))
+    return masked_mean(product, present_domains(members, 2))
 
 
 def ranks(members: jax.Array) -> jax.Array:

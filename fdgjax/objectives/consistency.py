@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
-from fdgjax.nn.normalisation import normalise
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten
+from fdgjax.nn.normalisation import normalise_parts
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
 
 Term = Callable[[Variables, Variables, Variables], tuple[jax.Array, Variables]]
 """`(variables before a forward pass, collections it changed, variables received) -> (term, its own collections)`."""
@@ -156,6 +156,6 @@ def by_fixed_statistics(received: Variables, layers: Sequence[str]) -> Callable[
             return result
         mean, var = (statistics[f"batch_stats/{path}/{name}"] for name in ("mean", "var"))
         own = module.variables["params"]
-        return normalise(args[0], mean, var, own["scale"], own["bias"], module.epsilon)
+        return normalise_parts(args[0], mean, var, own["scale"], own["bias"], module.epsilon)
 
     return intercept

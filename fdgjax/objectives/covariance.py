@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from fdgjax.objectives.cross_entropy import masked_mean
 
 
-def covariance(features: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+def feature_covariance(features: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     """The unbiased covariance `sum_i (z_i - mean) (z_i - mean)^T / (n - 1)` of features, `[m, m]`; 0 if n < 2.
 
     Args:
@@ -28,14 +28,16 @@ def covariance_matching(features: jax.Array, mask: jax.Array | None = None, *, r
     With fewer than two samples it is the constant `reference^2`.
 
     Args:
-      features, mask: as in `covariance`.
+      features, mask: as in `feature_covariance`.
       reference: variance of each feature, `gamma lambda` of the paper.
     """
     size = features.shape[1]
-    return jnp.sum(jnp.square(covariance(features, mask) - reference * jnp.eye(size, dtype=features.dtype))) / size
+    return (
+        jnp.sum(jnp.square(feature_covariance(features, mask) - reference * jnp.eye(size, dtype=features.dtype))) / size
+    )
 
 
 def off_diagonal_covariance(features: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     """`sum_(i != j) Cov(z)_ij^2 / m`: the variances are free (UAP, Table 15, last row)."""
     size = features.shape[1]
-    return jnp.sum(jnp.square(covariance(features, mask) * (1 - jnp.eye(size, dtype=features.dtype)))) / size
+    return jnp.sum(jnp.square(feature_covariance(features, mask) * (1 - jnp.eye(size, dtype=features.dtype)))) / size

@@ -13,14 +13,16 @@ def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def mean_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
-    """`-mean_i log softmax(z_i)[y_i]` over a batch's unmasked samples, weighted by the trust in their labels; logits
+    """`-mean_i log softmax(z_i)[y_i]` over a batch's unmasked samples, weighted by their labels' weights; logits
     `[batch, classes]`."""
-    return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask * batch.trust)
+    return masked_mean(
+        optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels), batch.mask * batch.label_weight
+    )
 
 
 def each_cross_entropy(logits: jax.Array, batch: Batch) -> jax.Array:
-    """`-log softmax(z_i)[y_i]` of each sample times the trust in its label, `[batch]`; logits `[batch, classes]`."""
-    return optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels) * batch.trust
+    """`-log softmax(z_i)[y_i]` of each sample times its label's weight, `[batch]`; logits `[batch, classes]`."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels) * batch.label_weight
 
 
 def cross_entropy(model: Model) -> Objective:

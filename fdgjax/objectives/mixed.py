@@ -3,9 +3,9 @@
 import jax
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
+from fdgjax.data.augmentations.weak_strong import Views
 from fdgjax.objectives.cross_entropy import cross_entropy, mean_cross_entropy
 from fdgjax.objectives.viewed import on_view
-from fdgjax.views.weak_strong import Views
 
 
 def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> Objective:
@@ -14,7 +14,7 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         CE(f(A(x_j)), y_j) + lambda [ m CE(f(x~_j), y_j) + (1 - m) CE(f(x~_j), y_k) ]
         x~_j = m a(x_j) + (1 - m) a(x_k)
 
-    Both are means over the batch, weighted by each sample's trust; x_k are the batch's `others`, m is drawn once
+    Both are means over the batch, weighted by each label's weight; x_k are the batch's `extra_batch`, m is drawn once
     for all.
 
     Args:
@@ -32,14 +32,14 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         loss, changed = fixed(variables, batch, key, context)
         if not mix:
             return loss, changed
-        assert isinstance(batch.others, Batch), "the method has others=True"
+        assert isinstance(batch.extra_batch, Batch), "the method has extra_batch=True"
         view_key, share_key, other_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
         share = jax.random.beta(share_key, alpha, alpha)
-        images, partners = views.weak(view_key, batch.images), views.weak(other_key, batch.others.images)
+        images, partners = views.weak(view_key, batch.images), views.weak(other_key, batch.extra_batch.images)
         mixed = share * images + (1 - share) * partners
         output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
         own = mean_cross_entropy(output.logits, batch)
-        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.others.labels))
+        other = mean_cross_entropy(output.logits, batch._replace(labels=batch.extra_batch.labels))
         return loss + mix * (share * own + (1 - share) * other), changed
 
     return objective

@@ -11,16 +11,16 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Output, Variables
+from fdgjax.data.augmentations.view import View
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.objectives.self_supervised import directions, info_nce, negative_cosine, nt_xent
-from fdgjax.variables import merge
-from fdgjax.views.view import View
+from fdgjax.utils.variables import merge
 
 MODEL = ("params", "batch_stats")
 """The collections of the model itself."""
 
 
-class Settings(NamedTuple):
+class TwoViewSettings(NamedTuple):
     """Settings of the parts.
 
     temperature: of SimCLR's and MoCo's softmax. decay: of the target, per step. queue: length of MoCo's queue of keys;
@@ -33,15 +33,15 @@ class Settings(NamedTuple):
     dimension: int
 
 
-class Part(NamedTuple):
+class SelfSupervision(NamedTuple):
     """One self-supervised method.
 
     extend: `(key, variables of the model, settings) -> the additional collections`.
     objective: `(model, view, settings) -> objective`.
     """
 
-    extend: Callable[[jax.Array, Variables, Settings], Variables]
-    objective: Callable[[Model, View, Settings], Objective]
+    extend: Callable[[jax.Array, Variables, TwoViewSettings], Variables]
+    objective: Callable[[Model, View, TwoViewSettings], Objective]
 
 
 def of_model(variables: Variables) -> Variables:
@@ -68,13 +68,13 @@ def follow(target: Variables, variables: Variables, decay: float) -> Variables:
     return jax.tree.map(lambda t, s: decay * t + (1 - decay) * s, target, now)
 
 
-def nothing(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+def nothing(key: jax.Array, variables: Variables, settings: TwoViewSettings) -> Variables:
     """No collections besides the model's."""
     del key, variables, settings
     return {}
 
 
-def simclr(model: Model, view: View, settings: Settings) -> Objective:
+def simclr(model: Model, view: View, settings: TwoViewSettings) -> Objective:
     """`nt_xent` of the two views' projections (Chen et al., 2020)."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
@@ -86,27 +86,27 @@ def simclr(model: Model, view: View, settings: Settings) -> Objective:
     return objective
 
 
-def simsiam(model: Model, view: View, settings: Settings) -> Objective:
+def simsiam(model: Model, view: View, settings: TwoViewSettings) -> Objective:
     """`(-cos(p_1, z_2) - cos(p_2, z_1)) / 2`, z without a gradient (Chen and He, 2021)."""
     del settings
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         first, second, changed, _ = both_views(model, view, variables, batch, key)
-        apart = negative_cosine(first.more["prediction"], second.logits)
-        apart += negative_cosine(second.more["prediction"], first.logits)
+        apart = negative_cosine(first.extra["prediction"], second.logits)
+        apart += negative_cosine(second.extra["prediction"], first.logits)
         return masked_mean(0.5 * apart, batch.mask), changed
 
     return objective
 
 
-def with_target(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+def with_target(key: jax.Array, variables: Variables, settings: TwoViewSettings) -> Variables:
     """A target that starts as the model."""
     del key, settings
     return {"target": of_model(variables)}
 
 
-def byol(model: Model, view: View, settings: Settings) -> Objective:
+def byol(model: Model, view: View, settings: TwoViewSettings) -> Objective:
     """`2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)`, z' of the target (Grill et al., 2020, equation 2 and section 3.1).
 
     The target is updated before each step, so it lags the model by one step; like the model it uses the batch's
@@ -119,20 +119,20 @@ def byol(model: Model, view: View, settings: Settings) -> Objective:
         first, second, changed, views = both_views(model, view, variables, batch, key)
         wanted, _ = model.apply(target, jnp.concatenate(views), True, key)
         former, latter = jnp.split(wanted.logits, 2)
-        apart = 2 + 2 * negative_cosine(first.more["prediction"], latter)
-        apart += 2 + 2 * negative_cosine(second.more["prediction"], former)
+        apart = 2 + 2 * negative_cosine(first.extra["prediction"], latter)
+        apart += 2 + 2 * negative_cosine(second.extra["prediction"], former)
         return masked_mean(apart, batch.mask), {**changed, "target": target}
 
     return objective
 
 
-def with_queue(key: jax.Array, variables: Variables, settings: Settings) -> Variables:
+def with_queue(key: jax.Array, variables: Variables, settings: TwoViewSettings) -> Variables:
     """A target that starts as the model, and a queue of random directions."""
     keys = directions(jax.random.normal(key, (settings.queue, settings.dimension)))
     return {"target": of_model(variables), "queue": {"keys": keys}}
 
 
-def moco(model: Model, view: View, settings: Settings) -> Objective:
+def moco(model: Model, view: View, settings: TwoViewSettings) -> Objective:
     """`info_nce` of the model's projections of one view against the target's of another and a queue of its earlier
     projections (He et al., 2020).
 
@@ -154,16 +154,16 @@ def moco(model: Model, view: View, settings: Settings) -> Objective:
     return objective
 
 
-PARTS: Mapping[str, Part] = {
-    "simclr": Part(nothing, simclr),
-    "moco": Part(with_queue, moco),
-    "byol": Part(with_target, byol),
-    "simsiam": Part(nothing, simsiam),
+PARTS: Mapping[str, SelfSupervision] = {
+    "simclr": SelfSupervision(nothing, simclr),
+    "moco": SelfSupervision(with_queue, moco),
+    "byol": SelfSupervision(with_target, byol),
+    "simsiam": SelfSupervision(nothing, simsiam),
 }
 """Self-supervised methods by name."""
 
 
-def extended(model: Model, part: Part, settings: Settings) -> Model:
+def extended(model: Model, part: SelfSupervision, settings: TwoViewSettings) -> Model:
     """The model with a part's collections among its variables."""
 
     def init(key: jax.Array) -> Variables:

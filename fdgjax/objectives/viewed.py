@@ -3,7 +3,7 @@
 import jax
 
 from fdgjax.contract import Batch, Context, Objective, ObjectiveResult, Variables
-from fdgjax.views.view import View
+from fdgjax.data.augmentations.view import View
 
 
 def on_view(objective: Objective, view: View) -> Objective:

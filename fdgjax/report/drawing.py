@@ -67,7 +67,7 @@ class Panel(NamedTuple):
     row: str = ""
 
 
-class Drawn(NamedTuple):
+class OpenPanel(NamedTuple):
     """A panel that can still be changed: its title and row, its name in the page, and the drawing with its axes."""
 
     title: str
@@ -132,7 +132,7 @@ def sheet(width: float = 4.6, height: float = 3.0, polar: bool = False) -> Itera
         yield drawing, drawing.add_subplot(projection="polar" if polar else None)
 
 
-def panels_of(drawn: Sequence[Drawn], same: str = "y") -> list[Panel]:
+def panels_of(drawn: Sequence[OpenPanel], same: str = "y") -> list[Panel]:
     """Panels with one common range on each axis named in `same` (`x`, `y`), and in rows if any row has several."""
     for letter in same:
         limits = [getattr(one.axes, f"get_{letter}lim")() for one in drawn]
@@ -182,14 +182,14 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
       values: `[seeds, points]`, NaN where a seed has none.
       number: of colour and dashes.
     """
-    mean, std = over_seeds(values)
+    mean, std = seed_statistics(values)
     markers = "o" if len(x) <= 12 else None
     axes.plot(x, mean, color=colour(number), linestyle=dashes(number), marker=markers)
     if np.isfinite(std).any():
         axes.fill_between(x, mean - std, mean + std, color=colour(number), alpha=0.18, linewidth=0)
 
 
-def over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def seed_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sample standard deviation over the seeds of `[seeds, points]`, of finite values; NaN for the mean of
     none and for the deviation of fewer than two."""
     there = np.isfinite(values)
@@ -217,7 +217,7 @@ def bars(
     last = ["\n(unseen)" if name == marked else "" for name in names]
     names, width = list(map(for_figure, names)), 0.8 / max(len(heights), 1)
     for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
-        mean, std = over_seeds(values)
+        mean, std = seed_statistics(values)
         x = np.arange(len(names)) + (i - (len(heights) - 1) / 2) * width
         axes.bar(x, np.nan_to_num(mean), width * 0.9, color=colour(number), linewidth=0)
         shown = np.isfinite(std)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fdgjax.errors import printable
+from fdgjax.utils.errors import printable
 
 if TYPE_CHECKING:
     from markupsafe import Markup

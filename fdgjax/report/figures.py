@@ -9,23 +9,23 @@ from fdgjax.evaluation import HEADLINES
 from fdgjax.report.drawing import (
     INK,
     REFERENCE,
-    Drawn,
     Figure,
     Key,
+    OpenPanel,
     bars,
     colour,
     dashes,
     line,
     marker,
-    over_seeds,
     panels_of,
     round_axis,
+    seed_statistics,
     sheet,
 )
 from fdgjax.report.escaping import for_figure
-from fdgjax.report.reading import Run, labelled
+from fdgjax.report.reading import Run, marked_name
 from fdgjax.report.references import draw_lines, line_keys, lines_of
-from fdgjax.report.tables import bytes_per_round, curve, evenness, main_figure
+from fdgjax.report.tables import curve, evenness, main_figure, recorded_bytes
 
 
 def series_of(runs: Sequence[Run]) -> dict[str, int]:
@@ -44,7 +44,7 @@ def by_panel(runs: Sequence[Run]) -> dict[str, list[Run]]:
 def keys_of(runs: Sequence[Run], drawn: Sequence[Run], kind: str = "line") -> list[Key]:
     """The legend of the series that were drawn, in the order of all runs."""
     of = {name: [run for run in drawn if run.series == name] for name in series_of(drawn)}
-    return [Key(labelled(name, of[name]), n, kind) for name, n in series_of(runs).items() if name in of]
+    return [Key(marked_name(name, of[name]), n, kind) for name, n in series_of(runs).items() if name in of]
 
 
 Draw = Callable[[Any, list[Any], list[int]], None]
@@ -52,16 +52,16 @@ Draw = Callable[[Any, list[Any], list[int]], None]
 
 def draw_panels(
     runs: Sequence[Run], name: str, curves: Callable[[Run], Any], draw: Draw, prefix: str = ""
-) -> tuple[list[Drawn], list[Run]]:
+) -> tuple[list[OpenPanel], list[Run]]:
     """A drawn panel for each of the runs' panels in which at least one run has curves, and the runs that were drawn;
     see `figure_of`. `prefix` begins the panels' titles."""
-    numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
+    numbers, panels, drawn = series_of(runs), list[OpenPanel](), list[Run]()
     for title, mine in by_panel(runs).items():
         there = [(run, found) for run in mine if (found := curves(run)) is not None]
         if there:
             with sheet() as (drawing, axes):
                 draw(axes, [found for _, found in there], [numbers[run.series] for run, _ in there])
-                panels.append(Drawn(f"{prefix}{title}", title, f"{name}-{len(panels)}", drawing, axes))
+                panels.append(OpenPanel(f"{prefix}{title}", title, f"{name}-{len(panels)}", drawing, axes))
             drawn += [run for run, _ in there]
     return panels, drawn
 
@@ -83,7 +83,7 @@ def figure_of(
 
 
 def side_by_side(
-    runs: Sequence[Run], figures: Sequence[tuple[list[Drawn], list[Run]]], same: str = "xy"
+    runs: Sequence[Run], figures: Sequence[tuple[list[OpenPanel], list[Run]]], same: str = "xy"
 ) -> Figure | None:
     """One figure of several: panels of the same runs in a row, the axes `same` with one range for all."""
     order = list(by_panel(runs))
@@ -101,7 +101,7 @@ def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:
     """Every headline figure against rounds, the panels of one target in a row, with reference lines (`lines_of`)."""
 
-    def of(name: str, short: str) -> tuple[list[Drawn], list[Run]]:
+    def of(name: str, short: str) -> tuple[list[OpenPanel], list[Run]]:
         def curves(run: Run) -> Any:
             return (*curve(run, name), lines_of(run, runs, name)) if run.values(name) else None
 
@@ -124,14 +124,14 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     def sends(run: Run) -> bool:
-        return bool(main_figure(run) and sum(bytes_per_round(run) or (0,)))
+        return bool(main_figure(run) and sum(recorded_bytes(run) or (0,)))
 
     def curves(run: Run) -> Any:
         name = main_figure(run)
         if not sends(run):
             return None
         rounds, values = curve(run, name)
-        megabytes = rounds * sum(bytes_per_round(run) or (0,)) / 1e6
+        megabytes = rounds * sum(recorded_bytes(run) or (0,)) / 1e6
         return HEADLINES[name], megabytes, values, lines_of(run, runs, name)
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
@@ -184,9 +184,9 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
     return figure and figure._replace(legend=[*fills, *known])
 
 
-def fairness(runs: Sequence[Run]) -> Figure | None:
+def fairness_figure(runs: Sequence[Run]) -> Figure | None:
     """The worst accuracy against the standard deviation, over domains and over clients."""
-    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[Drawn](), list[Run]()
+    numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[OpenPanel](), list[Run]()
     for over in ("domain", "client"):
         there = [(run, evenness(run)) for run in runs if evenness(run)[f"{over}_min"]]
         if len(there) < 2:
@@ -198,7 +198,7 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
                 axes.plot(std, low, marker(shapes.index(run.panel)), **look)
             percent_axis(axes, f"deviation over {over}s (points)", "x")
             percent_axis(axes, f"worst {over} (%)")
-            panels.append(Drawn(f"over {over}s", over, f"fairness-{over}", drawing, axes))
+            panels.append(OpenPanel(f"over {over}s", over, f"fairness-{over}", drawing, axes))
         drawn += [run for run, _ in there]
     keys = [Key(panel, shapes.index(panel), "shape") for panel in by_panel(drawn)]
     legend = keys_of(runs, drawn, "fill") + (keys if len(keys) > 1 else [])
@@ -207,7 +207,7 @@ def fairness(runs: Sequence[Run]) -> Figure | None:
 
 def radar(runs: Sequence[Run]) -> Figure | None:
     """Accuracy of each domain and of each client, every axis as a fraction of the best run's on it (FDSE, figure 3)."""
-    numbers, panels, drawn = series_of(runs), list[Drawn](), list[Run]()
+    numbers, panels, drawn = series_of(runs), list[OpenPanel](), list[Run]()
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
@@ -215,7 +215,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
             # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue
-            means = np.asarray([over_seeds(table_of(run.values(figure), names))[0] for run in there])
+            means = np.asarray([seed_statistics(table_of(run.values(figure), names))[0] for run in there])
             scaled = means / np.maximum(np.nanmax(means, axis=0), 1e-9)
             angles = 2 * np.pi * np.arange(len(names)) / len(names)
             with sheet(3.6, 3.4, polar=True) as (drawing, axes):
@@ -234,6 +234,6 @@ def radar(runs: Sequence[Run]) -> Figure | None:
                 axes.set_ylim(0, 1.02)
                 axes.set_yticks([0.25, 0.5, 0.75, 1], [])
                 axes.spines["polar"].set_alpha(0.3)
-                panels.append(Drawn(f"{what}, {title}", title, f"radar-{what}-{len(panels)}", drawing, axes))
+                panels.append(OpenPanel(f"{what}, {title}", title, f"radar-{what}-{len(panels)}", drawing, axes))
             drawn += there
     return side_by_side(runs, [(panels, drawn)], "") if panels else None

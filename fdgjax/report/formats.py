@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 
-from fdgjax.registry import lookup
 from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.tables import Cell, Column, Spread, Table
+from fdgjax.utils.registry import lookup
 
 NUMBERS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.0f}",
@@ -28,7 +28,7 @@ def shown(value: Cell, column: Column) -> str:
     return write(value)
 
 
-def is_number(column: Column) -> bool:
+def is_numeric_column(column: Column) -> bool:
     """Whether a column is right-aligned."""
     return column.kind != "text"
 
@@ -46,7 +46,7 @@ def as_markdown(table: Table) -> str:
         "",
         line([column.title for column in table.columns]),
     ]
-    lines += ["|" + "|".join("--:" if is_number(column) else "---" for column in table.columns) + "|"]
+    lines += ["|" + "|".join("--:" if is_numeric_column(column) else "---" for column in table.columns) + "|"]
     lines += [line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows]
     return "\n".join(lines) + "\n"
 
@@ -84,7 +84,7 @@ def as_latex(table: Table) -> str:
         r"\centering",
         rf"\caption{{{for_latex(f'{table.title}. {table.note}')}}}",
         rf"\label{{tab:{table.name}}}",
-        rf"\begin{{tabular}}{{{''.join('r' if is_number(column) else 'l' for column in table.columns)}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if is_numeric_column(column) else 'l' for column in table.columns)}}}",
         r"\toprule",
         line([column.title for column in table.columns]),
         r"\midrule",

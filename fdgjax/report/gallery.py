@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fdgjax.report import afterwards, figures, looks, methods
+from fdgjax.report import figures, method_figures, probe_figures, state_figures
 from fdgjax.report.drawing import Figure
 from fdgjax.report.reading import Run
 
@@ -40,7 +40,7 @@ FIGURES: Mapping[str, Exhibit] = {
         "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
         "to the left.",
-        figures.fairness,
+        figures.fairness_figure,
     ),
     "radar": Exhibit(
         "Every domain and client",
@@ -51,60 +51,60 @@ FIGURES: Mapping[str, Exhibit] = {
         "Aggregation weights",
         "A line for each client, mean over seeds and, where each layer has its own weights, over layers; dotted: equal "
         "weights (as hFedF, figure 5a). Runs whose weights never change are left out.",
-        methods.aggregation_weights,
+        method_figures.aggregation_weights,
     ),
     "discard_rate": Exhibit(
         "Discarded gradients",
         "Share of the gradients' entries that clients drop, mean over clients (FedGaLA).",
-        methods.discard_rate,
+        method_figures.discard_rate_figure,
     ),
     "probe_by_labels": Exhibit(
         "Probe accuracy by the share of labels",
         "A linear probe without any training of the encoder: dotted, on raw pixels; dashed, on the untrained encoder.",
-        methods.probe_by_labels,
+        method_figures.probe_by_labels,
     ),
     "probes_again": Exhibit(
         "Probes after training",
         "By fdgjax probe, with other shares of labels or another layer (as FedGaLA, figure 3a). Without any training "
         "of the encoder: dotted, on raw pixels; dashed, on the untrained encoder.",
-        afterwards.probes_again,
+        probe_figures.probes_again,
     ),
     "domain_shift": Exhibit(
         "Domain shift and gradients",
         "Each point is a pair of domains: the covariance of their gradients against the mutual information of their "
         "features, by fdgjax shift (as FedGaLA, figure 2); empty where one of them is unseen. Whiskers: one "
         "deviation over gradients.",
-        afterwards.domain_shift,
+        probe_figures.domain_shift,
     ),
     "reliability": Exhibit(
         "Reliability",
         "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there "
         "is none. Above the diagonal a model is underconfident. Bins with less than half a percent of the samples are "
         "left out.",
-        methods.reliability,
+        method_figures.reliability,
     ),
     "confidence": Exhibit(
         "Confidence of right and of wrong predictions",
         "The same samples; each histogram sums to 100 % (as hFedF, figure 6b).",
-        methods.confidence,
+        method_figures.confidence,
     ),
     "embeddings": Exhibit(
         "Client embeddings",
         "The hypernetwork's embedding of each client, with the client's number (as hFedF, figure 6a). First seed.",
-        looks.embeddings,
+        state_figures.embeddings,
     ),
     "divergence": Exhibit(
         "Divergence of the clients' models",
         "Mean distance between the parameters of two clients, relative to their mean norm, layer by layer (as hFedF, "
         "figure 5b); of the first 20 clients and the first seed. Methods whose clients have the same model, up to one "
         "part in 10,000, are left out.",
-        looks.divergence,
+        state_figures.divergence_figure,
     ),
     "features": Exhibit(
         "Features",
         "The last layer's input for held-out samples, each from the model that is evaluated on it, in two dimensions "
         "by t-SNE (as FDSE, figure 4). First seed.",
-        looks.features,
+        state_figures.features,
     ),
 }
 """A report draws each of these for which the runs have data."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fdgjax.errors import UserError, printable
-from fdgjax.files import write_text
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
 from fdgjax.report.page import make_page
 from fdgjax.report.reading import Run
-from fdgjax.report.states import look_at
 from fdgjax.report.tables import make_tables
+from fdgjax.report.trained_states import trained_state
+from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.files import write_text
 
 PAGE = "report.html"
 
@@ -27,11 +27,11 @@ def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
     for folder in run.folders:
         say(f"opening {printable(folder.path)}")
         try:
-            look = look_at(folder.path, data_dir)
+            look = trained_state(folder.path, data_dir)
         except UserError as error:
             run = run._replace(missed=str(error))
         else:
-            return run._replace(look=look, facts={**look.facts, **run.facts}, missed="")
+            return run._replace(trained_state=look, facts={**look.facts, **run.facts}, missed="")
         finally:
             # The next run compiles other programs.
             jax.clear_caches()

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from fdgjax.report.commands import command_of
 from fdgjax.report.drawing import COLOURS, REFERENCES, Figure, Key, Panel, marker, pattern
 from fdgjax.report.escaping import for_html
-from fdgjax.report.formats import is_number, shown
+from fdgjax.report.formats import is_numeric_column, shown
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.reading import Run
+from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import Table
 
 
@@ -40,7 +40,7 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
     drawn = {name: (entry, entry.draw(runs)) for name, entry in FIGURES.items()}
     figures = {name: (entry, figure) for name, (entry, figure) in drawn.items() if figure}
     environment = jinja2.Environment(autoescape=True, finalize=for_html, trim_blocks=True, lstrip_blocks=True)
-    environment.globals.update(shown=shown, is_number=is_number, swatch=swatch, rows_of=rows_of, zip=zip)
+    environment.globals.update(shown=shown, is_number=is_numeric_column, swatch=swatch, rows_of=rows_of, zip=zip)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
     versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))
     return template.render(
@@ -79,7 +79,7 @@ def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> lis
             path=str(folder.path),
             run=f"{run.label}, {run.panel}",
             seeds=", ".join(str(seed.seed) for seed in folder.seeds),
-            rounds=progress(min(len(seed.records) for seed in folder.seeds), folder.config["rounds"]),
+            rounds=shown_progress(min(len(seed.records) for seed in folder.seeds), folder.config["rounds"]),
             command=command_of(folder),
             versions=versions.index(tuple(folder.versions.items())),
         )
@@ -87,7 +87,7 @@ def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> lis
     ]
 
 
-def progress(done: int, rounds: int) -> str:
+def shown_progress(done: int, rounds: int) -> str:
     """Rounds done, and the configured number where the run is not finished."""
     return str(done) if done == rounds else f"{done} of {rounds}, unfinished"
 

@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 from fdgjax.config import read_config, to_plain
 from fdgjax.report.reading import SAME, Run, settings_of
 from fdgjax.sweeps.cells import read_published, read_spec
-from fdgjax.sweeps.reproduce import EXPERIMENTS
+from fdgjax.sweeps.papers import EXPERIMENTS
 
 ANY = frozenset({"eval_every", "data.scaling"})
 """Keys in which a run may differ from the cell: when it is evaluated, and what follows from other keys."""
@@ -24,11 +24,11 @@ class Known(NamedTuple):
 def with_published(runs: Sequence[Run]) -> list[Run]:
     """The runs, each with the figures that a paper prints for the same experiment at the paper's scale; the seeds and
     their number may differ."""
-    known = list(published())
+    known = list(published_cells())
     return [run._replace(published=figures_for(settings_of(run.folders[0]), known)) for run in runs]
 
 
-def published() -> Iterator[Known]:
+def published_cells() -> Iterator[Known]:
     """The cells of all papers' tables that have figures, at the paper's scale."""
     for spec in EXPERIMENTS.values():
         figures = read_published(spec)

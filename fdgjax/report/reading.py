@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
-from fdgjax.errors import UserError
 from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
-from fdgjax.records import Workdir, read_summary
-from fdgjax.report.states import Look
-from fdgjax.sealed import read_checked_json
+from fdgjax.report.trained_states import TrainedState
+from fdgjax.run.records import Workdir, read_summary
+from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.errors import UserError
 
 SAME = frozenset(
     {
@@ -59,7 +59,7 @@ class Run(NamedTuple):
     panel: the unseen domain, with the data's settings that differ; each has its own panel in a figure.
     settings: all keys that differ between the runs, as words.
     facts: sizes and traffic, as in `summary.json`; without traffic where no seed has finished.
-    look: its trained state; None where it could not be opened, and `missed` says why.
+    trained_state: its trained state; None where it could not be opened, and `missed` says why.
     published: a paper's figures for this experiment, in [0, 1], by the key of our own.
     """
 
@@ -70,7 +70,7 @@ class Run(NamedTuple):
     settings: dict[str, str]
     folders: list[Folder]
     facts: Record
-    look: Look | None = None
+    trained_state: TrainedState | None = None
     missed: str = ""
     published: Mapping[str, float] = MappingProxyType({})
 
@@ -92,14 +92,14 @@ class Run(NamedTuple):
     @property
     def label(self) -> str:
         """The series, marked where the run is unfinished."""
-        return labelled(self.series, [self])
+        return marked_name(self.series, [self])
 
     def values(self, figure: str) -> list[Any]:
         """A figure of the reported round, of each seed that has it."""
         return [seed.figures[figure] for seed in self.seeds if figure in seed.figures]
 
 
-def labelled(name: str, runs: Sequence[Run]) -> str:
+def marked_name(name: str, runs: Sequence[Run]) -> str:
     """The displayed name of runs, marked where all or some of them are unfinished."""
     unfinished = [run.unfinished for run in runs]
     return f"{name} (unfinished)" if all(unfinished) else f"{name} (some unfinished)" if any(unfinished) else name
@@ -112,7 +112,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
       UserError: a folder without any run, or a run whose files cannot be read.
     """
     found = {path.resolve(): path for given in paths for path in run_folders(given)}
-    return together([read_folder(path) for path in found.values()])
+    return together([read_run_folder(path) for path in found.values()])
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -143,7 +143,7 @@ def run_folders(path: Path) -> list[Path]:
     return found
 
 
-def read_folder(path: Path) -> Folder:
+def read_run_folder(path: Path) -> Folder:
     """A run's config and the records of its seeds."""
     content = read_checked_json(Workdir(path).config)
     try:
@@ -193,8 +193,8 @@ def together(folders: Sequence[Folder]) -> list[Run]:
         settings_of(members[0]) | ({"folder": str(members[0].path)} if identity in repeated else {})
         for (identity, _), members in groups.items()
     ]
-    differing, methods = differences(every), {own["method.name"] for own in every}
-    within = {name: differences([own for own in every if own["method.name"] == name]) for name in methods}
+    differing, methods = differing_keys(every), {own["method.name"] for own in every}
+    within = {name: differing_keys([own for own in every if own["method.name"] == name]) for name in methods}
     return [
         as_run(members, own, differing, within[own["method.name"]])
         for members, own in zip(groups.values(), every, strict=True)
@@ -209,7 +209,7 @@ def settings_of(folder: Folder) -> dict[str, Any]:
     return {key: value for key, value in flat.items() if key not in SAME}
 
 
-def differences(every: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys whose values differ; a hyperparameter of a method only among the runs of that method."""
     found = []
     for key in dict.fromkeys(key for one in every for key in one):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.report.reading import Run, labelled
+from fdgjax.report.reading import Run, marked_name
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
@@ -41,7 +41,7 @@ class Table(NamedTuple):
     rows: list[list[Cell]]
 
 
-def spread(values: Sequence[float | None]) -> Spread | None:
+def mean_and_deviation(values: Sequence[float | None]) -> Spread | None:
     """Mean and sample standard deviation of the values that are not None; None where there are none."""
     there = [value for value in values if value is not None]
     if not there:
@@ -54,7 +54,7 @@ def main_figure(run: Run) -> str:
     return next((name for name in MAIN if run.values(name)), "")
 
 
-def bytes_per_round(run: Run) -> tuple[int, int] | None:
+def recorded_bytes(run: Run) -> tuple[int, int] | None:
     """Bytes that all clients of a round send and receive; None where they are not known."""
     up, down = run.facts.get("bytes_up_per_round"), run.facts.get("bytes_down_per_round")
     return None if up is None or down is None else (up, down)
@@ -86,11 +86,11 @@ def results(runs: Sequence[Run]) -> Table:
     shown = {name: title for name, title in named.items() if any(run.values(name) for run in runs)}
     rows = []
     for run in runs:
-        traffic, done = bytes_per_round(run), rounds_done(run)
+        traffic, done = recorded_bytes(run), rounds_done(run)
         up, down = (None, None) if traffic is None else (done * each for each in traffic)
         seconds = {folder.path: folder.seeds[0].summary.get("wall_seconds") for folder in run.folders}
         known = [value for value in seconds.values() if value is not None]
-        figures = [spread(run.values(name)) for name in shown]
+        figures = [mean_and_deviation(run.values(name)) for name in shown]
         took = [len(run.seeds), done, up, down, sum(known) if known else None]
         rows.append([*who(run), *figures, *took, *(run.settings.get(key) for key in settings)])
     return Table(
@@ -120,10 +120,10 @@ def targets(runs: Sequence[Run]) -> Table:
     for series in dict.fromkeys(run.series for run in runs):
         mine = {run.panel: run for run in runs if run.series == series}
         for name in names:
-            each = [spread(mine[panel].values(name)) if panel in mine else None for panel in panels]
+            each = [mean_and_deviation(mine[panel].values(name)) if panel in mine else None for panel in panels]
             whole = None not in each
             mean = Spread(float(np.mean([one.mean for one in each if one]))) if whole else None
-            rows += [[labelled(series, list(mine.values())), HEADLINES[name], *each, mean]] if any(each) else []
+            rows += [[marked_name(series, list(mine.values())), HEADLINES[name], *each, mean]] if any(each) else []
     columns = [Column("method", "method"), Column("figure", "figure")]
     columns += [Column(panel, panel, "percent") for panel in panels]
     return Table(
@@ -152,15 +152,19 @@ def by_name(runs: Sequence[Run], figure: str) -> tuple[list[str], list[list[Cell
     """The names by which a figure has its values, and for each run that has it a row with a cell for each name."""
     names = list(dict.fromkeys(name for run in runs for each in run.values(figure) for name in each))
     found = [(run, run.values(figure)) for run in runs]
-    rows = [[*who(run), *(spread([one.get(name) for one in each]) for name in names)] for run, each in found if each]
+    rows = [
+        [*who(run), *(mean_and_deviation([one.get(name) for one in each]) for name in names)]
+        for run, each in found
+        if each
+    ]
     return names, rows
 
 
-def fairness(runs: Sequence[Run]) -> Table:
+def fairness_table(runs: Sequence[Run]) -> Table:
     """How evenly accuracy is spread over domains and over clients."""
     rows = []
     for run in runs:
-        row = [spread(values) for values in evenness(run).values()]
+        row = [mean_and_deviation(values) for values in evenness(run).values()]
         rows += [[*who(run), *row]] if any(row) else []
     titles = {
         "domain_std": "deviation over domains",
@@ -228,11 +232,11 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     wanted, rows = list(reach) or thresholds(runs), []
     for run in (run for run in runs if main_figure(run)):
         row: list[Cell] = [*who(run), HEADLINES[main_figure(run)]]
-        per_round = bytes_per_round(run)
+        per_round = recorded_bytes(run)
         for accuracy in wanted:
             rounds = first_round(run, accuracy)
-            reached = None if None in rounds else spread(rounds)
-            row += [reached, reached and per_round and scaled(reached, sum(per_round))]
+            reached = None if None in rounds else mean_and_deviation(rounds)
+            row += [reached, reached and per_round and scaled_cell(reached, sum(per_round))]
         rows.append(row)
     columns = [*WHO, Column("figure", "figure")]
     for accuracy in wanted:
@@ -251,7 +255,7 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     )
 
 
-def scaled(value: Spread, factor: float) -> Spread:
+def scaled_cell(value: Spread, factor: float) -> Spread:
     """Mean and deviation times a factor."""
     return Spread(value.mean * factor, None if value.std is None else value.std * factor)
 
@@ -260,7 +264,7 @@ TABLES: Mapping[str, Callable[..., Table]] = {
     "results": results,
     "targets": targets,
     "domains": domains,
-    "fairness": fairness,
+    "fairness": fairness_table,
     "communication": communication,
     "probes": probes,
 }

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from fdgjax.config import Config
-from fdgjax.data.cache import cache_root
+from fdgjax.data.sources.cache import cache_root
 
 
 def remember_compilations(config: Config) -> None:

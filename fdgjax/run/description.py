@@ -1,8 +1,8 @@
 """What a run prints before any training: the labels each client holds, and how variables are shared."""
 
-from fdgjax.building import Experiment
 from fdgjax.data.splits import label_histogram
-from fdgjax.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
+from fdgjax.experiments import Experiment
+from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
 
 def fates(experiment: Experiment) -> dict[str, str]:

@@ -5,14 +5,14 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax.building import Experiment, build
 from fdgjax.config import Config, from_plain
-from fdgjax.config.registering import check_registered
+from fdgjax.config.register import check_registered
 from fdgjax.engine import State
-from fdgjax.errors import UserError
-from fdgjax.records import History, Workdir, newest_checkpoint, read_config_file
-from fdgjax.run.ahead import state_shapes
-from fdgjax.run.devices import as_there_are
+from fdgjax.experiments import Experiment, build
+from fdgjax.run.compilation import state_shapes
+from fdgjax.run.device_choice import as_there_are
+from fdgjax.run.records import History, Workdir, newest_checkpoint, read_config_file
+from fdgjax.utils.errors import UserError
 
 LOGGER = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.errors import UserError, unknown
+from fdgjax.utils.errors import UserError, unknown
 
 SPECS = Path(__file__).parent / "specs"
 """The specs of the package."""

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.files import write_text
 from fdgjax.sweeps.cells import Cell, Figures, Published
 from fdgjax.sweeps.status import failure_of, hold, summary_of
+from fdgjax.utils.files import write_text
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """A cell's or a group's figure. Figures and deviations in percent, None if missing."""
 
     name: str
@@ -35,18 +35,20 @@ def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
         write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([Row._fields, *([f"{x:.2f}" if isinstance(x, float) else x for x in row] for row in rows)])
+        writer.writerows(
+            [ComparisonRow._fields, *([f"{x:.2f}" if isinstance(x, float) else x for x in row] for row in rows)]
+        )
         write_text(out / "table.csv", stream.getvalue())
 
 
-def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[Row]:
+def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[ComparisonRow]:
     """A row for each figure of each cell, then of each group (the mean over its cells, once all are finished)."""
     summaries = {cell.name: summary_of(out, cell.name) for cell in cells}
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     for cell in cells:
         failure = failure_of(out, cell.name).partition("\n")[0]
         for name in cell.figures:
-            ours = figure_of(summaries[cell.name], name)
+            ours = summary_figure(summaries[cell.name], name)
             row = as_row(cell.name, name, ours, published.get((cell.name, name)), cell.reduced, cell.note)
             rows.append(row._replace(verdict="failed", note=failure) if failure else row)
     for group in dict.fromkeys(cell.group for cell in cells if cell.group):
@@ -64,14 +66,14 @@ def as_row(
     published: Published | None,
     reduced: str,
     note: str,
-) -> Row:
+) -> ComparisonRow:
     """One figure with its published value."""
     mean, deviation = ours or (None, None)
     paper, paper_deviation, table = published or (None, None, "")
     both = mean is not None and paper is not None
     difference = mean - paper if mean is not None and paper is not None else None
     relation = verdict(difference, paper_deviation, deviation, reduced) if both else ""
-    return Row(name, figure, mean, deviation, paper, paper_deviation, difference, relation, table, note)
+    return ComparisonRow(name, figure, mean, deviation, paper, paper_deviation, difference, relation, table, note)
 
 
 def verdict(difference: float | None, paper: float | None, ours: float | None, reduced: str) -> str:
@@ -87,7 +89,7 @@ def verdict(difference: float | None, paper: float | None, ours: float | None, r
     return "better" if difference > 0 else "worse"
 
 
-def figure_of(summary: Mapping[str, Any], name: str) -> tuple[float, float | None] | None:
+def summary_figure(summary: Mapping[str, Any], name: str) -> tuple[float, float | None] | None:
     """A figure of a summary in percent, with its deviation over the seeds where there are several."""
     mean = nested(summary, name)
     deviation = nested(summary.get("std", {}), name)
@@ -113,7 +115,7 @@ def nested(content: Mapping[str, Any], name: str) -> float | None:
     return found
 
 
-def markdown(rows: Sequence[Row], reduced: Sequence[str]) -> str:
+def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
     """The rows as a table, in percent, and what was reduced."""
     lines = [
         "| run | figure | ours | paper | difference | verdict | source | note |",

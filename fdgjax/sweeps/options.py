@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.config.command_line import set_keys
-from fdgjax.errors import UserError
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.share import share_of
+from fdgjax.utils.errors import UserError
 
 NOT_REDUCING = frozenset(
     {"model.pretrained", "seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"}
@@ -31,7 +31,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     add("--data_dir", default="", help="where the data lie")
     add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every run's config, such as rounds=20")
     add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
-    add("--jobs", type=positive, default=1, metavar="N", help="processes on this machine")
+    add("--jobs", type=positive_number, default=1, metavar="N", help="processes on this machine")
     add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
     add("--worker", action="store_true", help=argparse.SUPPRESS)
 
@@ -42,18 +42,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--scale", default="paper", help="how much of the paper's protocol: paper or cpu")
     add("--only", nargs="*", default=[], metavar="WORD", help="cells whose name has one of these words")
-    add("--together", type=positive, default=1, metavar="N", help="runs as one program that differ in numbers alone")
-    add("--devices", type=positive, default=1, metavar="N", help="config.devices of every cell")
+    add(
+        "--together",
+        type=positive_number,
+        default=1,
+        metavar="N",
+        help="runs as one program that differ in numbers alone",
+    )
+    add("--devices", type=positive_number, default=1, metavar="N", help="config.devices of every cell")
 
 
-def positive(word: str) -> int:
+def positive_number(word: str) -> int:
     """A number from 1."""
     if not word.isdigit() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
     return int(word)
 
 
-def select(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
+def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     """The selected cells, with the data folder, the number of devices and all other set keys in their configs.
 
     Share I of N is every N-th of them from the I-th on: no cell is in two shares, whichever are finished.

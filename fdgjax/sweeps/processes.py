@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted
-from fdgjax.signals import save_on_signals
+from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.status import refuse_without_locks
+from fdgjax.utils.signals import save_on_signals
 
 POLL_SECONDS = 0.2
 STDIN = 0

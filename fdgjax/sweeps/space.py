@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
-from fdgjax.errors import UserError, unknown
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.share import Share
+from fdgjax.utils.errors import UserError, unknown
 
 
 class Search(NamedTuple):
@@ -71,13 +71,13 @@ def space_of(config: ConfigDict, keys: Sequence[str]) -> dict[str, tuple[Any, ..
         declared = fields[key].metadata.get("search", ())
         own = config.method[key]
         values = (*declared, *([own] if own not in declared else []))
-        if len(values) > 1 and (keys or all(map(is_number, values))):
+        if len(values) > 1 and (keys or all(map(is_quantity, values))):
             found[key] = values
         elif keys:
             raise UserError(f"--tune got '{key}', which declares no other value than {own!r}; expected one that does")
     return found
 
 
-def is_number(value: object) -> bool:
+def is_quantity(value: object) -> bool:
     """Whether a value is a quantity, not a switch or a word."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fdgjax.errors import UserError
-from fdgjax.files import lock, write_text
-from fdgjax.records import Workdir, finished
+from fdgjax.run.records import Workdir, finished
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import lock, write_text
 
 LOGGER = logging.getLogger(__name__)
 

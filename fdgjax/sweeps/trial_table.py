@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fdgjax.files import write_text
 from fdgjax.sweeps.space import Search
+from fdgjax.utils.files import write_text
 
 ERROR = "error"
 """What a failed trial has besides Optuna's own: why."""
@@ -34,7 +34,7 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     if best:
         chosen = [f"--config.method.{key}={best.params[key]}" for key in keys]
         command = shlex.join(["fdgjax", "train", *search.words, *chosen])
-        lines += ["", f"Best on the sources' held-out data, {name_of(best.number)}:", "", f"    {command}"]
+        lines += ["", f"Best on the sources' held-out data, {trial_folder_name(best.number)}:", "", f"    {command}"]
     write_text(search.out / "search.md", "\n".join(lines) + "\n")
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(
@@ -44,7 +44,7 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     return best
 
 
-def name_of(number: int) -> str:
+def trial_folder_name(number: int) -> str:
     """The folder of a trial."""
     return f"trial_{number:04d}"
 
@@ -61,7 +61,7 @@ def row(trial: FrozenTrial, keys: list[str]) -> list[str]:
     if reason := trial.user_attrs.get(ERROR, ""):
         words += f": {reason.partition(chr(10))[0]}"
     figure = f"{100 * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
-    return [name_of(trial.number), words, figure, *(str(trial.params.get(key, "")) for key in keys)]
+    return [trial_folder_name(trial.number), words, figure, *(str(trial.params.get(key, "")) for key in keys)]
 
 
 def percent_of(trial: FrozenTrial) -> str:

@@ -21,20 +21,20 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
-from fdgjax.building import build
 from fdgjax.config import read_config
-from fdgjax.errors import UserError
 from fdgjax.evaluation.metrics import is_evaluated
-from fdgjax.files import make_folder
+from fdgjax.experiments import build
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
-from fdgjax.run.devices import as_begun, prepare_cpu
-from fdgjax.run.recorded import Interrupted, run_experiment
-from fdgjax.run.training import Progress
+from fdgjax.run.device_choice import as_begun, prepare_cpu
+from fdgjax.run.loop import Progress
+from fdgjax.run.runner import Interrupted, run_experiment
 from fdgjax.sweeps.space import Search
 from fdgjax.sweeps.status import hold
-from fdgjax.sweeps.trial_table import ERROR, name_of, percent_of, write_table
+from fdgjax.sweeps.trial_table import ERROR, percent_of, trial_folder_name, write_table
 from fdgjax.sweeps.work import screen
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder
 
 OBJECTIVE = "id_accuracy"
 """Each client's own model on its validation data, mean over the clients: the one figure that a search looks at."""
@@ -92,7 +92,7 @@ def mend(file: Path) -> None:
                 journal.truncate(content.rfind(b"\n") + 1)
 
 
-def work(search: Search, console: Console, stop: threading.Event) -> None:
+def work_on_trials(search: Search, console: Console, stop: threading.Event) -> None:
     """Runs trials until there are as many as asked for, by this process or by others.
 
     Raises:
@@ -101,21 +101,21 @@ def work(search: Search, console: Console, stop: threading.Event) -> None:
     study = open_study(search)
     while left(search, study):
         if stop.is_set():
-            raise Interrupted(left_over(search, study))
+            raise Interrupted(stopped_search(search, study))
         with ExitStack() as held:
             trial = next_trial(search, study, held)
             if trial is None:
                 return
-            attempt(search, study, trial, console, stop)
+            attempt_trial(search, study, trial, console, stop)
 
 
 def left(search: Search, study: optuna.Study) -> int:
     """How many trials this share may still run: those that nobody began, and its own that are not finished."""
-    begun = counted(study)
+    begun = distinct_trials(study)
     return max(search.total - len(begun), 0) + len(running(search, begun))
 
 
-def left_over(search: Search, study: optuna.Study) -> str:
+def stopped_search(search: Search, study: optuna.Study) -> str:
     """The message of a search that was stopped."""
     return f"stopped with {left(search, study)} of {search.total} trials left; the same command goes on"
 
@@ -123,11 +123,11 @@ def left_over(search: Search, study: optuna.Study) -> str:
 def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.Trial | None:
     """A trial that nobody runs, held by this process until the end of `held`: one of this share's, or a new one."""
     with alone(search.out / "search.asking"):
-        begun = counted(study)
+        begun = distinct_trials(study)
         for number in running(search, begun):
-            mine = held.enter_context(hold(search.out, name_of(number)))
+            mine = held.enter_context(hold(search.out, trial_folder_name(number)))
             # Another process may have told it since we looked.
-            if mine and number in running(search, counted(study)):
+            if mine and number in running(search, distinct_trials(study)):
                 return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
         if len(begun) >= search.total:
             return None
@@ -139,11 +139,11 @@ def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.T
             study.enqueue_trial(unseen(search, [trial.params for trial in begun]))
             new = propose(search, study)
         new.set_user_attr(SHARE, search.share)
-        held.enter_context(hold(search.out, name_of(new.number)))
+        held.enter_context(hold(search.out, trial_folder_name(new.number)))
         return new
 
 
-def counted(study: optuna.Study) -> list[FrozenTrial]:
+def distinct_trials(study: optuna.Study) -> list[FrozenTrial]:
     """The trials that were begun, without those whose values another had before."""
     trials = study.get_trials(deepcopy=False)
     return [one for one in trials if one.state != TrialState.WAITING and REPEATED not in one.user_attrs]
@@ -176,14 +176,16 @@ def unseen(search: Search, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             return values
 
 
-def attempt(search: Search, study: optuna.Study, trial: optuna.Trial, console: Console, stop: threading.Event) -> None:
+def attempt_trial(
+    search: Search, study: optuna.Study, trial: optuna.Trial, console: Console, stop: threading.Event
+) -> None:
     """Runs a trial, or goes on with it, and tells the study.
 
     Raises:
       Interrupted: `stop` was set; the trial is not told, and goes on next time.
     """
     values = {key: trial.suggest_categorical(key, choices) for key, choices in search.space.items()}
-    name = name_of(trial.number)
+    name = trial_folder_name(trial.number)
     try:
         with screen(search.out, name, search.jobs == 1, console) as shown:
             study.tell(trial, run_trial(search, trial, values, shown, stop))
@@ -198,10 +200,10 @@ def attempt(search: Search, study: optuna.Study, trial: optuna.Trial, console: C
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
     set_to = "  ".join(f"{key}={value}" for key, value in values.items())
-    done = sum(trial.state.is_finished() for trial in counted(study))
+    done = sum(trial.state.is_finished() for trial in distinct_trials(study))
     console.say(f"[{done}/{search.total}] {name}: {percent_of(told)}  {set_to}")
     with hold(search.out, ".tables", wait=True):
-        write_table(search, counted(study))
+        write_table(search, distinct_trials(study))
 
 
 def fail(study: optuna.Study, trial: optuna.Trial, reason: str) -> None:
@@ -222,7 +224,7 @@ def run_trial(
     chosen = ConfigDict(search.config)
     chosen.method.update(values)
     config = read_config(chosen)
-    path = search.out / name_of(trial.number)
+    path = search.out / trial_folder_name(trial.number)
     remember_compilations(config)
     prepare_cpu(config, path)
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)

@@ -12,16 +12,16 @@ import jax
 from rich.console import Console as RichConsole
 
 from fdgjax.config import read_config
-from fdgjax.errors import UserError
+from fdgjax.run.batched_runs import batches, run_batched
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
-from fdgjax.run.devices import prepare_cpu
-from fdgjax.run.family import families, run_family
-from fdgjax.run.memory import lacks_memory
-from fdgjax.run.recorded import Interrupted, run
+from fdgjax.run.device_choice import prepare_cpu
+from fdgjax.run.memory_check import lacks_memory
+from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
-from fdgjax.sweeps.comparison import figure_of, percent, write_tables
+from fdgjax.sweeps.comparison import percent, summary_figure, write_tables
 from fdgjax.sweeps.status import failure_of, hold, is_open, note_failure, notes, summary_of
+from fdgjax.utils.errors import UserError
 
 
 class Sweep(NamedTuple):
@@ -39,14 +39,14 @@ class Sweep(NamedTuple):
     together: int = 1
 
 
-def work(sweep: Sweep, console: Console, stop: threading.Event) -> None:
+def work_on_cells(sweep: Sweep, console: Console, stop: threading.Event) -> None:
     """Runs cells until each is finished, has failed, or is held by another process.
 
     Raises:
       Interrupted: `stop` was set.
     """
     # All cells, and as long as some were run all that are left: a process that held one of them may have died.
-    while sum(attempt(sweep, group, console, stop) for group in groups(sweep)):
+    while sum(attempt_cell(sweep, group, console, stop) for group in groups(sweep)):
         pass
 
 
@@ -56,7 +56,7 @@ def groups(sweep: Sweep) -> list[list[Cell]]:
     if sweep.together == 1:
         return [[cell] for cell in left]
     configs = [read_config(cell.config) for cell in left]
-    return [[left[place] for place in group] for group in families(configs, sweep.together)]
+    return [[left[place] for place in group] for group in batches(configs, sweep.together)]
 
 
 def unfinished(sweep: Sweep) -> list[Cell]:
@@ -64,12 +64,12 @@ def unfinished(sweep: Sweep) -> list[Cell]:
     return [cell for cell in sweep.cells if is_open(sweep.out, cell.name)]
 
 
-def left_over(sweep: Sweep) -> str:
+def stopped_sweep(sweep: Sweep) -> str:
     """The message of a sweep that was stopped."""
     return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
 
 
-def attempt(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threading.Event) -> bool:
+def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threading.Event) -> bool:
     """Runs those cells of a group that no other process holds, as one program; where they cannot be one, in halves for
     want of memory, else each alone.
 
@@ -80,7 +80,7 @@ def attempt(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threadi
       Interrupted: `stop` was set.
     """
     if stop.is_set():
-        raise Interrupted(left_over(sweep))
+        raise Interrupted(stopped_sweep(sweep))
     parts: list[list[Cell]] = []
     with contextlib.ExitStack() as held:
         mine = [cell for cell in group if held.enter_context(hold(sweep.out, cell.name))]
@@ -108,7 +108,7 @@ def attempt(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threadi
         jax.clear_caches()
         write_tables(sweep.shown, sweep.out, sweep.published)
     for part in parts:
-        attempt(sweep, part, console, stop)
+        attempt_cell(sweep, part, console, stop)
     return True
 
 
@@ -124,9 +124,9 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threa
     prepare_cpu(configs[0], paths[0])
     with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
         if len(cells) == 1:
-            run(configs[0], paths[0], shown, stop)
+            run_config(configs[0], paths[0], shown, stop)
         else:
-            run_family(configs, paths, shown, stop)
+            run_batched(configs, paths, shown, stop)
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
     left = len(unfinished(sweep))
     summary = summary_of(sweep.out, cell.name)
     figures = "  ".join(
-        f"{name} {percent(*figure)}" for name in cell.figures if (figure := figure_of(summary, name)) is not None
+        f"{name} {percent(*figure)}" for name in cell.figures if (figure := summary_figure(summary, name)) is not None
     )
     result = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
 class Allowed(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import attention
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 
 def test_the_official_codes_numbers(conformance: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from fdgjax.aggregation import chain, cosine_softmax, global_alignment, gradient_mask, mean, partition
 from fdgjax.contract import PyTree, Rule
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import global_alignment, mean
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 from tests.aggregation.test_formulas import as_matrix
 from tests.aggregation.test_rules import SCALES, SEEDS, WEIGHTS, as_weights, draw
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdgjax.aggregation import gradient_matching, mean
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 MATCHED = jax.jit(gradient_matching, static_argnames=("kappa", "scale", "solver"))
 CASES = (0, 1, 2, 3)

@@ -13,7 +13,7 @@ import pytest
 
 from fdgjax import aggregation
 from fdgjax.aggregation import RULES, chain, mean, partition, stack
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 DRAW = np.random.default_rng(0)
 CLIENTS = [
@@ -28,7 +28,7 @@ FURTHER = {
     "subsets": lambda updates, weights: aggregation.mean_of_subsets(
         updates, weights, members=np.asarray([[True, False, True], [False, True, True]]), rule=mean
     ),
-    "masked": lambda updates, weights: aggregation.masked_mean(
+    "masked": lambda updates, weights: aggregation.masked_update_mean(
         updates, jax.tree.map(lambda leaf: leaf > 0, updates), weights
     ),
     "chain": chain(mean, RULES["cosine_softmax"]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fdgjax.aggregation import min_norm
 from fdgjax.aggregation.min_norm import simplex_weights
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 LAW = settings(derandomize=True, deadline=None, max_examples=60)
 SOLVE = jax.jit(simplex_weights)

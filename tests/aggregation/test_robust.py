@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.aggregation import ROBUST, centered_clipping, geometric_median, nearest_neighbour_mixing
-from fdgjax.aggregation.robust import Settings
-from fdgjax.errors import UserError
+from fdgjax.aggregation.robust import RobustSettings
+from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 
 N, SIZE, HOSTILE = 7, 3, 2
 JITTED: Mapping[str, Any] = {
-    name: jax.jit(lambda u, w, entry=entry: entry.apply(u, w, Settings(HOSTILE))) for name, entry in ROBUST.items()
+    name: jax.jit(lambda u, w, entry=entry: entry.apply(u, w, RobustSettings(HOSTILE)))
+    for name, entry in ROBUST.items()
 }
 every_rule = pytest.mark.parametrize("name", mostly_slow(sorted(ROBUST), ("centered_clipping", "krum", "trimmed_mean")))
 MIXED = jax.jit(lambda u, w: nearest_neighbour_mixing(u, w, hostile=HOSTILE))

@@ -21,7 +21,7 @@ from fdgjax.aggregation import (
     global_alignment,
     gradient_mask,
     gradient_matching,
-    masked_mean,
+    masked_update_mean,
     mean,
     min_norm,
     partition,
@@ -35,7 +35,7 @@ LABELS = {"a": "one", "b": "two", "c": "one", "empty": "two"}
 
 
 def masked_for_nobody(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
-    return masked_mean(updates, jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), updates), weights)
+    return masked_update_mean(updates, jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), updates), weights)
 
 
 VARIATIONS: Mapping[str, Rule] = {

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.aggregation import Updates, align, cosine_softmax, explicit, joined, pulled_back, through_heads
+from fdgjax.aggregation import (
+    Updates,
+    concatenated,
+    cosine_softmax,
+    cosine_softmax_updates,
+    explicit,
+    pulled_back,
+    through_heads,
+)
 from fdgjax.aggregation.updates import cosines, largest_magnitude, power_of_two
 from tests.toys import close, flat
 
@@ -92,7 +100,7 @@ def test_pulled_back_updates_answer_as_written_out_ones(seed: int, shares: list[
 def test_a_rule_does_not_see_the_difference(sign: int, scope: str) -> None:
     primal, inputs, cotangents = problem(5)
     weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
-    rule = partial(align, weights=weights, sign=sign, scope=scope, temperature=0.5)
+    rule = partial(cosine_softmax_updates, weights=weights, sign=sign, scope=scope, temperature=0.5)
     wanted = cosine_softmax(written_out(primal, inputs, cotangents), weights, sign=sign, scope=scope, temperature=0.5)
     close(
         rule(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents)),
@@ -107,8 +115,11 @@ def test_a_pulled_back_client_of_weight_zero_is_invisible(rubbish: float) -> Non
     primal, inputs, cotangents = problem(6)
     weights = jnp.asarray([1.0, 0.0, 3.0, 2.0])
     spoilt = jax.tree.map(lambda leaf: leaf.at[1].set(rubbish), cotangents)
-    got = align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=spoilt), weights)
-    close(got, align(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents), weights))
+    got = cosine_softmax_updates(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=spoilt), weights)
+    close(
+        got,
+        cosine_softmax_updates(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=cotangents), weights),
+    )
 
 
 class Network(NamedTuple):
@@ -140,7 +151,9 @@ def factored(primal: Network, inputs: jax.Array, cotangents: Any) -> Updates:
     """By factors where the layers are linear, pulled back before these."""
     features = jax.vmap(partial(features_of, primal.trunk, SCALE))(inputs)
     heads, at_features = through_heads(heads_of, primal.heads, features=features, cotangents=cotangents)
-    return joined(Network(pulled_back(features_of, primal.trunk, SCALE, inputs=inputs, cotangents=at_features), heads))
+    return concatenated(
+        Network(pulled_back(features_of, primal.trunk, SCALE, inputs=inputs, cotangents=at_features), heads)
+    )
 
 
 def network_written_out(primal: Network, inputs: jax.Array, cotangents: Any) -> Network:
@@ -172,7 +185,7 @@ def aligned(case: tuple[Network, jax.Array, Any], weights: jax.Array) -> Any:
     """The shares by the pairs, by a direction, and of written-out gradients."""
     updates = factored(*case)
     assert updates.by_pairs, "a program for few clients"
-    rule = partial(align, temperature=0.2)
+    rule = partial(cosine_softmax_updates, temperature=0.2)
     kinds = updates, updates._replace(by_pairs=False), explicit(network_written_out(*case))
     return [rule(kind, weights)[1] for kind in kinds]
 
@@ -206,7 +219,7 @@ def test_joined_parts_are_one_vector() -> None:
     trees = [written_out(*problem(seed)) for seed in (1, 2)]
     together, c = explicit(Pair(*trees)), jnp.asarray([0.5, 0.0, 1.0, 2.0])
     direction = Pair(*[jax.tree.map(lambda leaf: leaf[0] + leaf[3], tree) for tree in trees])
-    parts = joined(Pair(*[explicit(tree) for tree in trees]))
+    parts = concatenated(Pair(*[explicit(tree) for tree in trees]))
     close(answers(parts, c, direction), answers(together, c, direction), rtol=1e-4, atol=1e-5)
 
 
@@ -216,7 +229,7 @@ def test_norms_and_cosines_at_extreme_scales(scale: float) -> None:
     rng = np.random.default_rng(4)
     first, second = rng.normal(size=(CLIENTS, 3, 2)), scale * rng.normal(size=(CLIENTS, 5))
     first[1:], second[2] = scale * first[1:], 1e3 * second[2]
-    updates = joined(Pair(*[explicit(jnp.asarray(part, jnp.float32)) for part in (first, second)]))
+    updates = concatenated(Pair(*[explicit(jnp.asarray(part, jnp.float32)) for part in (first, second)]))
     matrix = np.concatenate([first.reshape(CLIENTS, -1), second], axis=1)
     direction, lengths = matrix[3] - matrix[0] / 3, np.linalg.norm(matrix, axis=1)
     wanted = matrix / lengths[:, None] @ (direction / np.linalg.norm(direction))
@@ -228,7 +241,7 @@ def test_norms_and_cosines_at_extreme_scales(scale: float) -> None:
 @pytest.mark.parametrize("scale", [1e-21, 1e19, 1e30])
 def test_a_pulled_back_update_may_be_of_any_size(scale: float) -> None:
     primal, inputs, cotangents = problem(7)
-    rule, where = partial(align, temperature=0.5), {"inputs": inputs}
+    rule, where = partial(cosine_softmax_updates, temperature=0.5), {"inputs": inputs}
     scaled = jax.tree.map(lambda leaf: jnp.float32(scale) * leaf, cotangents)
     (_, shares), (plain, wanted) = (
         rule(pulled_back(server_model, primal, SCALE, cotangents=one, **where)) for one in (scaled, cotangents)

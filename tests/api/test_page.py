@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.config.registering import REGISTRIES
+from fdgjax.config.register import REGISTRIES
 from tests.docs.pages import ROOT, sections
 
 PAGE = ROOT / "docs" / "python.md"

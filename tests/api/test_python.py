@@ -16,19 +16,19 @@ import pytest
 from flax import nnx
 
 import fdgjax
-from fdgjax import commands, predict
-from fdgjax.api.experiments import as_one
+from fdgjax.api.trainer import as_one
+from fdgjax.cli import predict, subcommands
 from fdgjax.config import to_plain
-from fdgjax.config.registering import REGISTRIES
-from fdgjax.data.given import domains_of, name_of
-from fdgjax.errors import UserError
+from fdgjax.config.register import REGISTRIES
+from fdgjax.data.sources.arrays import arrays_name, domains_of
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
-from fdgjax.models import given
+from fdgjax.models import user_module
 from fdgjax.models.client_model import as_model
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import run
-from fdgjax.sealed import read_checked_json
+from fdgjax.run.runner import run_config
+from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.errors import UserError
 from tests.docs.pages import README
 from tests.runs import never, perceptron, records_of, small
 
@@ -90,7 +90,7 @@ def test_importing_loads_nothing() -> None:
 @pytest.mark.usefixtures("perceptron")
 def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
-    run(config, tmp_path / "command", Console(), never())
+    run_config(config, tmp_path / "command", Console(), never())
     keys = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "devices": 1}
     trainer = fdgjax.experiment("fedavg:rotated_digits", model="perceptron", data__cache_dir=cache, **keys)
     assert to_plain(trainer.config) == to_plain(config)
@@ -190,9 +190,9 @@ def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
 def test_the_name_of_arrays_changes_with_all_of_them() -> None:
     first, turned = arrays(), dict(reversed(arrays().items()))
     other = first | {"one": (X, np.roll(Y, 1))}
-    assert name_of(domains_of(first)) == name_of(domains_of(arrays()))
+    assert arrays_name(domains_of(first)) == arrays_name(domains_of(arrays()))
     named = (first, turned, other, arrays(1))
-    assert len({name_of(domains_of(data)) for data in named} | {name_of(domains_of(first, tuple("abc")))}) == 5
+    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 5
 
 
 @pytest.mark.parametrize(
@@ -218,12 +218,12 @@ def test_mistakes_are_one_line(asked: dict[str, Any], said: str) -> None:
 
 
 def test_a_module_of_nnx_computes_what_it_computes_itself() -> None:
-    model = as_model(given.backbone_of(nnx.bridge.to_linen(Bridged, 3))(3), (4, 3, 1))
+    model = as_model(user_module.backbone_of(nnx.bridge.to_linen(Bridged, 3))(3), (4, 3, 1))
     variables = jax.jit(model.init)(jax.random.key(1))
     floats = jnp.asarray(X, jnp.float32) / 127.5 - 1
     module = Bridged(3, nnx.Rngs(0))
     for path, leaf in nnx.to_flat_state(nnx.state(module)):
-        value = variables[given.kind(leaf)]
+        value = variables[user_module.kind(leaf)]
         for word in path:
             value = value[str(word)]
         leaf.set_value(value)
@@ -255,7 +255,7 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
 ) -> None:
     """README's method, from a config file that imports it; its run names that file, and `--with` opens it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv(commands.WITH, "")
+    monkeypatch.setenv(subcommands.WITH, "")
     (tmp_path / "of_readme.py").write_text(METHOD)
     (tmp_path / "own_config.py").write_text(
         "from functools import partial\nimport fdgjax\nfrom fdgjax.config import make_config\n"
@@ -281,7 +281,7 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
     image.write_bytes(b"")
     assert predict.main(["predict", str(tmp_path / "run"), str(image)]) == 2
     assert f"`fdgjax --with {file} ...`" in capsys.readouterr().err
-    assert commands.main(["fdgjax", "--with", file, "methods"]) == 0
+    assert subcommands.main(["fdgjax", "--with", file, "methods"]) == 0
     assert "fedmedian" in capsys.readouterr().out
     again = fdgjax.open_run(tmp_path / "run")
     np.testing.assert_array_equal(again.predict_proba(X), result.predict_proba(X))
@@ -292,14 +292,14 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
 def test_a_file_that_is_none_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(commands.WITH, "")
+    monkeypatch.setenv(subcommands.WITH, "")
     (tmp_path / "broken.py").write_text("1 / 0")
-    assert commands.main(["fdgjax", f"--with={tmp_path / 'broken.py'}", "methods"]) == 2
+    assert subcommands.main(["fdgjax", f"--with={tmp_path / 'broken.py'}", "methods"]) == 2
     assert "cannot be run (ZeroDivisionError" in capsys.readouterr().err
-    monkeypatch.setenv(commands.WITH, "")
-    assert commands.main(["fdgjax", "--with", str(tmp_path / "none.py"), "methods"]) == 2
+    monkeypatch.setenv(subcommands.WITH, "")
+    assert subcommands.main(["fdgjax", "--with", str(tmp_path / "none.py"), "methods"]) == 2
     assert "no such file" in capsys.readouterr().err
-    monkeypatch.setenv(commands.WITH, "")
-    assert commands.main(["fdgjax", "--with"]) == 2
+    monkeypatch.setenv(subcommands.WITH, "")
+    assert subcommands.main(["fdgjax", "--with"]) == 2
     assert "got nothing" in capsys.readouterr().err
     assert "fedmedian" not in METHODS

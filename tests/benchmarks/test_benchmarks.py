@@ -29,10 +29,10 @@ from benchmarks.options import base_job, guarded, parser, planned
 from benchmarks.round import main
 from benchmarks.tables import paired_ratio
 from fdgjax import models
-from fdgjax.errors import UserError
 from fdgjax.models import AlexNet, DSEUnit, InceptionCNN
 from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, Dense
+from fdgjax.utils.errors import UserError
 from tests.toys import compiling_quickly
 
 SHAPE = (8, 8, 3)

@@ -13,7 +13,7 @@ from benchmarks.options import guarded
 from benchmarks.peers import contenders
 from benchmarks.peers.__main__ import main, table
 from benchmarks.peers.contenders import PEERS, Peer, interpreter, jobs_of
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 BASE = Job("engine", clients=2, batch_size=4, steps=5)
 

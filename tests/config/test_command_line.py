@@ -8,9 +8,9 @@ import pytest
 
 from fdgjax.config import Config
 from fdgjax.config.command_line import default_workdir, parse
-from fdgjax.data.loading import DATASETS
-from fdgjax.errors import UserError
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = f"--config={ROOT}/configs/hfedf.py"
@@ -189,7 +189,7 @@ def test_every_method_and_every_data_set_has_a_config(method: str, dataset: str)
 
 def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
     program = (
-        "import sys, jax; from fdgjax.train import parse, prepare_cpu; "
+        "import sys, jax; from fdgjax.cli.train import parse, prepare_cpu; "
         f"prepare_cpu(*parse(['fdgjax', {CONFIG!r}, '--config.devices=3'])); print(len(jax.devices('cpu')))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

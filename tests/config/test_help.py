@@ -7,7 +7,7 @@ import pytest
 
 from fdgjax.config import Config
 from fdgjax.config.help import entries, meanings, usage
-from fdgjax.config.making import SECTIONS
+from fdgjax.config.make import SECTIONS
 from fdgjax.methods import METHODS
 
 KINDS = {kind.__name__: kind for kind in (Config, *SECTIONS.values(), *(entry.hyper for entry in METHODS.values()))}

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks import torch_models
-from fdgjax.variables import flatten
+from fdgjax.utils.variables import flatten
 from tests.conformance import FILE
 from tests.conformance.networks import CLASSES, NETWORKS, float64, given, kept, mnist_given, torch_state
 from tests.conformance.weights import images, weights_for

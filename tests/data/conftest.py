@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.data.domains import Domains
-from fdgjax.data.loading import load
-
-from .trees import CLASSES, DOMAINS
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import load_data
+from tests.data.trees import CLASSES, DOMAINS
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def tree(tmp_path: Path) -> Path:
 def pacs(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Domains, Path]:
     """The real PACS at 32 pixels and its cache folder."""
     cache = tmp_path_factory.mktemp("pacs")
-    return load("pacs", data_dir=str(shared_data), image_size=32, cache_dir=str(cache)), cache
+    return load_data("pacs", data_dir=str(shared_data), image_size=32, cache_dir=str(cache)), cache
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import (
     TABLES,
     Federation,
@@ -20,15 +19,16 @@ from fdgjax.data.federation import (
     stack_seeds,
     without_labels,
 )
-from fdgjax.data.protocols import Sharing, leave_one_out
-from fdgjax.errors import UserError
+from fdgjax.data.protocols import SplitSpec, leave_one_out
+from fdgjax.data.sources.domains import Domains
+from fdgjax.utils.errors import UserError
 from tests.toys import domains_of, reorder, toy_federation
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def split(data: Domains, **chosen: object) -> Partition:
-    return leave_one_out(data, Sharing(**({"target": "west", "validation": 0.25} | chosen)))
+    return leave_one_out(data, SplitSpec(**({"target": "west", "validation": 0.25} | chosen)))
 
 
 ROWS = st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=5).filter(lambda rows: any(rows))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Partition
 from fdgjax.data.heterogeneity import Streams, mixed_domains, rounded, shares, skewed_labels
-from fdgjax.data.protocols import PROTOCOLS, Sharing
-from fdgjax.errors import UserError
+from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.sources.domains import Domains
+from fdgjax.utils.errors import UserError
 from tests.toys import domains_of
 
 LAW = settings(derandomize=True, deadline=None, max_examples=60)
@@ -116,7 +116,7 @@ HOW: dict[str, Any] = {"target": "west", "clients": 5, "homogeneity": 0.3, "labe
 
 
 def split(data: Domains, protocol: str = "leave_one_out", **chosen: Any) -> Partition:
-    return PROTOCOLS[protocol].split(data, Sharing(**(HOW | chosen)))
+    return PROTOCOLS[protocol].split(data, SplitSpec(**(HOW | chosen)))
 
 
 def test_the_seed_decides_and_another_domains_labels_do_not() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.data.domains import Domains
 from fdgjax.data.federation import Partition
-from fdgjax.data.protocols import PROTOCOLS, Sharing
-from fdgjax.errors import UserError
+from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.sources.domains import Domains
+from fdgjax.utils.errors import UserError
 from tests.toys import domains_of
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
@@ -20,7 +20,7 @@ NAMES = ("east", "west", "north", "south")
 
 def split(data: Domains, protocol: str = "leave_one_out", **chosen: object) -> Partition:
     usual = {"target": "west", "validation": 0.25, "test": 0.25}
-    return PROTOCOLS[protocol].split(data, Sharing(**(usual | chosen)))
+    return PROTOCOLS[protocol].split(data, SplitSpec(**(usual | chosen)))
 
 
 @LAW

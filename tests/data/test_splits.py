@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdgjax.data.domains import Domains
+from fdgjax.data.sources.domains import Domains
 from fdgjax.data.splits import few_shot, hold_out, label_histogram, source_domains, split_domains, three_parts
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 SIZES = st.lists(st.integers(40, 80), min_size=1, max_size=6)
 

@@ -14,14 +14,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdgjax.config.command_line import joined, parse
-from fdgjax.deploy.command import of_experiment
+from fdgjax.cli.flower import of_experiment
+from fdgjax.config.command_line import joined_words, parse
 from tests.deploy.loopback import Secured
 from tests.deploy.trial import compare, deploy, make_trial
 
 
 def main(argv: Sequence[str]) -> int:
-    words = joined(argv[1:])
+    words = joined_words(argv[1:])
     parser = argparse.ArgumentParser("python -m tests.deploy.check", allow_abbrev=False)
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--tls", action="store_true")

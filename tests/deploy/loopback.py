@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.deploy.keys import AUTHORITY, CERTIFICATE, KEY
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 LINK = "loopback"
 """The name of the SuperLink in Flower's own configuration."""

@@ -9,8 +9,8 @@ import numpy as np
 from fdgjax.config import Config
 from fdgjax.data.federation import Federation, without_labels
 from fdgjax.deploy.agreement import Agreed, Samples, Terms
-from fdgjax.deploy.node import Answer, Kept, Node, answer, make_node
-from fdgjax.deploy.server import Held, Result, Server, begin_round, finish_round, make_server
+from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
+from fdgjax.deploy.server import DeployedRound, DeployedState, ServerPrograms, begin_round, finish_round, make_server
 from fdgjax.engine import State
 from fdgjax.methods import METHODS
 from tests.deploy.trial import Difference, difference
@@ -25,7 +25,7 @@ DEPLOYED = sorted(set(METHODS) - POOLED)
 class Parties(NamedTuple):
     """The parties of a method's deployment, and its simulation."""
 
-    server: Server
+    server: ServerPrograms
     nodes: list[Node]
     case: Case
     lengths: np.ndarray
@@ -45,16 +45,16 @@ def parties(name: str, **plan: bool) -> Parties:
     terms = Terms(Config(), ("a", "b", "c"), IMAGE, PARTIES)
     agreed = Agreed(terms, method, make_plan(epochs=1, **plan))
     nothing = Samples(np.zeros((0, *IMAGE), np.uint8), np.zeros(0, np.int32))
-    server = make_server(agreed, own(federation, federation.server, 0) if method.stage else nothing)
+    server = make_server(agreed, own(federation, federation.server, 0) if method.server_training else nothing)
     nodes = [make_node(agreed, client, own(federation, federation.train, client)) for client in range(PARTIES)]
-    simulated = without_labels(federation) if method.stage else federation
+    simulated = without_labels(federation) if method.server_training else federation
     case = make_case(method, simulated, agreed.plan)
     return Parties(server, nodes, case, np.asarray(federation.train.length))
 
 
 def one_round(
-    those: Parties, held: Held, kept: Mapping[int, Kept], absent: frozenset[int] = frozenset()
-) -> tuple[Result, dict[int, Kept]]:
+    those: Parties, held: DeployedState, kept: Mapping[int, NodeState], absent: frozenset[int] = frozenset()
+) -> tuple[DeployedRound, dict[int, NodeState]]:
     """A round, and what the nodes keep; the messages of those `absent` do not arrive."""
     sending, told, after = begin_round(those.server, held), dict[int, Answer](), dict(kept)
     for who, sent in zip(sending.who, sending.sent, strict=True):
@@ -74,6 +74,6 @@ def simulated(those: Parties, rounds: int) -> State:
     return state
 
 
-def apart(those: Parties, held: Held, kept: Mapping[int, Kept], state: State) -> Difference:
+def apart(those: Parties, held: DeployedState, kept: Mapping[int, NodeState], state: State) -> Difference:
     each = [kept[client] for client in range(PARTIES)]
     return difference(those.server, held, each, state)

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from fdgjax.deploy.node import NEVER, Kept, row_after
+from fdgjax.deploy.node import NEVER, NodeState, row_after
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.server import begin_round
 from fdgjax.deploy.wire import payload
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
-from fdgjax.variables import bytes_of
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.deploy.parties import DEPLOYED, Parties, apart, one_round, parties, simulated
 from tests.marks import mostly_slow
 from tests.toys import compiling_quickly
@@ -33,7 +33,7 @@ def scaffold() -> Parties:
 
 
 def check_method(name: str, those: Parties, rounds: int = 2) -> None:
-    held, kept = those.server.first(those.lengths), dict[int, Kept]()
+    held, kept = those.server.first(those.lengths), dict[int, NodeState]()
     for _ in range(rounds):
         result, kept = one_round(those, held, kept)
         held = result.held
@@ -95,7 +95,7 @@ def test_a_server_that_falls_back_a_round_repeats_it_exactly(scaffold: Parties) 
 
 def test_a_node_without_the_row_of_the_round_says_so(scaffold: Parties) -> None:
     row = by_path(scaffold.nodes[0].like)
-    kept = Kept(3, row, 4, row)
+    kept = NodeState(3, row, 4, row)
     assert row_after(scaffold.nodes[0], 3, kept) is kept.before
     for has in (None, kept):
         with pytest.raises(UserError, match="fresh=true"):

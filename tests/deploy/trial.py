@@ -13,22 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.building import Experiment, build
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.agreement import Samples, Terms, agree
-from fdgjax.deploy.app import Settings, write_app
-from fdgjax.deploy.desk import Desk, read_kept, state_file
-from fdgjax.deploy.images import write_folder
-from fdgjax.deploy.node import Kept
+from fdgjax.deploy.app import ServerSettings, write_app
+from fdgjax.deploy.image_folder import write_folder
+from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.placement import by_path
+from fdgjax.deploy.request_handlers import Desk, read_kept, state_file
 from fdgjax.deploy.rounds import Say
-from fdgjax.deploy.server import Held, Server, make_server
+from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.engine import State
-from fdgjax.errors import UserError
-from fdgjax.records import newest_checkpoint
-from fdgjax.run.ahead import first_state
+from fdgjax.experiments import Experiment, build
+from fdgjax.run.compilation import first_state
+from fdgjax.run.records import newest_checkpoint
+from fdgjax.utils.errors import UserError
 from tests.deploy import loopback
 from tests.deploy.loopback import Place, Secured
 
@@ -148,7 +148,7 @@ def deploy(
         from fdgjax.deploy.keys import make_keys  # here, as it needs the extra `flower`
 
         make_keys(secured.keys, clients, ["localhost", "127.0.0.1"])
-    settings = Settings(trial.terms, folder / "server", str(served or ""), deadline, 1, secured.authentication)
+    settings = ServerSettings(trial.terms, folder / "server", str(served or ""), deadline, 1, secured.authentication)
     write_app(folder / "app", settings)
     place = Place(folder, loopback.free_port(), secured)
     with loopback.processes(folder) as keep:
@@ -223,7 +223,9 @@ def compare(trial: Trial, folder: Path) -> Difference:
     return difference(server, found[0], kept, simulate(trial))
 
 
-def difference(server: Server, held: Held, kept: Sequence[Kept | None], state: State) -> Difference:
+def difference(
+    server: ServerPrograms, held: DeployedState, kept: Sequence[NodeState | None], state: State
+) -> Difference:
     """A deployment's state beside a simulation's: the server's, and the clients' rows, each leaf where it is held."""
     pairs = list(zip(jax.tree.leaves(state.server), jax.tree.leaves(held.state.server), strict=True))
     rows: list[tuple[PyTree, PyTree]] = []

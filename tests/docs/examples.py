@@ -9,7 +9,7 @@ from tests.docs.pages import PAGES, text_of
 
 TEXTS = [page for page in PAGES if page.suffix == ".md"]
 DOWNLOAD, MINUTES = "needs a download", "minutes to hours: it was measured, or reproduces a paper"
-PACKAGES = "needs packages that CI does not install; tests/writers has stand-ins for them"
+PACKAGES = "needs packages that CI does not install; tests/loggers has stand-ins for them"
 CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, of which others are examples"
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"

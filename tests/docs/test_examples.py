@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.commands import COMMANDS, WITH, main
+from fdgjax.cli.subcommands import COMMANDS, WITH, main
 from fdgjax.config.command_line import parse
-from fdgjax.config.registering import REGISTRIES
+from fdgjax.config.register import REGISTRIES
 from fdgjax.distributed import split_off
 from fdgjax.methods import METHODS
 from tests.docs.examples import NOT_RUN, TEXTS, Block, blocks, lines, reason
@@ -157,7 +157,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Iterato
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv(WITH, "")
         # The tests' process has its devices already.
-        patch.setattr("fdgjax.train.prepare_cpu", lambda config, path: None)
+        patch.setattr("fdgjax.cli.train.prepare_cpu", lambda config, path: None)
         try:
             typed("fdgjax train --config=lgfedavg:folder --config.data.dir=DATA --config.data.target=b --workdir=RUN")
             yield folder

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fdgjax.cli.data import parser
 from fdgjax.config.command_line import parse
+from fdgjax.data.download.releases import RELEASES
 from fdgjax.distributed import split_off
-from fdgjax.fetching.command import parser
-from fdgjax.fetching.sources import RELEASES
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.reproduce import EXPERIMENTS
+from fdgjax.sweeps.papers import EXPERIMENTS
 from tests.docs.pages import PAGES, README, ROOT, commands, text_of
 
 TO_BE_WRITTEN = {"fdgjax/methods/fedmedian.py", "configs/fedmedian.py"}

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from fdgjax.config.presets import PRESETS
-from fdgjax.data.loading import DATASETS
+from fdgjax.data.download.release import amount
+from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.evaluation import HEADLINES
-from fdgjax.fetching.release import amount
-from fdgjax.fetching.sources import RELEASES
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import cost

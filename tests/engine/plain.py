@@ -8,11 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fdgjax.contract import Batch, Context, Guess, Method, Moment, Prepared, PyTree, Samples, Stage, Trained, Variables
+from fdgjax.contract import (
+    Batch,
+    Context,
+    Method,
+    Prepared,
+    PseudoLabels,
+    PyTree,
+    Samples,
+    ServerStep,
+    ServerTraining,
+    Trained,
+    Variables,
+)
 from fdgjax.data.federation import Federation
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
-from fdgjax.randomness import Purpose, stream
+from fdgjax.utils.random import Purpose, stream
 from tests.toys import by_numpy, row
 
 
@@ -22,7 +34,7 @@ def shuffled(key: jax.Array, rows: np.ndarray) -> np.ndarray:
     return rows[np.argsort(draws, kind="stable")]
 
 
-def one_step(trainer: Method | Stage) -> Any:
+def one_step(trainer: Method | ServerTraining) -> Any:
     """A jitted step of minibatch training."""
     transform = optax.with_extra_args_support(trainer.optimizer)
 
@@ -51,13 +63,19 @@ class PlainRound:
     def __init__(self, method: Method, batching: Batching) -> None:
         self.method, self.batching = method, batching
 
-        def serve(server: PyTree, clients: PyTree, messages: PyTree, weights: np.ndarray, moment: Moment) -> PyTree:
+        def serve(
+            server: PyTree, clients: PyTree, messages: PyTree, weights: np.ndarray, server_step: ServerStep
+        ) -> PyTree:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
-            return method.update(server, clients, aggregate, moment)
+            return method.update(server, clients, aggregate, server_step)
 
         def prepare(context: Context, batch: Batch) -> Prepared:
-            def each(function: Any, guess: Guess | None = None) -> PyTree:
-                return function(batch if guess is None else batch._replace(labels=guess.labels, trust=guess.trust))
+            def each(function: Any, pseudo_labels: PseudoLabels | None = None) -> PyTree:
+                return function(
+                    batch
+                    if pseudo_labels is None
+                    else batch._replace(labels=pseudo_labels.labels, label_weight=pseudo_labels.label_weight)
+                )
 
             assert method.prepare is not None
             return method.prepare(context, Samples(batch.mask, each))
@@ -66,7 +84,7 @@ class PlainRound:
         self.send, self.start, self.finish = jax.jit(method.send), jax.jit(method.start), jax.jit(method.finish)
         self.serve, self.fresh = jax.jit(serve), jax.jit(method.optimizer.init)
         self.step = one_step(method)
-        self.stage_step = one_step(method.stage) if method.stage else self.step
+        self.stage_step = one_step(method.server_training) if method.server_training else self.step
 
     def with_batching(self, batching: Batching) -> Self:
         """The same round, compiled as it is, with other batches."""
@@ -90,11 +108,11 @@ class PlainRound:
         optimizer: PyTree,
         rows: np.ndarray,
         key: jax.Array,
-        guess: Guess | None = None,
+        pseudo_labels: PseudoLabels | None = None,
         at_server: bool = False,
     ) -> Trained:
         """One client's local epochs, or the server's."""
-        stage = self.method.stage if at_server else None
+        stage = self.method.server_training if at_server else None
         step = self.stage_step if at_server else self.step
         variables, losses, steps = context.received, [], 0
         for epoch_key in jax.random.split(key, self.batching.epochs):
@@ -103,18 +121,24 @@ class PlainRound:
             if in_order := (stage or self.method).order:
                 kinds = federation.labels[rows], federation.domains[rows]
                 order = np.asarray(in_order(order_key, *kinds, jnp.int32(len(rows))))
-            if guess is not None:
-                order = order[np.asarray(guess.trust)[order] > 0]
+            if pseudo_labels is not None:
+                order = order[np.asarray(pseudo_labels.label_weight)[order] > 0]
             filled = self.batches(order, fill="batch_stats" in variables)
             for i, (part, mask) in enumerate(filled):
                 batch = make_batch(federation, rows[part], mask)
-                if guess is not None:
-                    batch = batch._replace(labels=guess.labels[part], trust=guess.trust[part])
-                if guess is not None and self.method.others:
+                if pseudo_labels is not None:
+                    batch = batch._replace(
+                        labels=pseudo_labels.labels[part], label_weight=pseudo_labels.label_weight[part]
+                    )
+                if pseudo_labels is not None and self.method.extra_batch:
                     other_key = jax.random.fold_in(jax.random.fold_in(epoch_key, 2), i)
                     drawn = np.asarray(jax.random.randint(other_key, (len(part),), 0, len(rows)))
                     others = make_batch(federation, rows[drawn], np.ones(len(part)))
-                    batch = batch._replace(others=others._replace(labels=guess.labels[drawn], trust=guess.trust[drawn]))
+                    batch = batch._replace(
+                        extra_batch=others._replace(
+                            labels=pseudo_labels.labels[drawn], label_weight=pseudo_labels.label_weight[drawn]
+                        )
+                    )
                 step_key_i = jax.random.fold_in(step_key, i)
                 variables, optimizer, loss = step(variables, optimizer, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())
@@ -124,7 +148,7 @@ class PlainRound:
 
     def train_server(self, state: State, server: PyTree, federation: Federation, last: bool) -> PyTree:
         """The server's state after its own training, if it is at that end of the round."""
-        stage = self.method.stage
+        stage = self.method.server_training
         if stage is None or stage.last is not last:
             return server
         variables = stage.begin(server)
@@ -139,13 +163,15 @@ class PlainRound:
         )
         return stage.finish(server, trained)
 
-    def prepare(self, federation: Federation, context: Context, rows: np.ndarray) -> tuple[Context, Guess | None]:
+    def prepare(
+        self, federation: Federation, context: Context, rows: np.ndarray
+    ) -> tuple[Context, PseudoLabels | None]:
         """What a client works out, all its samples at once."""
         if self.method.prepare is None:
             return context, None
 
         prepared = self.prepared(context, make_batch(federation, rows, np.ones(len(rows))))
-        return context._replace(notes=prepared.notes), prepared.guess
+        return context._replace(aux=prepared.aux), prepared.pseudo_labels
 
     def __call__(
         self, state: State, federation: Federation, who: list[int], invisible: tuple[int, ...] = ()
@@ -163,8 +189,8 @@ class PlainRound:
             optimizer = row(state.optimizers, client) if method.keep_optimizer else self.fresh(received["params"])
             key = stream(state.seed, Purpose.TRAINING, state.round, int(ids[client]))
             rows = places[client][: lengths[client]]
-            context, guess = self.prepare(federation, context, rows)
-            trained = self.train(federation, context, optimizer, rows, key, guess)
+            context, pseudo_labels = self.prepare(federation, context, rows)
+            trained = self.train(federation, context, optimizer, rows, key, pseudo_labels)
             message, new = self.finish(context, trained)
             messages.append(message)
             kept.append(new)
@@ -173,8 +199,8 @@ class PlainRound:
         stack = lambda rows: by_numpy(lambda *leaves: np.stack(leaves), *rows)  # noqa: E731
         weights = np.array(method.weights(jax.device_put(lengths[who])))
         weights[[client in invisible for client in who]] = 0
-        moment = Moment(state.round, stream(state.seed, Purpose.SERVER, state.round))
-        server, clients = self.serve(server, stack(kept), stack(messages), weights, moment)
+        server_step = ServerStep(state.round, stream(state.seed, Purpose.SERVER, state.round))
+        server, clients = self.serve(server, stack(kept), stack(messages), weights, server_step)
         server = self.train_server(state, server, federation, last=True)
         put = lambda everyone, some: by_numpy(  # noqa: E731
             lambda a, b: np.stack([b[who.index(i)] if i in who else a[i] for i in range(len(ids))]), everyone, some

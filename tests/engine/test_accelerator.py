@@ -15,8 +15,8 @@ import pytest
 from jax.stages import Wrapped
 
 from fdgjax.data.federation import pool
-from fdgjax.engine import Plan, compile_round, init_state
-from fdgjax.engine.loops import always_most, until_over
+from fdgjax.engine import RoundPlan, compile_round, init_state
+from fdgjax.engine.loops import dynamic_loop, masked_loop
 from fdgjax.methods import METHODS
 from tests.marks import mostly_slow
 from tests.toys import are_exact, close, lengths_for, make_plan, shared_case, shared_method, toy_federation
@@ -64,7 +64,7 @@ def operations(operation: Any) -> Iterator[Any]:
                 yield from operations(inner.operation)
 
 
-def round_of(name: str, plan: Plan) -> Seen:
+def round_of(name: str, plan: RoundPlan) -> Seen:
     method, federation = shared_method(name), toy_federation(lengths_for(name))
     federation = pool(federation) if method.pooled else federation
     state = jax.eval_shape(functools.partial(init_state, method), federation, 0)
@@ -116,7 +116,7 @@ def test_steps_beyond_a_clients_own_change_nothing(turns: int) -> None:
     step = lambda i, x: x * 2 + i  # noqa: E731
     ends = [
         jax.jit(lambda n, repeat=repeat: repeat(n, 5, step, np.int32(1)))(np.int32(turns))
-        for repeat in (until_over, always_most, functools.partial(always_most, unroll=3))
+        for repeat in (dynamic_loop, masked_loop, functools.partial(masked_loop, unroll=3))
     ]
     wanted = functools.reduce(lambda x, i: x * 2 + i, range(turns), 1)
     assert list(map(int, ends)) == [wanted] * 3

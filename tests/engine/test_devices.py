@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fdgjax.contract import Execution
 from fdgjax.engine import init_state
 from fdgjax.engine.clients import everywhere, jit, over_clients
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, Case, build, close, make_plan, poison, shared_case, tolerance, toy_federation
 

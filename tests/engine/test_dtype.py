@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.building import build as experiment_of
 from fdgjax.contract import Model, Setup
 from fdgjax.data.federation import pool
 from fdgjax.engine import compile_round, init_state
-from fdgjax.errors import UserError
+from fdgjax.experiments import build as experiment_of
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model, make_client_model, make_network
-from fdgjax.run.training import train
+from fdgjax.run.loop import train_rounds
+from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 from tests.runs import perceptron, small
 from tests.toy_models import IMAGE, tiny_network
@@ -100,7 +100,7 @@ def test_a_run_in_bfloat16_is_near_the_one_in_float32(perceptron: None, cache: P
     losses = []
     for dtype in ("float32", "bfloat16"):
         experiment = experiment_of(small(cache, rounds=2, dtype=dtype))
-        *_, last = train(experiment, experiment.init())
+        *_, last = train_rounds(experiment, experiment.init())
         assert last.state is not None
         assert {str(leaf.dtype) for leaf in jax.tree.leaves(last.state.server)} == {"float32"}
         losses.append([last.records[0][name] for name in ("train_loss", "ood_loss", "id_accuracy")])

@@ -17,9 +17,9 @@ from fdgjax.contract import Execution
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine import State, compile_round, init_state
 from fdgjax.engine.clients import over_clients
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
-from fdgjax.records import History, open_checkpoints
+from fdgjax.run.records import History, open_checkpoints
+from fdgjax.utils.errors import UserError
 from tests.engine.plain import PlainRound
 from tests.marks import mostly_slow
 from tests.toys import (

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fdgjax.data.federation import Federation, pad_rows, pool, stack_seeds
-from fdgjax.engine import Execution, Plan, RoundInfo, State, compile_init, compile_round, each_seed, over_seeds
-from fdgjax.errors import UserError
+from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round, each_seed, over_seeds
 from fdgjax.evaluation import compile_evaluation
 from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 from tests.toy_models import tiny_model
 from tests.toys import (
@@ -84,7 +84,7 @@ def alone(name: str) -> list[tuple[State, RoundInfo]]:
     return ends
 
 
-def plan_of(axes: tuple[str, str], drop_nonfinite: bool = True) -> Plan:
+def plan_of(axes: tuple[str, str], drop_nonfinite: bool = True) -> RoundPlan:
     plan = make_plan(axes[1], drop_nonfinite=drop_nonfinite)
     return plan._replace(execution=plan.execution._replace(seed_axis=axes[0]))
 

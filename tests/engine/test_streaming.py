@@ -13,7 +13,7 @@ from fdgjax.engine import Execution, State, compile_init, compile_round
 from fdgjax.engine.clients import everywhere
 from fdgjax.evaluation import compile_representation
 from fdgjax.evaluation.linear_probe import LAYERS
-from fdgjax.run.memory import tree_bytes
+from fdgjax.run.memory_check import tree_bytes
 from tests.toy_models import tiny_model
 from tests.toys import FULL_LENGTHS, build, close, make_plan, tolerance, toy_federation
 

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 from fdgjax.contract import Variables
 from fdgjax.data.federation import Federation, Rows, pad_rows, pool
 from fdgjax.engine import Execution, init_state
-from fdgjax.engine.attack import ATTACKS, TARGET, with_trigger
-from fdgjax.evaluation import (
-    Metrics,
-    Tallies,
-    Tally,
-    compile_evaluation,
-    expected_calibration_error,
-    figures,
-    measure,
-)
+from fdgjax.engine.robustness.attacks import ATTACKS, TARGET, with_trigger
+from fdgjax.evaluation import Metrics, Tallies, Tally, compile_evaluation, expected_calibration_error, figures, measure
 from fdgjax.methods import METHODS
 from tests.marks import mostly_slow
 from tests.toy_models import tiny_model

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.errors import UserError
 from fdgjax.evaluation.linear_probe import Probing, linear_probe, stratified_split
+from fdgjax.utils.errors import UserError
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
 HOW = Probing(repeats=3, epochs=60, batch_size=32, learning_rate=0.05)

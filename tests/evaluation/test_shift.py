@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Batch, Context
-from fdgjax.evaluation.shift import Minibatches, covariance, mean_gradient, mutual_information, pairs_of_a_class
+from fdgjax.evaluation.shift import (
+    Minibatches,
+    minibatch_gradient,
+    mutual_information,
+    pairs_of_a_class,
+    tree_covariance,
+)
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -20,7 +26,7 @@ def test_covariance_is_numpys_over_all_entries_of_a_tree(seed: int, size: int) -
     left, right = rng.normal(size=(2, size)) + 3
     tree = lambda flat: {"a": jnp.asarray(flat[:1]), "b": [jnp.asarray(flat[1:])]}  # noqa: E731
     wanted = np.cov(np.float32(left), np.float32(right), bias=True)[0, 1]
-    assert covariance(tree(left), tree(right)) == pytest.approx(wanted, rel=1e-5, abs=1e-7)
+    assert tree_covariance(tree(left), tree(right)) == pytest.approx(wanted, rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.4, -0.9])
@@ -55,7 +61,7 @@ def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() 
         return variables["params"]["w"] ** 2 * jnp.mean(batch.images) * drawn, {}
 
     context = Context((), (), variables, jnp.int32(0))
-    found = mean_gradient(objective, variables, context, samples, key)["w"]
+    found = minibatch_gradient(objective, variables, context, samples, key)["w"]
     draws = [float(jax.random.normal(jax.random.fold_in(key, i))) for i in range(3)]
     means = (samples.images.astype(np.float64) / 127.5 - 1).mean(axis=(1, 2, 3, 4))
     np.testing.assert_allclose(found, np.mean(4.0 * means * draws), rtol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fdgjax.sweeps.options import add_options
-from fdgjax.sweeps.reproduce import EXPERIMENTS
+from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.share import Share, share_of
 from tests.runs import ROOT
 from tests.sweeps.test_share import array

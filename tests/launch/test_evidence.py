@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.report.reading import read_runs
-from fdgjax.sealed import read_checked_json, write_checked_json
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from launch.evidence import main, shortened
 from tests.report.folders import write_run
 

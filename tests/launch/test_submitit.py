@@ -23,7 +23,7 @@ COMMAND_LINE = ("fdgjax", "reproduce")
 
 def test_every_task_runs_its_share_of_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Sequence[str]] = []
-    monkeypatch.setattr("launch.submitit.commands.main", lambda argv: ran.append(argv) or 0)
+    monkeypatch.setattr("launch.submitit.subcommands.main", lambda argv: ran.append(argv) or 0)
     words = ["--tasks", "3", "--cluster", "debug", "--stay", "--", *COMMAND, str(tmp_path)]
     assert submitit.main(["launch.submitit", *words]) == 0
     asked = [understood(list(rest)) for program, subcommand, *rest in ran if (program, subcommand) == COMMAND_LINE]
@@ -34,7 +34,7 @@ def test_every_task_runs_its_share_of_one_command(tmp_path: Path, monkeypatch: p
 def test_a_task_that_fails_fails_its_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("launch.submitit.commands.main", lambda argv: 1)
+    monkeypatch.setattr("launch.submitit.subcommands.main", lambda argv: 1)
     before = signal.getsignal(signal.SIGUSR2)
     assert submitit.main(["launch.submitit", "--cluster", "debug", "--stay", "--", *COMMAND, str(tmp_path)]) == 1
     assert "failed: fdgjax ended with status 1; the log has the reason" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Setup
-from fdgjax.engine import Execution, Plan
+from fdgjax.engine import Execution, RoundPlan
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
@@ -41,7 +41,7 @@ def gradient_at_rest(name: str, **chosen: Any) -> float:
     h = METHODS[name].hyper(**PLAIN_SGD, client_weight_decay=DECAY, **chosen)
     method = METHODS[name].build(Setup(model, len(federation.ids), ROUNDS), h)
     longest = federation.train.places.shape[1]
-    case = make_case(method, plan=Plan(Batching(5, longest, False), 0, Execution("map")))
+    case = make_case(method, plan=RoundPlan(Batching(5, longest, False), 0, Execution("map")))
     state = case.advance(ROUNDS)
     variables = jax.tree.map(lambda leaf: leaf[0], method.unseen(state.server, state.clients))
     lengths = np.asarray(federation.train.length)

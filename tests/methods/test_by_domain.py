@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
-from fdgjax.methods.mixup import mixed
+from fdgjax.methods.mixup import mixed_images
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.methods.parts.memory import MEMORY
+from fdgjax.methods.parts.model_memory import MEMORY
 from fdgjax.methods.parts.optimizers import optimizer, renewed
 from fdgjax.objectives.by_domain import coral, pairwise_mmd
-from fdgjax.randomness import domain_aware
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import domain_aware
 from tests.toy_models import CLASSES, IMAGE, tiny_model
 from tests.toys import DOMAINS, POOLED, build, close, flat, make_case, small_hyper, toy_federation
 
@@ -124,7 +124,7 @@ def test_mixup_of_a_batch_of_one_domain_is_centrals_loss_and_of_two_is_not() -> 
 
 def test_mixed_images_lie_between_a_sample_and_its_partner() -> None:
     share, other = jnp.asarray([1.0, 0.0, 0.25, 0.5, 0.5, 1.0]), jnp.asarray([1, 0, 3, 2, 5, 4])
-    found, images = np.asarray(mixed(BATCH.images, share, other)), np.asarray(BATCH.images)
+    found, images = np.asarray(mixed_images(BATCH.images, share, other)), np.asarray(BATCH.images)
     np.testing.assert_array_equal(found[[0, 1]], images[[0, 0]])
     np.testing.assert_allclose(found[2], 0.25 * images[2] + 0.75 * images[3], rtol=1e-6)
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Moment
-from fdgjax.methods.cbafed import CBAFed, choose_labels, shares_of, thresholds
+from fdgjax.contract import ServerStep
+from fdgjax.methods.cbafed import CBAFed, choose_labels, class_thresholds, shares_of
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
 from tests.engine.plain import PlainRound
@@ -57,7 +57,7 @@ def test_the_thresholds_by_hand() -> None:
     counts = np.array([70.0, 20, 10, 0])
     shares = counts / counts.sum() * 4 / 10
     wanted = np.minimum(0.84 + shares - np.sqrt(np.sum((shares - shares.mean()) ** 2) / 3), 0.95)
-    got = thresholds(shares_of(jnp.asarray(counts, jnp.float32)), CBAFed())
+    got = class_thresholds(shares_of(jnp.asarray(counts, jnp.float32)), CBAFed())
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
     assert wanted[0] == 0.95
     assert (np.diff(wanted) < 0).all(), "a rarer class has a lower threshold"
@@ -90,7 +90,9 @@ def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
     state, info = case.round(state, poison(case.federation, 1))
     wanted = np.zeros(CLASSES)
     for client, length in enumerate(np.asarray(case.federation.train.length)):
-        labels, trust = (np.asarray(leaf[client])[:length] for leaf in (info.guess.labels, info.guess.trust))
+        labels, trust = (
+            np.asarray(leaf[client])[:length] for leaf in (info.pseudo_labels.labels, info.pseudo_labels.label_weight)
+        )
         wanted += (client != 1) * np.bincount(labels, weights=trust, minlength=CLASSES)
     np.testing.assert_array_equal(state.server.more.counts, server_counts() + wanted)
 
@@ -102,7 +104,7 @@ def test_residuals_by_hand() -> None:
     step = Extended(Message(jax.tree.map(jnp.ones_like, server.base.variables), {}), jnp.zeros(CLASSES))
     begin, update = flat(copy(server.base.variables)), jax.jit(method.update)
     for round_, way in enumerate([1.0, 2.0, 0.25 * 3 + 0.75 * 1, 2.5, 0.25 * 3.5 + 0.75 * 1.5]):
-        server, _ = update(server, clients, step, Moment(jnp.int32(round_), jax.random.key(0)))
+        server, _ = update(server, clients, step, ServerStep(jnp.int32(round_), jax.random.key(0)))
         np.testing.assert_allclose(flat(server.base.variables) - begin, way, rtol=1e-5)
 
 
@@ -111,7 +113,7 @@ def test_clients_train_on_the_samples_they_use_alone() -> None:
     """The plain loop's epochs pass over the pseudo-labels that are used, and over nothing else."""
     case = case_of(threshold=0.38)
     state, info = case.round(case.start(), case.federation)
-    used = np.asarray(info.guess.trust).sum(axis=1)
+    used = np.asarray(info.pseudo_labels.label_weight).sum(axis=1)
     assert (used < np.asarray(case.federation.train.length)).any()
     assert used.any()
     wanted, _ = PlainRound(case.method, WHOLE.batching)(case.start(), case.federation, case.everyone)

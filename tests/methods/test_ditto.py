@@ -7,8 +7,8 @@ import numpy as np
 from fdgjax.contract import Batch, Context, Method, Variables
 from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
-from fdgjax.methods.ditto import beside, part
-from fdgjax.variables import bytes_of, subtract
+from fdgjax.methods.ditto import one_model, two_models
+from fdgjax.utils.variables import bytes_of, subtract
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
@@ -23,8 +23,8 @@ def test_the_global_model_is_fedavgs_and_without_the_term_the_personal_ones_are_
     fedavg = make_case(build("fedavg", federation, "norm", **chosen), federation, WHOLE).advance(rounds)
     alone = build("local", federation, "norm", keep_optimizer=False, **chosen)
     local = make_case(alone, federation, WHOLE).advance(rounds)
-    close(part(both.server.variables, "global"), fedavg.server.variables)
-    close(part(both.clients.local, "personal"), local.clients.local)
+    close(one_model(both.server.variables, "global"), fedavg.server.variables)
+    close(one_model(both.clients.local, "personal"), local.clients.local)
 
 
 def test_the_pull_moves_the_personal_models_alone() -> None:
@@ -35,7 +35,7 @@ def test_the_pull_moves_the_personal_models_alone() -> None:
     def gap(state: State) -> float:
         """How far the personal models are from the global one."""
         differences = jax.vmap(subtract, (0, None))(
-            part(state.clients.local, "personal"), part(state.server.variables, "global")
+            one_model(state.clients.local, "personal"), one_model(state.server.variables, "global")
         )
         return float(np.linalg.norm(flat(differences)))
 
@@ -54,10 +54,10 @@ def test_the_gradient_is_that_of_algorithm_1() -> None:
         context = Context({}, {}, received, nothing)
         return jax.grad(lambda x: method.objective(x, batch, key, context)[0])(variables)
 
-    got = gradient(ditto, beside(w, v), beside(w_0, v_0))
-    np.testing.assert_allclose(flat(part(got, "global")), flat(gradient(fedavg, w, w_0)), rtol=1e-5, atol=1e-7)
+    got = gradient(ditto, two_models(w, v), two_models(w_0, v_0))
+    np.testing.assert_allclose(flat(one_model(got, "global")), flat(gradient(fedavg, w, w_0)), rtol=1e-5, atol=1e-7)
     wanted = flat(gradient(fedavg, v, v_0)) + mu * (flat(v) - flat(w_0))
-    np.testing.assert_allclose(flat(part(got, "personal")), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(flat(one_model(got, "personal")), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_only_the_global_model_travels() -> None:
@@ -71,9 +71,9 @@ def test_the_global_model_predicts_for_an_unseen_domain_and_the_personal_one_for
     state = make_case(method, plan=WHOLE).advance(1)
     close(
         method.unseen(state.server, state.clients),
-        jax.tree.map(lambda x: x[None], part(state.server.variables, "global")),
+        jax.tree.map(lambda x: x[None], one_model(state.server.variables, "global")),
     )
     mine = jax.tree.map(lambda leaf: leaf[2], state.clients)
-    close(method.predict(state.server, mine), part(mine.local, "personal"))
+    close(method.predict(state.server, mine), one_model(mine.local, "personal"))
     each = build("ditto", toy_federation(), "norm", unseen="each").unseen(state.server, state.clients)
-    close(each, part(state.clients.local, "personal"))
+    close(each, one_model(state.clients.local, "personal"))

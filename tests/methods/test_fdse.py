@@ -12,14 +12,14 @@ import pytest
 from fdgjax.aggregation import attention, min_norm
 from fdgjax.contract import Model, Setup
 from fdgjax.data.federation import Federation
-from fdgjax.engine.loops import until_over
+from fdgjax.engine.loops import dynamic_loop
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.methods import METHODS
 from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message
-from fdgjax.variables import flatten, label_table, select
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten, label_table, select
 from tests.engine.plain import PlainRound
 from tests.toy_models import tiny_model
 from tests.toys import (
@@ -163,7 +163,7 @@ def fitted(name: str, federation: Federation, model: str = "dense", **chosen: An
 
 def adapted(method: Any, before: Any, federation: Federation, rows: Any) -> Any:
     run = functools.partial(
-        adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1), repeat=until_over
+        adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1), repeat=dynamic_loop
     )
     return jax.jit(run)(before, federation, rows)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context
+from fdgjax.data.augmentations.style import Style
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedccrl import restyled
 from fdgjax.methods.parts.bank import Bank
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.objectives import supervised_contrast
-from fdgjax.variables import bytes_of
-from fdgjax.views.style import Style
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, build, make_plan, shared_case, shared_method, toy_federation
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context
+from fdgjax.data.augmentations.amplitude import low_amplitudes
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods.feddg import mixed_with_others
 from fdgjax.methods.parts.bank import Bank
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.variables import bytes_of
-from fdgjax.views.amplitude import low_amplitudes
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE
 from tests.toys import (
     CLIENTS,
@@ -82,7 +82,7 @@ def mix(there: list[bool], place: int) -> np.ndarray:
     amplitudes = jnp.broadcast_to(jnp.arange(1, 5).reshape(4, 1, 1, 1, 1) / 10, (4, SHOWN, 1, 1, 1))
     batch = Batch(jnp.zeros((200, *IMAGE)), jnp.zeros(200, jnp.int32), jnp.ones(200))
     sent = Extended({}, Bank(amplitudes, jnp.asarray(there)))
-    context = Context(sent, Extended(Kept({}, {}), jnp.int32(place)), {}, jnp.int32(1))
+    context = Context(sent, Extended(ClientVariables({}, {}), jnp.int32(place)), {}, jnp.int32(1))
     images = mixed_with_others(small_hyper("feddg", mixture="full"))(batch, jax.random.key(0), context)
     return np.round((np.asarray(images)[:, 0, 0, 0] + 1) / 2, 4)
 

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Context, Guess, PyTree, Samples
+from fdgjax.contract import Context, PseudoLabels, PyTree, Samples
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.feddg_ga import adjust
-from fdgjax.variables import bytes_of
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import tiny_model
 from tests.toys import (
     CLIENTS,
@@ -120,12 +120,12 @@ def test_labels_count_as_much_as_they_are_trusted_and_accuracies_can_be_compared
     for label in range(3):
         chosen = (federation.labels[federation.train.places[3]] == label).astype(jnp.float32)
         only = Samples(samples.mask, lambda function, guess=None, c=chosen: samples.each(function, trusted(c)))
-        gap[label] = float(method.prepare(context, only).notes), float(chosen.sum())
-    everything = float(method.prepare(context, samples).notes)
+        gap[label] = float(method.prepare(context, only).aux), float(chosen.sum())
+    everything = float(method.prepare(context, samples).aux)
     assert everything == pytest.approx(sum(g * n for g, n in gap.values()) / 9, abs=1e-6)
     assert everything == pytest.approx(accuracy(mine.more.model, 3) - accuracy(context.received, 3), abs=1e-6)
 
 
-def trusted(trust: jax.Array) -> Guess:
+def trusted(trust: jax.Array) -> PseudoLabels:
     """The labels of the last client, trusted so much."""
-    return Guess(toy_federation().labels[toy_federation().train.places[3]], trust, trust)
+    return PseudoLabels(toy_federation().labels[toy_federation().train.places[3]], trust, trust)

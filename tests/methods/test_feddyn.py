@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import Message
-from fdgjax.variables import bytes_of
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.methods.convex import gradient_at_rest
-from tests.toys import (
-    build,
-    flat,
-    make_case,
-    make_plan,
-    poison,
-    row,
-    shared_case,
-    shared_method,
-    toy_federation,
-)
+from tests.toys import build, flat, make_case, make_plan, poison, row, shared_case, shared_method, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 ALPHA = 0.1

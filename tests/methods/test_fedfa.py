@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Moment, Setup
+from fdgjax.contract import ServerStep, Setup
 from fdgjax.engine import State
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
-from fdgjax.methods.fedavg import Kept, Message
+from fdgjax.methods.fedavg import ClientVariables, Message
 from fdgjax.models.client_model import as_model
 from fdgjax.models.units import AugmentedUnit
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, DenseNet
 from tests.toys import CLIENTS, build, close, flat, make_case, small_hyper, toy_federation
 
@@ -59,9 +59,9 @@ def test_variances_by_hand(kind: str, dropped: tuple[int, ...]) -> None:
     )
     weights = np.asarray([5.0, 8.0, 1.0, 9.0], np.float32)
     weights[list(dropped)] = 0
-    clients = Kept({}, {})
+    clients = ClientVariables({}, {})
     step, _ = method.aggregate(server, clients, Message(update, {}), jnp.asarray(weights))
-    after, _ = method.update(server, clients, step, Moment(jnp.int32(0), jax.random.key(0)))
+    after, _ = method.update(server, clients, step, ServerStep(jnp.int32(0), jax.random.key(0)))
     now, new, sent = flatten(server.variables), flatten(after.variables), flatten(update)
     seen, found = weights > 0, 0
     for path, leaf in new.items():
@@ -80,7 +80,7 @@ def test_where_nobody_counts_everything_stays() -> None:
     method = build("fedfa", toy_federation())
     server, _ = method.init(jax.random.key(0), toy_federation())
     zeros = jax.tree.map(lambda leaf: jnp.zeros((CLIENTS, *leaf.shape)), server.variables)
-    step, _ = method.aggregate(server, Kept({}, {}), Message(zeros, {}), jnp.zeros(CLIENTS))
+    step, _ = method.aggregate(server, ClientVariables({}, {}), Message(zeros, {}), jnp.zeros(CLIENTS))
     np.testing.assert_array_equal(flat(step), 0)
 
 

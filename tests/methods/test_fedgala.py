@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.variables import bytes_of
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.aggregation.test_global_alignment import official_shares
 from tests.toys import (
     Case,

@@ -6,7 +6,7 @@ import numpy as np
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Message
-from fdgjax.variables import bytes_of
+from fdgjax.utils.variables import bytes_of
 from tests.toys import (
     build,
     close,

@@ -9,7 +9,7 @@ from fdgjax.contract import Batch, Context
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fediir import HeadGradient, head_gradient
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.variables import bytes_of
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import CLASSES, FEATURES, IMAGE, tiny_model
 from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, shared_method, toy_federation
 
@@ -42,7 +42,7 @@ def test_the_gradient_of_the_last_layer_and_the_penalty_by_differentiation() -> 
     variables, batch = some_batch()
     wanted = differentiated(variables, batch)
     output, _ = MODEL.apply(variables, batch.images, True, jax.random.key(0))
-    close(head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.trust), wanted)
+    close(head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.label_weight), wanted)
     mean = HeadGradient(jnp.full((FEATURES, CLASSES), 0.1), jnp.float32([0.3, -0.1, 0]))
     losses = []
     for penalty in (0.0, 0.7):

@@ -7,11 +7,11 @@ import pytest
 
 from fdgjax.contract import Setup
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import label_table
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import label_table
 from tests.toy_models import IMAGE, DenseNet
 from tests.toys import FULL_LENGTHS, build, close, make_case, make_plan, small_hyper, tolerance, toy_federation
 

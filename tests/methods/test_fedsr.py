@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedsr import OWN, FedSR
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, small_hyper
 from tests.toys import toy_federation as federation
@@ -36,7 +36,7 @@ def test_the_objective_by_hand(length: str) -> None:
     output, _ = MODEL.apply(variables, images, True, key)
     logits, z, mean, deviation = (
         np.asarray(a, np.float64)
-        for a in (output.logits, output.features, output.more["mean"], output.more["deviation"])
+        for a in (output.logits, output.features, output.extra["mean"], output.extra["deviation"])
     )
     references = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"]["gaussian"])
     r_mean, r_deviation = (

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Batch, Context, Setup
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.gperxan import GPerXAN
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, FULL_LENGTHS, build, close, make_case, small_hyper, toy_federation
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.contract import Context, Execution, Method, Moment, Trained
-from fdgjax.methods.fedavg import Kept
+from fdgjax.contract import Context, Execution, Method, ServerStep, Trained
+from fdgjax.methods.fedavg import ClientVariables
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
-from fdgjax.methods.parts.generated_models import Weights
+from fdgjax.methods.parts.generated_models import HyperWeights
 from tests.toys import (
     CLIENTS,
     SMALL_HYPERNET,
@@ -45,7 +45,7 @@ def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
     live, smoothed = flat(server.weights), None
     for t in range(warmup + 4):
         gradient = random_like(server.weights, rng)
-        server, _ = update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
+        server, _ = update(server, clients, gradient, ServerStep(jnp.asarray(t), jax.random.key(t)))
         live = live - rate * (flat(gradient) + decay * live)
         if t == warmup:
             smoothed = live
@@ -64,7 +64,7 @@ def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
     update = jax.jit(method.update)
     for t in range(1, 4):
         gradient = random_like(server.weights, rng)
-        server, _ = update(server, clients, gradient, Moment(jnp.asarray(t), jax.random.key(t)))
+        server, _ = update(server, clients, gradient, ServerStep(jnp.asarray(t), jax.random.key(t)))
         g = flat(gradient) + 0.1 * x
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
         x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
@@ -88,7 +88,7 @@ def gentle(name: str, alignment: str | None = None) -> tuple[Method, Any]:
         message, kept = method.finish(Context(sent, client, received, jnp.int32(0)), after)
         stacked = jax.tree.map(lambda leaf: leaf[None], (message, kept))
         gradient, _ = method.aggregate(server, stacked[1], stacked[0], jnp.ones(1))
-        return gradient, method.update(server, clients, gradient, Moment(jnp.asarray(0), jax.random.key(0)))[0]
+        return gradient, method.update(server, clients, gradient, ServerStep(jnp.asarray(0), jax.random.key(0)))[0]
 
     return method, step
 
@@ -120,7 +120,7 @@ def test_one_server_step_moves_towards_what_training_found() -> None:
     locally = make_case(build("local", federation), reorder(federation, [1]))
     start = case.start()
     before = case.method.predict(start.server, row(start.clients, 0))
-    kept = Kept({}, jax.tree.map(lambda leaf: jnp.array(leaf)[None], before))
+    kept = ClientVariables({}, jax.tree.map(lambda leaf: jnp.array(leaf)[None], before))
     beginning = locally.start()._replace(clients=kept)
     trained, _ = locally.round(beginning, locally.federation)
     state, _ = case.round(start, case.federation)
@@ -140,7 +140,7 @@ def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
     delta = random_like(before, np.random.default_rng(seed))
     gradient, _ = step(server, alone, jax.tree.map(lambda w, d: w - d, before, delta))
 
-    def inner(weights: Weights) -> jax.Array:
+    def inner(weights: HyperWeights) -> jax.Array:
         generated = method.predict(server._replace(weights=weights), row(alone, 0))
         return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
 

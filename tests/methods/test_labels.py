@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Context, Method, Model, Moment, PyTree, Setup, Trained
+from fdgjax.contract import Context, Method, Model, PyTree, ServerStep, Setup, Trained
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import flatten, label_table
+from fdgjax.utils.variables import flatten, label_table
 from tests.marks import mostly_slow
 from tests.shallow import shallow
 from tests.toys import BATCH, DOMAINS, POOLED, build, toy_federation
@@ -170,8 +170,8 @@ def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
     ) -> PyTree:
         context = Context(method.send(server, client), client, received, jnp.int32(0))
         if method.prepare:
-            notes = method.prepare(context, samples_of(LocalData(federation, *row), BATCH)).notes
-            context = context._replace(notes=notes)
+            notes = method.prepare(context, samples_of(LocalData(federation, *row), BATCH)).aux
+            context = context._replace(aux=notes)
         optimizer = method.optimizer.init(received["params"])
         after = Trained(marked(received, labels, marks), optimizer, jnp.float32(0), jnp.int32(3))
         return method.finish(context, after)
@@ -183,7 +183,7 @@ def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
         rows = (federation.train.places, federation.train.length)
         messages, kept = jax.vmap(one, in_axes=(None, 0, 0, 0, 0))(server, clients, before, marks, rows)
         aggregate, _ = method.aggregate(server, kept, messages, jnp.ones(ROWS))
-        after = receive(*method.update(server, kept, aggregate, Moment(jnp.int32(0), jax.random.key(0))))
+        after = receive(*method.update(server, kept, aggregate, ServerStep(jnp.int32(0), jax.random.key(0))))
         return before, messages, after
 
     return lambda marks: Outcome(labels, *run({label: jnp.asarray(mark, jnp.float32) for label, mark in marks.items()}))

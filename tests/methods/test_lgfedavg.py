@@ -3,9 +3,9 @@
 import jax
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.methods.lgfedavg import LGFedAvg
-from fdgjax.variables import flatten, label_table, select
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten, label_table, select
 from tests.toy_models import tiny_model
 from tests.toys import build, close, make_case, make_plan, shared_case, toy_federation
 

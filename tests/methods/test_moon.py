@@ -7,11 +7,11 @@ import pytest
 
 from fdgjax.contract import Setup
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.moon import Moon
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import bytes_of
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE
 from tests.toys import (
     build,

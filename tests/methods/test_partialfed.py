@@ -8,10 +8,10 @@ import pytest
 from fdgjax.contract import Batch, Context
 from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
-from fdgjax.methods.fedavg import Kept
+from fdgjax.methods.fedavg import ClientVariables
 from fdgjax.methods.partialfed import without_policy
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.variables import bytes_of
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import (
     FULL_LENGTHS,
@@ -80,7 +80,7 @@ def test_the_policys_gradient_by_hand() -> None:
     images, labels = rng.normal(size=(4, *IMAGE)), rng.integers(0, 3, 4)
     batch = Batch(jnp.asarray(images, jnp.float32), jnp.asarray(labels, jnp.int32), jnp.ones(4))
     key, own = jax.random.key(5), {"params": {"policy": policy}}
-    context = Context(sent, Extended(Kept({}, own), kept), {}, jnp.zeros((), jnp.int32))
+    context = Context(sent, Extended(ClientVariables({}, own), kept), {}, jnp.zeros((), jnp.int32))
     variables = {"params": {**mine["params"], "policy": policy}}
     gradient = jax.jit(jax.grad(lambda v: method.objective(v, batch, key, context)[0]))(variables)["params"]
     alone = jax.jit(jax.grad(lambda v: plain(v, batch, key, context)[0]))(mine)

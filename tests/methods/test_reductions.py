@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Moment
-from fdgjax.methods.fedavg import Kept, Message, Server
+from fdgjax.contract import ServerStep
+from fdgjax.methods.fedavg import ClientVariables, Message, ServerState
 from tests.toy_models import tiny_model
 from tests.toys import build, close, flat, make_case, make_plan, reorder, row, shared_case, toy_federation
 
@@ -85,7 +85,9 @@ def test_the_server_may_take_the_mean_as_a_gradient() -> None:
     update = jax.jit(method.update)
     for t in range(1, 5):
         step = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), server.variables)
-        server, _ = update(server, Kept({}, {}), Message(step, {}), Moment(jnp.asarray(t - 1), jax.random.key(t)))
+        server, _ = update(
+            server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(t - 1), jax.random.key(t))
+        )
         m, v = 0.9 * m + 0.1 * -flat(step), 0.999 * v + 0.001 * flat(step) ** 2
         x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         np.testing.assert_allclose(flat(server.variables), x, rtol=1e-4, atol=1e-5)
@@ -97,7 +99,9 @@ def test_momentum_of_the_server() -> None:
     server, _ = method.init(jax.random.key(0), toy_federation())
     start, step = flat(server.variables), jax.tree.map(jnp.ones_like, server.variables)
     for t in range(2):
-        server, _ = method.update(server, Kept({}, {}), Message(step, {}), Moment(jnp.asarray(t), jax.random.key(t)))
+        server, _ = method.update(
+            server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(t), jax.random.key(t))
+        )
     np.testing.assert_allclose(flat(server.variables) - start, 0.5 * (1 + 1.9), rtol=1e-5)
 
 
@@ -105,8 +109,10 @@ def test_statistics_do_not_go_through_the_servers_optimiser() -> None:
     method = build("fedavg", toy_federation(), "norm", server_optimizer="adam", server_learning_rate=0.1)
     server, _ = method.init(jax.random.key(0), toy_federation())
     step = jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.25), server.variables)
-    after, _ = method.update(server, Kept({}, {}), Message(step, {}), Moment(jnp.asarray(0), jax.random.key(0)))
-    assert isinstance(after, Server)
+    after, _ = method.update(
+        server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(0), jax.random.key(0))
+    )
+    assert isinstance(after, ServerState)
     moved = flat(after.variables["batch_stats"]) - flat(server.variables["batch_stats"])
     np.testing.assert_allclose(moved, 0.25, rtol=1e-6)
     np.testing.assert_allclose(flat(after.variables["params"]) - flat(server.variables["params"]), 0.1, rtol=1e-3)

@@ -14,13 +14,13 @@ from fdgjax import methods
 from fdgjax.contract import Context, PyTree, Setup, Trained
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import flatten, label_table
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten, label_table
 from tests.marks import mostly_slow
 from tests.toy_models import tiny_model
 from tests.toys import (
@@ -189,10 +189,10 @@ def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(na
         if method.prepare:
             federation = case.federation._replace(images=images)
             samples = samples_of(LocalData(federation, train.places[0], train.length[0]), 2)
-            context = context._replace(notes=method.prepare(context, samples).notes)
+            context = context._replace(aux=method.prepare(context, samples).aux)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
         message, _ = method.finish(context, Trained(received, begin, jnp.float32(0), zero))
-        return message, method.updates.of(message), method.updates.put(message, method.updates.of(message))
+        return message, method.updates.get(message), method.updates.set(message, method.updates.get(message))
 
     message, update, again = untrained(
         state.server, row(state.clients, 0), row(state.optimizers, 0), case.federation.images

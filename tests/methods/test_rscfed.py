@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.contract import Batch, Context, Moment
+from fdgjax.contract import Batch, Context, ServerStep
+from fdgjax.data.augmentations.weak_strong import unchanged_images
 from fdgjax.engine.round import train_server
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.rscfed import RSCFed, draw_subsets
 from fdgjax.objectives import mean_teacher, new_teacher, student_of
-from fdgjax.variables import bytes_of
-from fdgjax.views.weak_strong import plain
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import build, close, flat, make_case, make_plan, rows_of, shared_method, toy_federation
 
@@ -41,7 +41,7 @@ def test_one_sub_set_of_everybody_is_the_weighted_mean() -> None:
     share = np.asarray(weights) / np.asarray(weights).sum()
     np.testing.assert_allclose(info["weights"], share, rtol=1e-6)
     close(step.update, jax.tree.map(lambda leaf: np.tensordot(share, leaf, 1), updates.update))
-    assert method.update(server, clients, step, Moment(jnp.int32(0), jax.random.key(0)))
+    assert method.update(server, clients, step, ServerStep(jnp.int32(0), jax.random.key(0)))
 
 
 def test_lots_are_fair_and_the_absent_come_last() -> None:
@@ -71,7 +71,7 @@ def test_lots_are_drawn_anew_in_every_round() -> None:
 def test_the_teacher_by_hand() -> None:
     """The mean of the students at first, a moving one later; asked in evaluation, with the received statistics."""
     model, rng = tiny_model("norm"), np.random.default_rng(0)
-    objective = mean_teacher(model, plain, decay=0.6, temperature=0.5)
+    objective = mean_teacher(model, unchanged_images, decay=0.6, temperature=0.5)
     received = model.init(jax.random.key(0))
     variables = received | {"teacher": new_teacher(model.init(jax.random.key(1)))}
     images = jnp.asarray(rng.normal(size=(4, *IMAGE)), jnp.float32)
@@ -98,7 +98,7 @@ def test_the_teacher_by_hand() -> None:
 def test_no_gradient_reaches_the_teacher() -> None:
     """The gradient is that of a fixed target."""
     model = tiny_model()
-    objective = mean_teacher(model, plain, decay=0.999, temperature=1.0)
+    objective = mean_teacher(model, unchanged_images, decay=0.999, temperature=1.0)
     variables = model.init(jax.random.key(0))
     variables |= {"teacher": new_teacher(variables)}
     images = jnp.asarray(np.random.default_rng(0).normal(size=(4, *IMAGE)), jnp.float32)
@@ -143,7 +143,7 @@ def test_the_weight_of_consistency_is_nothing_to_adam(name: str, ratio: float) -
     for consistency in (0.5, 2.0):
         federation = toy_federation((4, 4, 4, 4))
         method = build("rscfed", federation, consistency=consistency, augmentation="none", **TOGETHER, **bare)
-        case = make_case(method._replace(stage=None), federation, plan)
+        case = make_case(method._replace(server_training=None), federation, plan)
         before = flat(case.start().server.variables)
         ways.append(flat(case.advance(1).server.variables) - before)
     seen = np.abs(ways[0]) > 1e-5

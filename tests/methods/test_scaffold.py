@@ -9,8 +9,8 @@ import pytest
 from fdgjax.contract import Context, Trained
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.parts.extend import Extended
-from fdgjax.methods.parts.sharing import Kept
-from fdgjax.variables import bytes_of
+from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.utils.variables import bytes_of
 from tests.methods.convex import PLAIN_SGD, gradient_at_rest
 from tests.toy_models import tiny_model
 from tests.toys import build, close, flat, make_case, make_plan, poison, reorder, row, shared_case, toy_federation
@@ -58,7 +58,7 @@ def test_the_update_by_hand() -> None:
     messages, wanted_x, wanted_c = [], flat(params), flat(server.more.variate)
     for _ in seen:
         c_i, gradients, y = noise(params), noise(params), noise(params)
-        sent, kept = Extended(server.base.variables, server.more.variate), Extended(Kept({}, {}), c_i)
+        sent, kept = Extended(server.base.variables, server.more.variate), Extended(ClientVariables({}, {}), c_i)
         context = Context(sent, kept, {"params": params}, jnp.int32(0))
         state = jax.tree.map(lambda leaf: leaf, method.optimizer.init(params))
         state = optax.tree.set(state, gradient_sum=gradients)

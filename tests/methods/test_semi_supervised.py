@@ -10,10 +10,10 @@ import pytest
 from fdgjax.contract import Batch, Context, Method, Setup
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
-from fdgjax.errors import UserError
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
-from fdgjax.methods.parts.pseudo_labelled import PseudoLabels, on_pseudo_labels
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig, on_pseudo_labels
+from fdgjax.utils.errors import UserError
 from tests.engine.plain import PlainRound
 from tests.marks import mostly_slow
 from tests.toy_models import CLASSES, IMAGE, tiny_model
@@ -41,7 +41,7 @@ BEFORE = Batching(3, BATCH, False)
 @functools.cache
 def wrapped(name: str) -> Method:
     setup = Setup(tiny_model(method=name), clients=4, rounds=3)
-    return on_pseudo_labels(METHODS[name].build, setup, small_hyper(name), PseudoLabels(3), BEFORE)
+    return on_pseudo_labels(METHODS[name].build, setup, small_hyper(name), PseudoLabelConfig(3), BEFORE)
 
 
 @functools.cache
@@ -125,9 +125,9 @@ def test_each_choice_of_uap_matters(changed: dict[str, object]) -> None:
 
 def test_a_server_that_trains_last_equals_the_plain_loop() -> None:
     method = shared_method("ssfl")
-    stage = method.stage
+    stage = method.server_training
     assert stage is not None
-    last = method._replace(stage=stage._replace(last=True))
+    last = method._replace(server_training=stage._replace(last=True))
     case = make_case(last, plan=WHOLE)
     wanted, _ = PlainRound(last, WHOLE.batching)(case.start(), case.federation, case.everyone)
     after, info = case.round(case.start(), case.federation)
@@ -162,7 +162,7 @@ def test_fedavg_on_pseudo_labels_is_fedavg_on_a_federation_so_labelled() -> None
     )
     after, info = case.round(state, case.federation)
     close(after.server, expected.server)
-    jax.tree.map(np.testing.assert_array_equal, info.guess, after.clients.more)
+    jax.tree.map(np.testing.assert_array_equal, tuple(info.pseudo_labels), tuple(after.clients.more))
 
 
 def test_a_method_on_pseudo_labels_starts_from_the_model_that_guessed() -> None:

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from fdgjax.config import make_config
-from fdgjax.contract import Batch, Context, Guess, Method, Prepared, Samples, Trained
+from fdgjax.contract import Batch, Context, Method, Prepared, PseudoLabels, Samples, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.methods.fedavg import Message
@@ -79,7 +79,7 @@ def test_a_client_with_nothing_sure_is_as_if_it_had_been_left_out() -> None:
 
     def unsure_if_small(context: Context, samples: Samples) -> Prepared:
         prepared = prepare(context, samples)
-        return prepared._replace(notes=jnp.where(prepared.notes == 1, 0, prepared.notes))
+        return prepared._replace(aux=jnp.where(prepared.aux == 1, 0, prepared.aux))
 
     case = make_case(method._replace(prepare=unsure_if_small), plan=WHOLE)
     before = case.start()
@@ -91,11 +91,11 @@ def test_a_client_with_nothing_sure_is_as_if_it_had_been_left_out() -> None:
 
 def test_what_is_sure() -> None:
     confidence = jnp.asarray([0.99, 0.95, 0.9, 0.99])
-    guess = Guess(jnp.arange(4), confidence, jnp.ones(4))
+    guess = PseudoLabels(jnp.arange(4), confidence, jnp.ones(4))
     samples = Samples(jnp.asarray([1.0, 1, 1, 0]), lambda function, guess=None: function)
     prepared = sure_labels(lambda context, samples: Prepared(guess), 0.95)(None, samples)
-    np.testing.assert_array_equal(prepared.guess.trust, [1, 1, 0, 0])
-    assert prepared.notes == 2
+    np.testing.assert_array_equal(prepared.pseudo_labels.label_weight, [1, 1, 0, 0])
+    assert prepared.aux == 2
 
 
 def test_the_loss_by_hand() -> None:
@@ -107,7 +107,7 @@ def test_the_loss_by_hand() -> None:
     labels, theirs = rng.integers(0, 3, (2, BATCH)).astype(np.int32)
     mask = np.array([1.0, 1, 1, 0], np.float32)
     along = Batch(*map(jnp.asarray, (others, theirs, np.ones(BATCH, np.float32))))
-    batch = Batch(*map(jnp.asarray, (images, labels, mask)), others=along)
+    batch = Batch(*map(jnp.asarray, (images, labels, mask)), extra_batch=along)
     loss, _ = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
 
     _, share_key, _, _ = jax.random.split(jax.random.fold_in(key, 2), 4)
@@ -134,7 +134,7 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> tuple:
         del key, context
         led, along = (
-            jnp.round((one.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.others)
+            jnp.round((one.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.extra_batch)
         )
         params = variables["params"]
         return -jnp.sum(params["led"][led] * batch.mask) - jnp.sum(params["along"][along]), {}
@@ -142,7 +142,7 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     start, optimizer = {"params": {"led": jnp.zeros(samples), "along": jnp.zeros(samples)}}, optax.sgd(1.0)
     trust = np.zeros(9, np.float32)
     trust[trusted] = 1
-    guess = Guess(jnp.zeros(9, jnp.int32), jnp.ones(9), jnp.asarray(trust))
+    guess = PseudoLabels(jnp.zeros(9, jnp.int32), jnp.ones(9), jnp.asarray(trust))
     trained = train_locally(
         LocalTraining(objective, optimizer, Batching(epochs, BATCH, drop_last), others=True),
         LocalData(federation, jnp.arange(10, 19), jnp.int32(count), guess),
@@ -178,7 +178,7 @@ def test_partial_batches_of_trusted_samples_may_be_left_out() -> None:
 def test_where_some_are_sure_it_is_the_plain_loop(model: str) -> None:
     case = case_of(model, threshold=0.57, augmentation="none")
     state, info = case.round(case.start(), case.federation)
-    sure = np.asarray(info.guess.trust).sum(axis=1)
+    sure = np.asarray(info.pseudo_labels.label_weight).sum(axis=1)
     assert 0 < sure.sum() < np.asarray(case.federation.train.length).sum()
     wanted, _ = PlainRound(case.method, WHOLE.batching)(case.start(), case.federation, case.everyone)
     close((state.server, state.clients), (wanted.server, wanted.clients), rtol=1e-3, atol=1e-5)

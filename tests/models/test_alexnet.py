@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import AlexNet, DSEUnit
+from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 
 

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import pytest
 
-from fdgjax.catalogue.models import table
+from fdgjax.cli.models import cost_table
 from fdgjax.models import MODELS, UNITS, DSEUnit
 from fdgjax.models.cost import Cost, cost
 from fdgjax.nn import Dense
@@ -58,7 +58,7 @@ def test_tokens_by_hand() -> None:
 
 def test_the_table_says_which_network_cannot_take_the_images() -> None:
     some = {name: MODELS[name] for name in ("digits_cnn", "alexnet")}
-    lines = list(table(some, 32, 10))
+    lines = list(cost_table(some, 32, 10))
     counted = 32**2 * 16 * 9 * 3 + 32**2 * 32 * 9 * 16 + 512 * 64 + 64 * 10
     assert lines[1].split() == ["digits_cnn", "own", "0.04", "0.15", f"{counted / 1e6:.2f}"]
     assert lines[3].split()[:3] == ["dse", "/", "own"]

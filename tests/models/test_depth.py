@@ -7,7 +7,7 @@ import pytest
 from fdgjax.models import MODELS, UNITS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order, layers
-from fdgjax.variables import flatten
+from fdgjax.utils.variables import flatten
 from tests.models.test_registry import LAST, shapes, small
 
 

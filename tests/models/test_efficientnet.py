@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fdgjax.config import ModelConfig
-from fdgjax.errors import UserError
 from fdgjax.models import MODELS
 from fdgjax.models.client_model import as_model
-from fdgjax.models.pretrained import read_weights, starting_from
-from fdgjax.models.weight_files import PACKAGES
+from fdgjax.models.pretrained.convert import read_weights, starting_from
+from fdgjax.models.pretrained.weight_files import PACKAGES
+from fdgjax.utils.errors import UserError
 
 NAME = "efficientnet_lite0"
 SIDE = 64

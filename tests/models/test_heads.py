@@ -7,7 +7,7 @@ import numpy as np
 from fdgjax.methods.parts.requirements import last_layer, projection_size
 from fdgjax.models import HEADS, MODELS, GaussianHead
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import flatten
+from fdgjax.utils.variables import flatten
 from tests.toy_models import CLASSES, IMAGE, DenseNet
 
 MODEL = as_model(GaussianHead(DenseNet(classes=8), CLASSES), IMAGE)
@@ -34,8 +34,8 @@ def test_what_it_says_is_made_of_the_networks_outputs() -> None:
     head = jax.tree.map(np.asarray, variables["params"]["gaussian"]["classifier"])
     for train in (False, True):
         output, _ = MODEL.apply(variables, IMAGES, train, jax.random.key(2))
-        np.testing.assert_allclose(output.more["mean"], mean, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(output.more["deviation"], deviation, rtol=1e-5)
+        np.testing.assert_allclose(output.extra["mean"], mean, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(output.extra["deviation"], deviation, rtol=1e-5)
         np.testing.assert_allclose(
             output.logits, np.asarray(output.features) @ head["kernel"] + head["bias"], rtol=1e-5, atol=1e-6
         )
@@ -46,7 +46,7 @@ def test_draws_have_the_mean_and_the_deviation() -> None:
     variables = MODEL.init(jax.random.key(1))
     draw = jax.vmap(lambda key: MODEL.apply(variables, IMAGES, True, key)[0].features)
     drawn = draw(jax.random.split(jax.random.key(3), 4000))
-    said = MODEL.apply(variables, IMAGES, False, jax.random.key(0))[0].more
+    said = MODEL.apply(variables, IMAGES, False, jax.random.key(0))[0].extra
     np.testing.assert_allclose(drawn.mean(0), said["mean"], atol=0.06)
     np.testing.assert_allclose(drawn.std(0), said["deviation"], rtol=0.06)
 
@@ -95,7 +95,7 @@ def test_simsiams_official_head_by_hand() -> None:
     z = bn(relu(bn(relu(bn(hidden)) @ own["middle"]["kernel"])) @ own["out"]["kernel"])
     p = relu(bn(z @ own["predictor_in"]["kernel"])) @ own["predictor_out"]["kernel"] + own["predictor_out"]["bias"]
     np.testing.assert_allclose(output.logits, z, atol=2e-3)
-    np.testing.assert_allclose(output.more["prediction"], p, atol=2e-3)
+    np.testing.assert_allclose(output.extra["prediction"], p, atol=2e-3)
 
 
 def test_mocos_official_head_is_one_linear_layer() -> None:

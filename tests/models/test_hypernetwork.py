@@ -12,7 +12,6 @@ from flax import traverse_util
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.errors import UserError
 from fdgjax.models import DigitsCNN, InceptionCNN
 from fdgjax.models.hypernetwork import (
     SCHEMES,
@@ -24,6 +23,7 @@ from fdgjax.models.hypernetwork import (
     join_layer,
     split_layer,
 )
+from fdgjax.utils.errors import UserError
 from tests.toy_models import DenseNet, NormNet
 from tests.toys import flat
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import InceptionCNN
 from fdgjax.models.inception import InceptionModule
+from fdgjax.utils.errors import UserError
 
 PUBLISHED_PARAMETERS = 928_199  # at 7 classes
 

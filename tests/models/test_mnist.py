@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdgjax.models.mnist import GroupNormUnit, MnistCNN
-from fdgjax.models.units import identity
+from fdgjax.models.units import no_activation
 from fdgjax.nn import Dense
 from tests.conformance import check
 from tests.conformance.networks import MNIST, mnist_given
@@ -25,7 +25,7 @@ def test_size_at_mnists_pixels_and_others() -> None:
 @pytest.mark.parametrize(("features", "groups"), [(8, 8), (16, 8), (12, 4), (6, 2), (5, 1)])
 def test_groups_are_normalised_after_the_activation(features: int, groups: int) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 6, 7, 4)), jnp.float32)
-    for activation in (jax.nn.relu, identity):
+    for activation in (jax.nn.relu, no_activation):
         y, _ = jax.jit(GroupNormUnit(Dense, features, activation).init_with_output)(jax.random.key(0), x)
         grouped = np.asarray(y).reshape(3, 6 * 7, groups, -1)
         np.testing.assert_allclose(grouped.mean((1, 3)), 0, atol=1e-5)

@@ -18,7 +18,7 @@ from fdgjax.models import MODELS, UNITS, AlexNet, DSEUnit, ResNet
 from fdgjax.models.client_model import as_model
 from fdgjax.models.depth import depth_order
 from fdgjax.nn import Dense
-from fdgjax.variables import flatten
+from fdgjax.utils.variables import flatten
 from tests.marks import mostly_slow
 from tests.shallow import SMALLEST, shallow
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import MODELS, UNITS, DSEUnit, NormUnit, ResNet
 from fdgjax.models.resnet import Block
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
 
 
 def outputs(model: ResNet, *size: int) -> list[tuple[int, ...]]:

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.building import build
 from fdgjax.config import Config, from_plain, make_config, read_config, to_plain
 from fdgjax.config.presets import PRESETS
 from fdgjax.data.pixels import as_floats
-from fdgjax.errors import UserError
+from fdgjax.experiments import build
 from fdgjax.models.client_model import as_model
-from fdgjax.models.pretrained import Weights, note_scaling
-from fdgjax.models.scaling import SCALINGS, scaled
+from fdgjax.models.pretrained.convert import WeightFile, note_scaling
+from fdgjax.models.scaling import SCALINGS, scaling_function
+from fdgjax.utils.errors import UserError
 from tests.docs.pages import ROOT, sections
 from tests.runs import perceptron, small
 
@@ -65,8 +65,8 @@ def test_the_default_is_what_it_ever_was_bit_for_bit() -> None:
 
 def test_colours_of_grey_images_are_refused() -> None:
     with pytest.raises(UserError, match=r"data.scaling got 'imagenet'.* 3 channels, but these have 1; expected signed"):
-        scaled("imagenet", 1)
-    assert scaled("unit", 1)(jnp.ones((2, 1))).shape == (2, 1)
+        scaling_function("imagenet", 1)
+    assert scaling_function("unit", 1)(jnp.ones((2, 1))).shape == (2, 1)
 
 
 def with_keys(preset: str = "pacs", **model: str) -> Config:
@@ -129,7 +129,7 @@ def test_an_experiment_s_model_scales(tmp_path: Path) -> None:
 
 
 def test_a_contradiction_is_said_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    weights = Weights("a.safetensors", "resnet18_imagenet", {})
+    weights = WeightFile("a.safetensors", "resnet18_imagenet", {})
     with caplog.at_level(logging.INFO, "fdgjax"):
         note_scaling(weights, "imagenet")
         assert not caplog.text

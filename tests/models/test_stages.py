@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Model, Output
-from fdgjax.models import MODELS, Part
+from fdgjax.models import MODELS, StageRange
 from fdgjax.models.client_model import as_model
-from fdgjax.variables import merge
+from fdgjax.utils.variables import merge
 from tests.marks import mostly_slow
 from tests.shallow import SMALLEST, shallow
 
@@ -26,10 +26,10 @@ def test_every_cut_splits_variables_and_function(name: str) -> None:
     expected = jax.eval_shape(whole.init, KEY)
     logits = output_of(whole, expected, x).logits
     for end in sorted({1, len(maker.stages) // 2, len(maker.stages)}):
-        trunk = as_model(maker(4, 1 / 32, part=Part(0, end)), x.shape[1:])
+        trunk = as_model(maker(4, 1 / 32, part=StageRange(0, end)), x.shape[1:])
         first = jax.eval_shape(trunk.init, KEY)
         features = output_of(trunk, first, x).logits
-        rest = as_model(maker(4, 1 / 32, part=Part(end)), features.shape[1:])
+        rest = as_model(maker(4, 1 / 32, part=StageRange(end)), features.shape[1:])
         second = jax.eval_shape(rest.init, KEY)
         chex.assert_trees_all_equal_shapes_and_dtypes(merge(first, second), dict(expected))
         output = output_of(rest, second, features)
@@ -52,10 +52,10 @@ def test_a_cut_network_starts_and_computes_as_the_whole(name: str) -> None:
     @jax.jit
     def both(x: jax.Array) -> Any:
         whole = as_model(maker(4, 1 / 32), x.shape[1:])
-        trunk = as_model(maker(4, 1 / 32, part=Part(0, end)), x.shape[1:])
+        trunk = as_model(maker(4, 1 / 32, part=StageRange(0, end)), x.shape[1:])
         first = trunk.init(KEY)
         features = trunk.apply(first, x, False, KEY)[0].logits
-        rest = as_model(maker(4, 1 / 32, part=Part(end)), features.shape[1:])
+        rest = as_model(maker(4, 1 / 32, part=StageRange(end)), features.shape[1:])
         second, variables = rest.init(KEY), whole.init(KEY)
         outputs = whole.apply(variables, x, False, KEY)[0].logits, rest.apply(second, features, False, KEY)[0].logits
         return variables, merge(first, second), outputs
@@ -69,6 +69,6 @@ def test_stages_are_counted_as_they_are_run() -> None:
     for name, maker in MODELS.items():
         assert len(set(maker.stages)) == len(maker.stages) > 0, name
         side = SMALLEST.get(name, 16)
-        beyond = maker(4, 1 / 32, part=Part(len(maker.stages) + 1))
+        beyond = maker(4, 1 / 32, part=StageRange(len(maker.stages) + 1))
         kept = jax.eval_shape(beyond.init, KEY, jnp.zeros((1, side, side, 3)))
         assert not jax.tree.leaves(kept), f"{name} runs more steps than its stages and a last layer"

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import DSEUnit, NormUnit
-from fdgjax.models.units import identity, official_dse_unit, plain_unit
+from fdgjax.models.units import no_activation, official_dse_unit, plain_unit
 from fdgjax.nn import Conv, Dense
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
 
 CONV = partial(Conv, kernel_size=(3, 3), padding=1)
 
@@ -106,7 +106,7 @@ def test_shapes_of_the_skew_eraser(layer: Any, shape: tuple[int, ...], window: i
 
 
 def test_each_channel_of_the_skew_eraser_sees_one_of_the_extractor() -> None:
-    unit = DSEUnit(Dense, 8, activation=identity, inner_activation=identity)
+    unit = DSEUnit(Dense, 8, activation=no_activation, inner_activation=no_activation)
     x = images(4, 3)
     variables = started(unit, x)
     shifted = jax.tree.map(lambda leaf: leaf, variables)

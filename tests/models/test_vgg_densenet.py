@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import UNITS, VGG, DenseNet
 from fdgjax.models.client_model import as_model
+from fdgjax.utils.errors import UserError
 
 FEW = (1, 2, 1)
 """Layers of dense blocks that compile quickly."""

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.models import UNITS
 from fdgjax.models.vit import ViT
+from fdgjax.utils.errors import UserError
 
 
 def params_of(model: ViT, *size: int) -> dict:

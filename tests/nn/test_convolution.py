@@ -17,7 +17,16 @@ from fdgjax.nn.convolution import UNROLLED_CLIENTS
 from fdgjax.nn.formulations import LARGE
 from fdgjax.nn.geometry import Case as GeometryCase
 from fdgjax.nn.geometry import Geometry
-from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS, Plan, choose, cpu_plan
+from fdgjax.nn.lowerings import (
+    FITS,
+    FORWARD,
+    INPUT_GRADIENT,
+    KERNEL_GRADIENT,
+    PLANS,
+    ConvolutionPlan,
+    chosen_plan,
+    cpu_plan,
+)
 
 Case = dict[str, Any]
 
@@ -70,9 +79,9 @@ def test_value_and_gradients_are_the_librarys(case: str) -> None:
         close(got, theirs)
 
 
-EVERY = {name: Plan(name, "library", "library", "loop") for name in FORWARD}
-EVERY |= {f"input {name}": Plan("library", name, "library", "loop") for name in INPUT_GRADIENT}
-EVERY |= {f"kernel {name}": Plan("library", "library", name, "loop") for name in KERNEL_GRADIENT}
+EVERY = {name: ConvolutionPlan(name, "library", "library", "loop") for name in FORWARD}
+EVERY |= {f"input {name}": ConvolutionPlan("library", name, "library", "loop") for name in INPUT_GRADIENT}
+EVERY |= {f"kernel {name}": ConvolutionPlan("library", "library", name, "loop") for name in KERNEL_GRADIENT}
 
 
 @pytest.mark.parametrize("window", [(3, 3), (5, 2)])
@@ -94,7 +103,7 @@ def test_large_images_a_few_at_a_time(batch: int) -> None:
     shape = (batch, int(LARGE**0.5) + 1, int(LARGE**0.5) + 1, 1)
     x, kernel = arrays(shape, (11, 11, 1, 2))
     options: Case = {"strides": (32, 32), "padding": ((2, 1), (0, 2)), "groups": 1}
-    plan = Plan("library", "library", "few_images", "loop")
+    plan = ConvolutionPlan("library", "library", "few_images", "loop")
     ours, theirs = (
         jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
         for function in (partial(conv2d, plan=plan), library)
@@ -105,7 +114,7 @@ def test_large_images_a_few_at_a_time(batch: int) -> None:
 @pytest.mark.parametrize("strides", [(2, 3), (4, 1), (3, 5)])
 def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
     x, kernel = arrays((2, 13, 12, 3), (5, 4, 3, 2))
-    plan = Plan("blocked", "library", "library", "loop")
+    plan = ConvolutionPlan("blocked", "library", "library", "loop")
     options: Case = {"strides": strides, "padding": ((2, 1), (0, 2)), "groups": 1}
     ours, theirs = (
         jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
@@ -133,14 +142,14 @@ def test_the_plan_of_a_resnets_layers(
 ) -> None:
     geometry = Geometry((size, size), (window, window), (stride, stride), ((window // 2,) * 2,) * 2, 1)
     case = GeometryCase(geometry, 16, inputs, stride * inputs)
-    assert choose(cpu_plan(case), case) == (*expected, "loop")
+    assert chosen_plan(cpu_plan(case), case) == (*expected, "loop")
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_formulation_that_cannot_compute_it_is_refused(name: str) -> None:
     x, kernel = arrays((2, 4, 4, 4), (3, 3, 2, 4))
     places = (name in FORWARD, name in INPUT_GRADIENT, name in KERNEL_GRADIENT)
-    plan = Plan(*(name if place else "library" for place in places), clients="loop")
+    plan = ConvolutionPlan(*(name if place else "library" for place in places), clients="loop")
     with pytest.raises(ValueError, match=f"'{name}' cannot compute"):
         value_and_both_gradients(partial(conv2d, padding="SAME", groups=2, plan=plan), x, kernel)
 

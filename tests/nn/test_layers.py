@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.nn import INITIALISATIONS, Conv, ConvTranspose, Dense
+from fdgjax.utils.errors import UserError
 
 
 def images(*shape: int) -> jax.Array:

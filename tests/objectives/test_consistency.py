@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Batch, Context
-from fdgjax.errors import UserError
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED, by_fixed_statistics, official_term, squared_distance
-from fdgjax.variables import flatten, unflatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten, unflatten
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import by_numpy, flat
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.objectives import covariance, covariance_matching, off_diagonal_covariance
+from fdgjax.objectives import covariance_matching, feature_covariance, off_diagonal_covariance
 
 LAW = settings(derandomize=True, deadline=None, max_examples=25)
 N, M, REFERENCE = 7, 4, 0.6
@@ -78,7 +78,7 @@ def test_whitened_features_are_the_minimum(seed: int) -> None:
     np.testing.assert_allclose(grad, np.zeros_like(grad), atol=1e-5)
 
 
-@pytest.mark.parametrize("one", [covariance, matching, off_diagonal_covariance])
+@pytest.mark.parametrize("one", [feature_covariance, matching, off_diagonal_covariance])
 def test_neither_padding_nor_a_shift_nor_order_matters(one: Callable[..., jax.Array]) -> None:
     features = features_of(5)
     shown = one(features, np.ones(N, np.float32))
@@ -100,7 +100,7 @@ def test_clients_as_an_axis_change_nothing(kind: str) -> None:
 
 def test_without_a_mask_all_are_samples() -> None:
     features = features_of(2)
-    np.testing.assert_allclose(covariance(features), np.cov(features, rowvar=False), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(feature_covariance(features), np.cov(features, rowvar=False), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("samples", "dimension"), [(14, 64), (64, 64)])

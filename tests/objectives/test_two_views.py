@@ -13,12 +13,12 @@ from fdgjax.models import HEADS
 from fdgjax.models.client_model import as_model
 from fdgjax.objectives import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.self_supervised import directions
-from fdgjax.objectives.two_views import PARTS, Settings, extended, of_model
+from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
 from tests.toy_models import CLASSES, DenseNet
 from tests.toys import by_numpy, close
 
 IMAGE = (4, 4, 1)
-SETTINGS = Settings(temperature=0.5, decay=0.75, queue=6, dimension=8)
+SETTINGS = TwoViewSettings(temperature=0.5, decay=0.75, queue=6, dimension=8)
 NOWHERE = Context((), (), {}, jnp.int32(0))
 
 

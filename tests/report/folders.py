@@ -9,8 +9,8 @@ import numpy as np
 
 from fdgjax.config import make_config, read_config, to_plain
 from fdgjax.report.reading import Run, read_runs
-from fdgjax.report.states import Features, Look
-from fdgjax.sealed import write_checked_json
+from fdgjax.report.trained_states import Features, TrainedState
+from fdgjax.utils.checksums import write_checked_json
 
 DOMAINS = ("r0", "r15", "r30", "r45")
 FACTS = {"bytes_up_per_round": 3_000_000, "bytes_down_per_round": 1_000_000, "wall_seconds": 12.5}
@@ -86,12 +86,12 @@ def figures(rng: np.random.Generator, round_: int) -> dict[str, Any]:
     }
 
 
-def look() -> Look:
+def look() -> TrainedState:
     """What a trained state shows."""
     rng = np.random.default_rng(0)
     classes, domains = np.arange(40) % 3, np.arange(40) % 4
     features = Features(rng.normal(size=(40, 5)) + classes[:, None], classes, domains, ("a", "b", "c"), DOMAINS)
-    return Look({}, 6, rng.normal(size=(4, 2)), {"conv": 0.1, "head": 0.3}, features)
+    return TrainedState({}, 6, rng.normal(size=(4, 2)), {"conv": 0.1, "head": 0.3}, features)
 
 
 def two_methods(folder: Path) -> list[Run]:
@@ -99,7 +99,7 @@ def two_methods(folder: Path) -> list[Run]:
     paths = [write_run(folder / method, method) for method in ("fedavg", "hfedf")]
     for path in paths:
         write_afterwards(path)
-    return [run._replace(look=look()) for run in read_runs(paths)]
+    return [run._replace(trained_state=look()) for run in read_runs(paths)]
 
 
 def lines_of(path: Path, seed: int) -> list[dict[str, Any]]:

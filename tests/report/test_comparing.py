@@ -8,10 +8,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import read_config, to_plain
-from fdgjax.report.drawing import REFERENCES, Drawn, panels_of, sheet
+from fdgjax.report.drawing import REFERENCES, OpenPanel, panels_of, sheet
 from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_domain, accuracy_by_round, keys_of
 from fdgjax.report.making import PAGE, report
-from fdgjax.report.published import figures_for, published
+from fdgjax.report.published import figures_for, published_cells
 from fdgjax.report.reading import SAME, Run, read_runs
 from fdgjax.report.references import lines_of
 from fdgjax.report.tables import TABLES, make_tables
@@ -44,7 +44,7 @@ def test_panels_that_are_compared_have_one_range(same: str) -> None:
     for i, (x, y) in enumerate((([0, 1], [5, 6]), ([3, 9], [-2, 0]))):
         with sheet() as (drawing, axes):
             axes.plot(x, y)
-            drawn.append(Drawn(str(i), str(i), f"panel-{i}", drawing, axes))
+            drawn.append(OpenPanel(str(i), str(i), f"panel-{i}", drawing, axes))
     before = {letter: [getattr(one.axes, f"get_{letter}lim")() for one in drawn] for letter in "xy"}
     panels_of(drawn, same)
     for letter, limits in before.items():
@@ -112,7 +112,7 @@ def test_lines_to_compare_with_are_drawn_where_they_are_known(runs: list[Run]) -
 
 @pytest.mark.parametrize("spec", ["hfedf_pacs", "fdse_pacs"])
 def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
-    known, figures = list(published()), read_published(SPECS / f"{spec}.py")
+    known, figures = list(published_cells()), read_published(SPECS / f"{spec}.py")
     found = {}
     for cell in read_spec(SPECS / f"{spec}.py")("paper"):
         flat = flatten_dict(to_plain(read_config(cell.config)), sep=".")

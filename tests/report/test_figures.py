@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fdgjax.predicting.client_models import layer_distances
-from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, over_seeds, sheet
+from fdgjax.inference.client_models import layer_distances
+from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, seed_statistics, sheet
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
-from fdgjax.report.looks import flat
-from fdgjax.report.methods import aggregation_weights, bins_of, clients_seen, grouped, weights_of
+from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, grouped, weights_of
 from fdgjax.report.reading import Run, Seed
-from fdgjax.report.states import spread
+from fdgjax.report.state_figures import flat
+from fdgjax.report.trained_states import evenly_spaced
 from tests.report.folders import record, two_methods
 
 Change = Callable[[Run], Run]
@@ -47,7 +47,7 @@ def lacking(*keys: str) -> Change:
 
 def unseen(**parts: object) -> Change:
     """The run whose trained state lacks something."""
-    return lambda run: run._replace(look=run.look and run.look._replace(**parts))
+    return lambda run: run._replace(trained_state=run.trained_state and run.trained_state._replace(**parts))
 
 
 def left_nothing(run: Run) -> Run:
@@ -108,7 +108,7 @@ def test_a_figure_is_there_when_its_data_are(name: str, runs: list[Run]) -> None
 def test_runs_that_have_just_begun_have_no_figure(name: str, runs: list[Run]) -> None:
     begun = [
         run._replace(
-            look=None,
+            trained_state=None,
             facts={"rounds": 6},
             folders=[
                 folder._replace(
@@ -133,7 +133,7 @@ def test_a_series_has_one_colour_and_no_two_look_the_same(runs: list[Run]) -> No
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(arrays(float, (4, 3), elements=st.one_of(st.floats(0, 1), st.just(np.nan))))
 def test_mean_and_deviation_of_what_is_there(values: np.ndarray) -> None:
-    mean, std = over_seeds(values)
+    mean, std = seed_statistics(values)
     for column, one, deviation in zip(values.T, mean, std, strict=True):
         there = column[np.isfinite(column)]
         np.testing.assert_allclose(one, there.mean() if len(there) else np.nan)
@@ -203,7 +203,7 @@ def test_embeddings_of_two_dimensions_keep_their_distances() -> None:
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(0, 200), st.integers(1, 50))
 def test_samples_are_thinned_evenly(many: int, most: int) -> None:
-    kept = spread(np.arange(many), most)
+    kept = evenly_spaced(np.arange(many), most)
     assert len(kept) == min(many, most)
     assert len(np.unique(kept)) == len(kept)
     if len(kept) > 2:

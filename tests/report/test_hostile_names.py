@@ -16,15 +16,15 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from fdgjax.errors import printable
-from fdgjax.report.command import main
-from fdgjax.report.commands import command_of
+from fdgjax.cli.report import main
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.making import PAGE, report
-from fdgjax.report.reading import Run, read_folder, read_runs
+from fdgjax.report.reading import Run, read_run_folder, read_runs
+from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import TABLES, make_tables
-from fdgjax.sealed import read_checked_json, write_checked_json
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from fdgjax.utils.errors import printable
 from tests.report.folders import look, write_afterwards, write_run
 from tests.report.test_report import Page
 
@@ -96,7 +96,7 @@ def hostile_runs(folder: Path) -> list[Run]:
     assert seen.features is not None
     features = seen.features._replace(class_names=HOSTILE, domain_names=HOSTILE)
     seen = seen._replace(features=features, divergence=dict.fromkeys(HOSTILE[:16], 0.1))
-    return [run._replace(look=seen, missed=HOSTILE[0]) for run in read_runs([folder])]
+    return [run._replace(trained_state=seen, missed=HOSTILE[0]) for run in read_runs([folder])]
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def test_the_name_of_a_method_is_no_path_to_a_program(tmp_path: Path, monkeypatc
     path = write_run(tmp_path / "run")
     write_checked_json(path / "config.json", renamed(read_checked_json(path / "config.json"), {"fedavg": "../evil"}))
     monkeypatch.chdir(tmp_path)
-    assert "--config=../evil:rotated_digits" in command_of(read_folder(path))
+    assert "--config=../evil:rotated_digits" in command_of(read_run_folder(path))
 
 
 def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
@@ -253,4 +253,4 @@ def test_a_data_set_of_any_name_has_a_command(tmp_path: Path) -> None:
     content = read_checked_json(path / "config.json")
     for name in HOSTILE:
         write_checked_json(path / "config.json", renamed(content, {"rotated_digits": name}))
-        assert f"--config=fedavg:{name}" in shlex.split(command_of(read_folder(path)))
+        assert f"--config=fedavg:{name}" in shlex.split(command_of(read_run_folder(path)))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.report.reading import read_runs
-from fdgjax.sealed import CHECKSUM, json_sha256
+from fdgjax.utils.checksums import CHECKSUM, json_sha256
+from fdgjax.utils.errors import UserError
 from tests.report.folders import lines_of, record, write_run
 
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fdgjax.cli.report import accuracies, main
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
-from fdgjax.errors import UserError
-from fdgjax.report.command import accuracies, main
-from fdgjax.report.commands import command_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.making import PAGE, report, write
-from fdgjax.report.reading import read_folder
-from fdgjax.report.states import MOST_SAMPLES, look_at
+from fdgjax.report.reading import read_run_folder
+from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import TABLES
+from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import run
+from fdgjax.run.runner import run_config
+from fdgjax.utils.errors import UserError
 from tests.report.folders import two_methods, write_run
 from tests.runs import never, perceptron, small
 
@@ -147,7 +147,7 @@ def test_accuracies_are_read_as_percent() -> None:
 def test_the_command_makes_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"data": {"clients": 4}, "probe": {"percent": "5,50"}, "method": {"client_learning_rate": 0.25}}
     path = write_run(tmp_path / "a run", "fedgala", seeds=(3, 4), **changes)
-    folder = read_folder(path)
+    folder = read_run_folder(path)
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command_of(folder))
     assert words[:3] == ["fdgjax", "train", "--config=fedgala:rotated_digits"]
@@ -156,7 +156,7 @@ def test_the_command_makes_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    code = "import sys, fdgjax.report.command; sys.exit(bool({'matplotlib', 'jinja2', 'sklearn'} & set(sys.modules)))"
+    code = "import sys, fdgjax.cli.report; sys.exit(bool({'matplotlib', 'jinja2', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -164,8 +164,8 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
 @pytest.mark.usefixtures("perceptron")
 def test_a_real_run_from_end_to_end(cache: Path, tmp_path: Path) -> None:
     config = small(cache, "hfedf", rounds=2, seeds=2)
-    summary = run(config, tmp_path / "run", Console(), never())
-    look = look_at(tmp_path / "run")
+    summary = run_config(config, tmp_path / "run", Console(), never())
+    look = trained_state(tmp_path / "run")
     assert look.round == 2
     assert look.embeddings is not None
     assert look.embeddings.shape == (5, 2)

@@ -49,7 +49,7 @@ def test_results_in_every_format(tmp_path: Path) -> None:
     tables = {table.name: table for table in make_tables(runs)}
     results = tables["results"]
     readers = {
-        "html": make_page([run._replace(look=None) for run in runs], [results], "command", []),
+        "html": make_page([run._replace(trained_state=None) for run in runs], [results], "command", []),
         "markdown": as_markdown(results),
         "latex": as_latex(results),
     }

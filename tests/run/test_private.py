@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import Config
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted, run
+from fdgjax.run.runner import Interrupted, run_config
 from tests.runs import StopAfter, assert_same_run, built_once, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
@@ -31,12 +31,12 @@ def private(cache: Path, unit: str, where: str) -> Config:
 def test_the_records_say_what_it_costs_and_a_stop_changes_nothing(unit: str, where: str, tmp_path: Path) -> None:
     config = private(tmp_path / "cache", unit, where)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    summary = run(config, whole, quiet(), never())
+    summary = run_config(config, whole, quiet(), never())
     told = [json.loads(line)["privacy_epsilon"] for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert told == sorted(told)
     assert len(set(told)) == config.rounds
     assert told[-1] == summary["privacy_epsilon"] <= 5.0
     with pytest.raises(Interrupted):
-        run(config, stopped, quiet(), StopAfter(3))
-    run(config, stopped, quiet(), never())
+        run_config(config, stopped, quiet(), StopAfter(3))
+    run_config(config, stopped, quiet(), never())
     assert_same_run(whole, stopped, config)

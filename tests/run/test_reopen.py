@@ -8,14 +8,14 @@ import chex
 import numpy as np
 import pytest
 
-from fdgjax import domain_shift, probe
-from fdgjax.building import build
-from fdgjax.errors import UserError
-from fdgjax.run.ahead import state_shapes
+from fdgjax.cli import probe, shift
+from fdgjax.experiments import build
+from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import run
 from fdgjax.run.reopen import config_of, reopen
-from fdgjax.sealed import read_checked_json, write_checked_json
+from fdgjax.run.runner import run_config
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from fdgjax.utils.errors import UserError
 from tests.runs import built_once, final_state, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
@@ -30,7 +30,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None, built_o
     config = dataclasses.replace(
         config, **{key: dataclasses.replace(getattr(config, key), **values) for key, values in quick.items()}
     )
-    run(config, folder / "run", Console(), never())
+    run_config(config, folder / "run", Console(), never())
     return folder / "run"
 
 
@@ -55,7 +55,7 @@ def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
 
 
 def test_every_pair_of_domains_is_measured(finished: Path) -> None:
-    assert domain_shift.main(["domain_shift", str(finished), "--batches", "2", "--repeats", "3"]) == 0
+    assert shift.main(["domain_shift", str(finished), "--batches", "2", "--repeats", "3"]) == 0
     found = read_checked_json(finished / "domain_shift.json")
     assert len(found["pairs"]) == 6 * 5 // 2
     for pair in found["pairs"]:

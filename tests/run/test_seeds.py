@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
-from fdgjax.building import build
 from fdgjax.engine import RoundInfo, State
-from fdgjax.errors import UserError
+from fdgjax.experiments import build
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted, run
-from fdgjax.run.training import images_per_round, train
-from fdgjax.sealed import read_checked_json
+from fdgjax.run.loop import images_per_round, train_rounds
+from fdgjax.run.runner import Interrupted, run_config
+from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.errors import UserError
 from tests.runs import StopAfter, assert_same_run, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
@@ -51,9 +51,9 @@ def test_several_seeds_leave_what_as_many_runs_leave(
     if changes:
         sizes = np.asarray(build(config).train.train.length)
         assert (sizes[0] != sizes[1]).any()
-    summary = run(config, tmp_path / "both", console, never())
+    summary = run_config(config, tmp_path / "both", console, never())
     for seed in (4, 5):
-        run(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
+        run_config(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
         check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
     names = {".lock", "config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
     assert {p.name for p in (tmp_path / "both").iterdir()} == names
@@ -69,25 +69,25 @@ def test_several_seeds_leave_what_as_many_runs_leave(
 
 def test_interrupted_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> None:
     config = small(cache, "fedavg", seeds=2, rounds=5, clients_per_round=2)
-    run(config, tmp_path / "undisturbed", Console(), never())
+    run_config(config, tmp_path / "undisturbed", Console(), never())
     with pytest.raises(Interrupted, match=r"the same command continues"):
-        run(config, tmp_path / "resumed", Console(), StopAfter(2))
+        run_config(config, tmp_path / "resumed", Console(), StopAfter(2))
     assert not list((tmp_path / "resumed").rglob("summary.json"))
     # Killed, it would have written more than its last checkpoint knows, for one seed more than for the other.
     for seed, more in ((0, '{"round": 3}\n{"round": 4}\n{"round'), (1, '{"round": 3}\n')):
         with (tmp_path / f"resumed/seed_{seed}/metrics.jsonl").open("a") as metrics:
             metrics.write(more)
-    run(config, tmp_path / "resumed", Console(), never())
+    run_config(config, tmp_path / "resumed", Console(), never())
     assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
-    run(config, tmp_path / "resumed", Console(), never())
+    run_config(config, tmp_path / "resumed", Console(), never())
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
 
 
 def test_a_folder_holds_one_set_of_seeds(cache: Path, tmp_path: Path) -> None:
-    run(small(cache, rounds=1), tmp_path / "run", Console(), never())
+    run_config(small(cache, rounds=1), tmp_path / "run", Console(), never())
     with pytest.raises(UserError, match=r"holds another experiment: config.seeds is 1 there and 2 here"):
-        run(small(cache, rounds=1, seeds=2), tmp_path / "run", Console(), never())
+        run_config(small(cache, rounds=1, seeds=2), tmp_path / "run", Console(), never())
 
 
 def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
@@ -98,18 +98,18 @@ def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
     state = State(jnp.arange(2), jnp.zeros(2, jnp.int32), {}, {}, {})
     diverging = experiment._replace(round=lambda state, federation: (state, info))
     with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with NaN or infinity in round 1;") as error:
-        next(train(diverging, state))
+        next(train_rounds(diverging, state))
     assert "\n" not in str(error.value)
     leaving_out = diverging._replace(config=small(cache, seed=7, seeds=2, clients_per_round=3, drop_nonfinite=True))
-    records = next(train(leaving_out, state)).records
+    records = next(train_rounds(leaving_out, state)).records
     assert [record.get("dropped") for record in records] == [None, [4]]
     absurd = diverging._replace(round=lambda state, federation: (state, info._replace(largest=1e30 * largest**0)))
     with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with numbers up to 1e\+30 in round 1;"):
-        next(train(absurd, state))
+        next(train_rounds(absurd, state))
     server = info._replace(largest=np.array([[1.0, 1, 1], [1, 1e9, np.nan]]), server_finite=np.array([True, False]))
     broken = leaving_out._replace(round=lambda state, federation: (state, server))
     with pytest.raises(UserError, match=r"server's state of seed 8 .* after round 1, in which client 2 sent .*1e\+09"):
-        next(train(broken, state))
+        next(train_rounds(broken, state))
     assert images_per_round(experiment) == [
         images_per_round(build(small(cache, seed=seed, clients_per_round=3)))[0] for seed in (7, 8)
     ]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from fdgjax.distributed import HEARTBEAT_SECONDS
-from fdgjax.door import MISTAKE
-from fdgjax.records import Workdir
-from fdgjax.sealed import CHECKSUMS
+from fdgjax.run.records import Workdir
+from fdgjax.utils.checksums import CHECKSUMS
+from fdgjax.utils.command import MISTAKE
 from tests.conftest import QUICK
 from tests.runs import ROOT, assert_same_state, lines_written, perceptron, records_of, small
 

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
+from fdgjax.cli.reproduce import SPECS, main
 from fdgjax.config import Config, read_config
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.data.rotated import DOMAINS
-from fdgjax.errors import UserError
+from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.evaluation import Metrics
 from fdgjax.methods import METHODS
-from fdgjax.sealed import write_checked_json
 from fdgjax.sweeps.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
-from fdgjax.sweeps.comparison import Row, compare, markdown, write_tables
-from fdgjax.sweeps.reproduce import EXPERIMENTS, SPECS, main
+from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, write_tables
+from fdgjax.sweeps.papers import EXPERIMENTS
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
 from tests.docs.pages import ROOT
 
 DOMAINS_OF = {
@@ -148,7 +149,7 @@ def finished(out: Path, name: str, **figures: object) -> None:
     write_checked_json(out / name / "summary.json", figures)
 
 
-def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, Row]:
+def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, ComparisonRow]:
     return {row.name: row for row in compare(cells, out, published)}
 
 
@@ -196,5 +197,5 @@ def test_less_than_the_papers_protocol_is_never_a_verdict(tmp_path: Path) -> Non
     assert "| one | probe_by_percent.10 | 70.0 | 60.0 ± 1.0 | +10.0 | reduced | Table 1 | another network |" in table
     assert table.endswith("\nReduced: two rounds.\n")
     header, row = (tmp_path / "table.csv").read_text().splitlines()
-    assert header == ",".join(Row._fields)
+    assert header == ",".join(ComparisonRow._fields)
     assert row == "one,probe_by_percent.10,70.00,,60.00,1.00,10.00,reduced,Table 1,another network"

@@ -15,21 +15,21 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
+from fdgjax.cli.search import main, parser, read_search, space_of
 from fdgjax.config import Config
-from fdgjax.data.domains import Domains
-from fdgjax.data.loading import load
-from fdgjax.errors import UserError
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import load_data
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted
-from fdgjax.run.training import Progress
-from fdgjax.sweeps.search import main, parser, read_search, space_of
+from fdgjax.run.loop import Progress
+from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.space import Search
 from fdgjax.sweeps.status import hold
+from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, StopAfter, perceptron
 
 optuna = pytest.importorskip("optuna")
 
-from fdgjax.sweeps.trials import counted, open_study, work  # noqa: E402
+from fdgjax.sweeps.trials import distinct_trials, open_study, work_on_trials  # noqa: E402
 
 __all__ = ["perceptron"]
 ROUNDS = 5
@@ -95,8 +95,8 @@ def finish(search: Search, *looks: int) -> list[str]:
     console = Console(RichConsole(file=screen, width=200))
     for many in looks:
         with pytest.raises(Interrupted):
-            work(search, console, StopAfter(many))
-    work(search, console, threading.Event())
+            work_on_trials(search, console, StopAfter(many))
+    work_on_trials(search, console, threading.Event())
     return screen.getvalue().splitlines()
 
 
@@ -105,7 +105,7 @@ def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(
     search = search_of(tmp_path, "--trials", "50", "--no_pruning")
     assert search.total == 9
     finish(search)
-    trials = counted(open_study(search))
+    trials = distinct_trials(open_study(search))
     assert len({str(one.params) for one in trials}) == len(trials) == 9
     assert trials[0].params == {"mu": 0.01, "server_learning_rate": 1.0}, "the config's own values are the first trial"
     states = {str(one.params["mu"]): one.state.name for one in trials}
@@ -144,33 +144,33 @@ def test_several_workers_share_the_trials_of_one_search(tmp_path: Path) -> None:
         one.start()
     for one in many:
         one.join(60)
-    trials = counted(open_study(search_of(tmp_path)))
+    trials = distinct_trials(open_study(search_of(tmp_path)))
     assert len(trials) == 9
     assert {one.state.name for one in trials} == {"COMPLETE", "FAIL"}
 
 
 def ended(out: Path) -> list[bool]:
     """Whether each trial is over, in their order."""
-    return [trial.state.is_finished() for trial in counted(open_study(search_of(out)))]
+    return [trial.state.is_finished() for trial in distinct_trials(open_study(search_of(out)))]
 
 
 @pytest.mark.usefixtures("pretending")
 def test_a_share_takes_what_nobody_began_and_continues_what_is_its_own(tmp_path: Path) -> None:
     first, second = (("--trials", "3", "--no_pruning", "--shard", f"{number}/2") for number in (1, 2))
     with pytest.raises(Interrupted):
-        work(search_of(tmp_path, *first), Console(), StopAfter(4))
+        work_on_trials(search_of(tmp_path, *first), Console(), StopAfter(4))
     assert ended(tmp_path) == [False]
     finish(search_of(tmp_path, *second))
     assert ended(tmp_path) == [False, True, True]
     finish(search_of(tmp_path, *first))
     assert ended(tmp_path) == [True, True, True]
-    assert len({str(trial.params) for trial in counted(open_study(search_of(tmp_path)))}) == 3
+    assert len({str(trial.params) for trial in distinct_trials(open_study(search_of(tmp_path)))}) == 3
 
 
 @pytest.mark.usefixtures("pretending")
 def test_without_shares_any_unfinished_trial_is_continued(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        work(search_of(tmp_path, "--trials", "1", "--shard", "1/2"), Console(), StopAfter(4))
+        work_on_trials(search_of(tmp_path, "--trials", "1", "--shard", "1/2"), Console(), StopAfter(4))
     finish(search_of(tmp_path, "--trials", "1"))
     assert ended(tmp_path) == [True]
 
@@ -249,7 +249,7 @@ def test_the_targets_accuracy_changes_no_proposal(tmp_path: Path, monkeypatch: p
 @pytest.mark.usefixtures("perceptron")
 def test_the_targets_labels_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_other_labels(*args: Any, **options: Any) -> Domains:
-        data = load(*args, **options)
+        data = load_data(*args, **options)
         of_target = data.domains == data.domain_names.index("r45")
         return data._replace(labels=np.where(of_target, (data.labels + 1) % 10, data.labels).astype(np.int32))
 
@@ -262,7 +262,7 @@ def test_the_targets_labels_change_nothing(tmp_path: Path, monkeypatch: pytest.M
         return told_of(tmp_path / name), (tmp_path / name / "search.csv").read_text(), seen
 
     ours = searched("ours")
-    monkeypatch.setattr("fdgjax.building.experiment.load", with_other_labels)
+    monkeypatch.setattr("fdgjax.experiments.build.load_data", with_other_labels)
     theirs = searched("theirs")
     assert ours[:2] == theirs[:2]
     assert [state for _, state, *_ in ours[0]] == ["COMPLETE"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fdgjax.errors import UserError
 from fdgjax.sweeps.share import share_of
+from fdgjax.utils.errors import UserError
 
 
 def array(first: int, count: int, step: int) -> list[dict[str, str]]:

@@ -17,17 +17,17 @@ import pytest
 from ml_collections import ConfigDict
 from rich.console import Console as RichConsole
 
+from fdgjax.cli.reproduce import main as reproduce
+from fdgjax.cli.sweep import main
 from fdgjax.config import Config, to_plain
-from fdgjax.errors import UserError
 from fdgjax.run.console import Console
-from fdgjax.run.recorded import Interrupted, run
+from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, read_spec
+from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.processes import run_workers
-from fdgjax.sweeps.reproduce import EXPERIMENTS
-from fdgjax.sweeps.reproduce import main as reproduce
 from fdgjax.sweeps.status import failure_of, forget_failure, hold, note_failure, summary_of
-from fdgjax.sweeps.sweep import main
-from fdgjax.sweeps.work import Sweep, work
+from fdgjax.sweeps.work import Sweep, work_on_cells
+from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, StopAfter, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
@@ -85,16 +85,16 @@ def tables(out: Path) -> tuple[str, str]:
 @pytest.mark.slow
 def test_stopped_and_continued_leaves_the_undisturbed_table(cache: Path, tmp_path: Path) -> None:
     cells = [cell(cache, "one"), cell(cache, "two", seed=1)]
-    work(sweep(cells, tmp_path / "whole"), Console(), never())
+    work_on_cells(sweep(cells, tmp_path / "whole"), Console(), never())
     for looks in (3, 6):
         with pytest.raises(Interrupted):
-            work(sweep(cells, tmp_path / "cut"), Console(), StopAfter(looks))
+            work_on_cells(sweep(cells, tmp_path / "cut"), Console(), StopAfter(looks))
     screen = io.StringIO()
-    work(sweep(cells, tmp_path / "cut"), Console(RichConsole(file=screen, width=200)), never())
+    work_on_cells(sweep(cells, tmp_path / "cut"), Console(RichConsole(file=screen, width=200)), never())
     assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
     assert "[2/2] two: ood_accuracy " in screen.getvalue()
     before = (tmp_path / "cut/one/summary.json").stat().st_mtime_ns
-    work(sweep(cells, tmp_path / "cut"), Console(), never())
+    work_on_cells(sweep(cells, tmp_path / "cut"), Console(), never())
     assert (tmp_path / "cut/one/summary.json").stat().st_mtime_ns == before, "a finished cell ran again"
 
 
@@ -108,10 +108,10 @@ def test_cells_that_differ_in_numbers_train_together_and_leave_what_they_leave_a
         one.config.method.client_learning_rate = rate
     screen = io.StringIO()
     together = sweep(cells, tmp_path / "together")._replace(together=2)
-    work(together, Console(RichConsole(file=screen, width=200)), never())
+    work_on_cells(together, Console(RichConsole(file=screen, width=200)), never())
     assert screen.getvalue().count("2 runs as one program: method.client_learning_rate=0.01,0.003") == 1
     assert "[4/4] other: ood_accuracy " in screen.getvalue()
-    work(sweep(cells, tmp_path / "alone"), Console(), never())
+    work_on_cells(sweep(cells, tmp_path / "alone"), Console(), never())
     for one in cells:
         assert records_of(tmp_path / "together" / one.name) == records_of(tmp_path / "alone" / one.name)
     assert tables(tmp_path / "together") == tables(tmp_path / "alone")
@@ -122,7 +122,7 @@ def test_a_family_that_cannot_train_together_is_run_one_by_one(cache: Path, tmp_
     cells = [cell(cache, name) for name in ("one", "two")]
     cells[0].config.method.client_learning_rate = 1e30
     screen = io.StringIO()
-    work(sweep(cells, tmp_path)._replace(together=2), Console(RichConsole(file=screen, width=300)), never())
+    work_on_cells(sweep(cells, tmp_path)._replace(together=2), Console(RichConsole(file=screen, width=300)), never())
     assert re.search("one, two: one by one, for client . of seed 0 sent an update with", screen.getvalue())
     assert "one: failed: client " in screen.getvalue()
     assert "two: ood_accuracy " in screen.getvalue()
@@ -142,8 +142,10 @@ def test_a_family_that_memory_does_not_hold_trains_by_halves(cache: Path, tmp_pa
 
     screen = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fdgjax.run.recorded.free_bytes", free)
-        work(sweep(cells, tmp_path)._replace(together=4), Console(RichConsole(file=screen, width=400)), never())
+        patch.setattr("fdgjax.run.runner.free_bytes", free)
+        work_on_cells(
+            sweep(cells, tmp_path)._replace(together=4), Console(RichConsole(file=screen, width=400)), never()
+        )
     assert "one, two, three, four: 2 by 2, for memory: a round needs" in screen.getvalue()
     assert screen.getvalue().count("4 runs as one program") == 1
     assert screen.getvalue().count("2 runs as one program") == 2
@@ -156,9 +158,9 @@ def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(ca
     bad.config.data.target = "atlantis"
     cells = [bad, broken, good]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fdgjax.sweeps.work.run", out_of_memory)
+        patch.setattr("fdgjax.sweeps.work.run_config", out_of_memory)
         screen = io.StringIO()
-        work(sweep(cells, tmp_path), Console(RichConsole(file=screen, width=200)), never())
+        work_on_cells(sweep(cells, tmp_path), Console(RichConsole(file=screen, width=200)), never())
     assert "[1/3] bad: failed: " in screen.getvalue()
     assert re.search(r"\[2/3\] broken: failed: MemoryError: too large, \d+ s; 1 left", screen.getvalue())
     assert "[3/3] good: ood_accuracy " in screen.getvalue()
@@ -167,7 +169,7 @@ def test_a_cell_that_fails_is_listed_and_the_others_run_and_it_is_tried_again(ca
     assert "MemoryError: too large" in table
     assert "Traceback" in failure_of(tmp_path, "broken")
     forget_failure(tmp_path, "broken")
-    work(sweep(cells, tmp_path), Console(), never())
+    work_on_cells(sweep(cells, tmp_path), Console(), never())
     assert tables(tmp_path)[0].count("| failed |") == 1
 
 
@@ -175,7 +177,7 @@ def out_of_memory(config: Config, path: Path, *more: Any) -> dict[str, Any]:
     """A run, except that the one called `broken` ends with an error nobody foresaw."""
     if path.name == "broken":
         raise MemoryError("too large")
-    return run(config, path, *more)
+    return run_config(config, path, *more)
 
 
 @pytest.mark.slow
@@ -302,7 +304,7 @@ def test_a_cell_whose_process_dies_while_others_are_run_is_run_after_them(cache:
                 if "free: ood_accuracy" in text:
                     held.close()
 
-        work(sweep(cells, tmp_path), Leaving(RichConsole(file=screen, width=200)), never())
+        work_on_cells(sweep(cells, tmp_path), Leaving(RichConsole(file=screen, width=200)), never())
     assert [re.sub(r".*] (\w+): .*", r"\1", line) for line in screen.getvalue().splitlines() if "/2]" in line] == [
         "free",
         "held",
@@ -365,5 +367,5 @@ def test_mistakes_are_one_line(tmp_path: Path, cache: Path, capsys: pytest.Captu
 
 def test_a_failure_of_another_process_is_seen(cache: Path, tmp_path: Path) -> None:
     note_failure(tmp_path, "one", "no memory")
-    work(sweep([cell(cache, "one")], tmp_path), Console(), never())
+    work_on_cells(sweep([cell(cache, "one")], tmp_path), Console(), never())
     assert not (tmp_path / "one").exists()

@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv[1:])
     names = [name for name in (args.only.split(",") if args.only else TRIALS) if possible(name)]
     # Imported once, for all the processes that are forked from this one; it never starts JAX itself.
-    import fdgjax.train  # noqa: F401
+    import fdgjax.cli.train  # noqa: F401
 
     outcomes: list[tuple[str, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="torture-") as folder:

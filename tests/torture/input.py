@@ -77,8 +77,8 @@ def command_lines(bench: Bench) -> Outcome:
     batch = list(lines)
 
     def work() -> int:
-        import fdgjax.run.recorded as recorded
-        from fdgjax.train import main
+        import fdgjax.run.runner as recorded
+        from fdgjax.cli.train import main
 
         def begins(*arguments: object) -> Any:
             os._exit(STARTED)
@@ -162,9 +162,9 @@ def image_folder(bench: Bench) -> Outcome:
             continue
 
     def work() -> int:
-        from fdgjax.building import build
         from fdgjax.config import make_config, read_config
-        from fdgjax.door import door
+        from fdgjax.experiments import build
+        from fdgjax.utils.command import command
 
         def main(argv: object) -> int:
             config = make_config("fedavg", "folder")
@@ -174,7 +174,7 @@ def image_folder(bench: Bench) -> Outcome:
             assert math.isfinite(build(read_config(config)).facts["parameters"])
             return 0
 
-        return door(main)([])
+        return command(main)([])
 
     ended = run(work, folder / "log.txt", PATIENCE)
     shutil.rmtree(folder)

@@ -82,6 +82,6 @@ def run(work: Callable[[], int], log: Path, kill_at: float = LIMIT) -> Ended:
 
 def trains(arguments: Sequence[str]) -> Callable[[], int]:
     """The work of `python -m fdgjax.main ARGUMENTS`."""
-    from fdgjax.train import main
+    from fdgjax.cli.train import main
 
     return lambda: main(["fdgjax", *arguments])

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.records import TIMINGS
-from fdgjax.sealed import read_checked_json
+from fdgjax.run.records import TIMINGS
+from fdgjax.utils.checksums import read_checked_json
 from tests.torture.processes import run, trains
 
 METHODS = ("fedavg", "hfedf", "fdse", "uap", "fedgala", "scaffold")

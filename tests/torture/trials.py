@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.sealed import Damaged
+from fdgjax.utils.checksums import Damaged
 from tests.torture.processes import HANGS, KILLED, LIMIT, Ended, end, start, trains
 from tests.torture.runs import METHODS, ROUNDS, Tortured, result_of
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Method, Moment, Prepared, PyTree, Samples
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend, notes
+from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerStep
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 
 
 class Bank(NamedTuple):
@@ -18,7 +18,7 @@ class Bank(NamedTuple):
     there: jax.Array
 
 
-class Drawn(NamedTuple):
+class DrawnImages(NamedTuple):
     """Images of other clients: the places of a client and of one of its images, int32 `[count]` each; whether there is
     any other client."""
 
@@ -50,15 +50,15 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
         base,
         server=empty,
         sent=lambda server, row: server.more,
-        row=Row(lambda fresh: jnp.argsort(jnp.argsort(fresh.federation.ids))),
-        message=notes,
+        row=RowExtension(lambda fresh: jnp.argsort(jnp.argsort(fresh.federation.ids))),
+        message=aux,
     )
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         every = samples.each(lambda batch: show(batch.images))
         following = context.round * images + jnp.arange(images)
         places = following % jnp.sum(samples.mask).astype(following.dtype)
-        return Prepared(notes=jax.tree.map(lambda leaf: leaf[places], every))
+        return Prepared(aux=jax.tree.map(lambda leaf: leaf[places], every))
 
     def aggregate(
         server: Extended, clients: Extended, messages: Extended, weights: jax.Array
@@ -69,17 +69,19 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
         shown = jax.tree.map(lambda leaf, new: leaf.at[places].set(new), shown, latest)
         return Extended(average, Bank(shown, there.at[places].set(there[places] | seen))), info
 
-    def update(server: Extended, clients: Extended, step: Extended, moment: Moment) -> tuple[Extended, Extended]:
-        server, clients = extended.update(server, clients, step.base, moment)
+    def update(
+        server: Extended, clients: Extended, step: Extended, server_step: ServerStep
+    ) -> tuple[Extended, Extended]:
+        server, clients = extended.update(server, clients, step.base, server_step)
         return server._replace(more=step.more), clients
 
     return extended._replace(prepare=prepare, aggregate=aggregate, update=update)
 
 
-def draw_others(who: jax.Array, which: jax.Array, context: Context, count: int) -> Drawn:
+def draw_others(who: jax.Array, which: jax.Array, context: Context, count: int) -> DrawnImages:
     """Random places of other clients' images in the bank, by two keys; any where there is no other client."""
     shown, there = context.sent.more
     others = there & (jnp.arange(len(there)) != context.client.more)
     client = jax.random.categorical(who, jnp.where(others, 0.0, -jnp.inf), shape=(count,))
     images = jax.tree.leaves(shown)[0].shape[1]
-    return Drawn(client, jax.random.randint(which, (count,), 0, images), jnp.any(others))
+    return DrawnImages(client, jax.random.randint(which, (count,), 0, images), jnp.any(others))

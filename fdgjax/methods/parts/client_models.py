@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 
 from fdgjax.contract import Method
-from fdgjax.methods.parts.extend import Row, extend
+from fdgjax.methods.parts.extend import RowExtension, extend
 
 
 def as_received(method: Method) -> Method:
@@ -22,7 +22,7 @@ def as_trained(method: Method) -> Method:
     own = method.trained
     if own is None:
         return method
-    row = Row(
+    row = RowExtension(
         begin=lambda fresh: jax.vmap(method.predict, in_axes=(None, 0), axis_size=len(fresh.federation.ids))(
             fresh.server, fresh.clients
         ),

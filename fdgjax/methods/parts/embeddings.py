@@ -12,7 +12,7 @@ from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, 
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.objectives.cross_entropy import masked_mean
-from fdgjax.randomness import shuffle
+from fdgjax.utils.random import shuffle
 
 
 class EmbeddingTraining(NamedTuple):

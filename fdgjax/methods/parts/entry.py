@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from fdgjax.contract import Method, Setup
 
 
-def never(h: Any) -> bool:
+def plain_images(h: Any) -> bool:
     """With no hyperparameters."""
     del h
     return False
 
 
-def always(h: Any) -> bool:
+def augmented_images(h: Any) -> bool:
     """With any hyperparameters."""
     del h
     return True
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
     unit: str = ""
     head: str = ""
     unlabelled: bool = False
-    pixels: Callable[[Any], bool] = never
-    pooled: Callable[[Any], bool] = never
+    pixels: Callable[[Any], bool] = plain_images
+    pooled: Callable[[Any], bool] = plain_images
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})

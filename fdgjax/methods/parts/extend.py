@@ -20,15 +20,15 @@ from fdgjax.contract import (
     WHOLE,
     Batch,
     Context,
+    Lens,
     Method,
-    Moment,
     Objective,
     ObjectiveResult,
-    Part,
     Prepared,
     PyTree,
     Samples,
-    Stage,
+    ServerStep,
+    ServerTraining,
     Trained,
     Variables,
 )
@@ -56,19 +56,19 @@ class Fresh(NamedTuple):
     models: Callable[[], Variables]
 
 
-def unchanged(context: Context, trained: Trained) -> PyTree:
+def unchanged_row(context: Context, trained: Trained) -> PyTree:
     """A row's addition as it was."""
     del trained
     return context.client.more
 
 
-def notes(context: Context, trained: Trained, row: PyTree) -> PyTree:
-    """A message's addition: what the client noted before it trained."""
+def aux(context: Context, trained: Trained, row: PyTree) -> PyTree:
+    """A message's addition: what `prepare` computed before the client trained."""
     del trained, row
-    return context.notes
+    return context.aux
 
 
-class Row(NamedTuple):
+class RowExtension(NamedTuple):
     """What is added to clients' rows.
 
     begin: `(fresh) -> [clients, ...]`. after: `(context, trained) -> more`, when a client has trained; the former value
@@ -76,10 +76,10 @@ class Row(NamedTuple):
     """
 
     begin: Callable[[Fresh], PyTree]
-    after: Callable[[Context, Trained], PyTree] = unchanged
+    after: Callable[[Context, Trained], PyTree] = unchanged_row
 
 
-WITHIN = Part(lambda whole: whole.base, lambda whole, base: whole._replace(base=base))
+WITHIN = Lens(lambda whole: whole.base, lambda whole, base: whole._replace(base=base))
 
 
 def extend(
@@ -87,7 +87,7 @@ def extend(
     *,
     server: Callable[[Fresh], PyTree] | None = None,
     sent: Callable[[PyTree, PyTree], PyTree] | None = None,
-    row: Row | None = None,
+    row: RowExtension | None = None,
     message: Callable[[Context, Trained, PyTree], PyTree] | None = None,
 ) -> Method:
     """The base method with more state; each part that is given turns the base's values into `Extended` ones.
@@ -107,7 +107,7 @@ def extend(
     in_sent, in_message = (WITHIN if part else WHOLE for part in (sent, message))
 
     def of_base(context: Context) -> Context:
-        return context._replace(sent=in_sent.of(context.sent), client=at_row.of(context.client))
+        return context._replace(sent=in_sent.get(context.sent), client=at_row.get(context.client))
 
     def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
         state, clients = base.init(key, federation)
@@ -122,7 +122,7 @@ def extend(
         return at_first, rows
 
     def send(state: PyTree, client: PyTree) -> PyTree:
-        given = base.send(at_server.of(state), at_row.of(client))
+        given = base.send(at_server.get(state), at_row.get(client))
         return Extended(given, sent(state, client)) if sent else given
 
     def finish(context: Context, trained: Trained) -> tuple[PyTree, PyTree]:
@@ -132,11 +132,11 @@ def extend(
         return outgoing, Extended(kept, more) if row else kept
 
     def aggregate(state: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]:
-        return base.aggregate(at_server.of(state), at_row.of(clients), in_message.of(messages), weights)
+        return base.aggregate(at_server.get(state), at_row.get(clients), in_message.get(messages), weights)
 
-    def update(state: PyTree, clients: PyTree, step: PyTree, moment: Moment) -> tuple[PyTree, PyTree]:
-        new_state, new_clients = base.update(at_server.of(state), at_row.of(clients), step, moment)
-        return at_server.put(state, new_state), at_row.put(clients, new_clients)
+    def update(state: PyTree, clients: PyTree, step: PyTree, server_step: ServerStep) -> tuple[PyTree, PyTree]:
+        new_state, new_clients = base.update(at_server.get(state), at_row.get(clients), step, server_step)
+        return at_server.set(state, new_state), at_row.set(clients, new_clients)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
         return base.prepare(of_base(context), samples) if base.prepare else Prepared()
@@ -144,24 +144,25 @@ def extend(
     return base._replace(
         init=init,
         send=send,
-        start=lambda sent, client: base.start(in_sent.of(sent), at_row.of(client)),
+        start=lambda sent, client: base.start(in_sent.get(sent), at_row.get(client)),
         objective=on_context(base.objective, of_base),
         optimizer=optimizer_on_context(base.optimizer, of_base),
         finish=finish,
         aggregate=aggregate,
         update=update,
-        predict=lambda state, client: base.predict(at_server.of(state), at_row.of(client)),
-        unseen=lambda state, clients: base.unseen(at_server.of(state), at_row.of(clients)),
+        predict=lambda state, client: base.predict(at_server.get(state), at_row.get(client)),
+        unseen=lambda state, clients: base.unseen(at_server.get(state), at_row.get(clients)),
         prepare=prepare if base.prepare else None,
-        stage=stage_within(base.stage, at_server) if base.stage else None,
-        updates=within(in_message, base.updates),
+        server_training=server_training_within(base.server_training, at_server) if base.server_training else None,
+        updates=lens_within(in_message, base.updates),
     )
 
 
-def within(outer: Part, inner: Part) -> Part:
+def lens_within(outer: Lens, inner: Lens) -> Lens:
     """A part of a part."""
-    return Part(
-        lambda whole: inner.of(outer.of(whole)), lambda whole, part: outer.put(whole, inner.put(outer.of(whole), part))
+    return Lens(
+        lambda whole: inner.get(outer.get(whole)),
+        lambda whole, part: outer.set(whole, inner.set(outer.get(whole), part)),
     )
 
 
@@ -188,10 +189,10 @@ def optimizer_on_context(
     return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
 
-def stage_within(stage: Stage, server: Part) -> Stage:
+def server_training_within(stage: ServerTraining, server: Lens) -> ServerTraining:
     """Training at the server, in the base's part of the server's state."""
     return stage._replace(
-        begin=lambda state: stage.begin(server.of(state)),
-        objective=on_context(stage.objective, lambda context: context._replace(sent=server.of(context.sent))),
-        finish=lambda state, trained: server.put(state, stage.finish(server.of(state), trained)),
+        begin=lambda state: stage.begin(server.get(state)),
+        objective=on_context(stage.objective, lambda context: context._replace(sent=server.get(context.sent))),
+        finish=lambda state, trained: server.set(state, stage.finish(server.get(state), trained)),
     )

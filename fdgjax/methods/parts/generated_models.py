@@ -11,7 +11,7 @@ from fdgjax.contract import Model, PyTree, Variables
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ClientHyper, hyper
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.hypernetwork import HyperNetwork, find_layers
-from fdgjax.randomness import any_key, draw_each
+from fdgjax.utils.random import any_key, draw_each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class HyperNetHyper(ClientHyper):
     initialisation: str = hyper("torch", search=("torch", "flax", "model"), source="not stated; docs/deviations.md")
 
 
-class Weights(NamedTuple):
+class HyperWeights(NamedTuple):
     """What the server learns: theta of the hypernetwork and one embedding per client, nu `[clients, e]`."""
 
     theta: PyTree
@@ -55,7 +55,7 @@ class Gradients(NamedTuple):
 class HyperServer(NamedTuple):
     """The hypernetwork's weights, the state of the server's optimiser, and the `ids` of the rows of nu."""
 
-    weights: Weights
+    weights: HyperWeights
     optimizer: PyTree
     ids: jax.Array
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Context, PyTree
-from fdgjax.errors import UserError
+from fdgjax.utils.errors import UserError
 
 NOISE = 1e-5
 """A layer's gradient with at most this share of the whole gradient's norm counts as rounding error."""
@@ -88,12 +88,12 @@ def align_with(
         kept = jax.tree.map(lambda g, r: early | is_aligned(g, r, threshold, sign, least), updates, reference(context))
         aligned = jax.tree.map(lambda g, keep: jnp.where(keep, g, 0), updates, kept)
         steps, state = flexible.update(aligned, state, params, context=context, kept=kept, **more)
-        return steps, (counted(discards, kept, context.round), state)
+        return steps, (counted_discards(discards, kept, context.round), state)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def counted(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
+def counted_discards(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
     """The counts after one more step. They restart in each round, even where the optimiser's state is kept."""
     stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
     same = (discards.round == round_).astype(jnp.float32)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.errors import UserError
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
 
 
 class Bounds(NamedTuple):

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import PyTree
-from fdgjax.errors import UserError, unknown
 from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, learning_rate_factor
-from fdgjax.registry import lookup
+from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.registry import lookup
 
 
 def client_optimizer(

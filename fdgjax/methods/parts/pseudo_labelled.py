@@ -6,36 +6,44 @@ the server model with the server dataset and generate pseudo labels prior to cli
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Context, Each, Guess, Method, Prepared, PyTree, Samples, Setup, Variables
+from fdgjax.contract import Context, Each, Method, Prepared, PseudoLabels, PyTree, Samples, Setup, Variables
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.clients import over_clients, repeat_of
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, samples_of, train_locally
-from fdgjax.methods.parts.extend import Row, extend
+from fdgjax.methods.parts.extend import RowExtension, extend
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.pseudo_labels import GUESSES, outputs_for_all
+from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
 from fdgjax.objectives import cross_entropy
-from fdgjax.registry import lookup
 from fdgjax.utils.fields import key
+from fdgjax.utils.registry import lookup
 
 
 @dataclasses.dataclass(frozen=True)
-class PseudoLabels:
+class PseudoLabelConfig:
     """How a supervised method gets labels for clients that have none.
 
     epochs: of pretraining at the server. guess: `centroids` or `argmax`.
     """
 
     epochs: int = key(30, least=1)
-    guess: str = key("centroids", names=GUESSES)
+    guess: str = key("centroids", names=LABELLERS)
+
+
+class StoredLabels(NamedTuple):
+    """`PseudoLabels` as a client's row and its checkpoints have them."""
+
+    labels: jax.Array
+    confidence: jax.Array
+    trust: jax.Array
 
 
 def on_pseudo_labels(
-    build: Callable[[Setup, Any], Method], setup: Setup, h: Any, how: PseudoLabels, batching: Batching
+    build: Callable[[Setup, Any], Method], setup: Setup, h: Any, how: PseudoLabelConfig, batching: Batching
 ) -> Method:
     """The method on pseudo-labels, starting from the model that generated them.
 
@@ -51,7 +59,7 @@ def on_pseudo_labels(
     Raises:
       UserError: unknown `guess`.
     """
-    guess_of, model = lookup("guess", how.guess, GUESSES), setup.model
+    labeller, model = lookup("guess", how.guess, LABELLERS), setup.model
     repeat = repeat_of(setup.execution)
 
     def pretrained(key: jax.Array, federation: Federation) -> Variables:
@@ -62,34 +70,39 @@ def on_pseudo_labels(
         data = LocalData(federation, federation.server.places[0], federation.server.length[0])
         return train_locally(training, data, context, begin, train_key).variables
 
-    def guessed(variables: Variables, federation: Federation) -> Guess:
-        def one_client(shared: tuple[Variables, Federation], rows: Rows) -> Guess:
+    def assigned(variables: Variables, federation: Federation) -> PseudoLabels:
+        def one_client(shared: tuple[Variables, Federation], rows: Rows) -> PseudoLabels:
             variables, federation = shared
             samples = samples_of(LocalData(federation, rows.places, rows.length), batching.batch_size, repeat)
-            return guess_of(outputs_for_all(model, variables, samples), samples.mask)
+            return labeller(outputs_for_all(model, variables, samples), samples.mask)
 
-        guess: Guess = over_clients(one_client, setup.execution)((variables, federation), federation.train)
-        return guess
+        pseudo_labels: PseudoLabels = over_clients(one_client, setup.execution)(
+            (variables, federation), federation.train
+        )
+        return pseudo_labels
 
     def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
         variables = pretrained(key, federation)
         # The model's own init is called and its values dropped, as `fdgjax.models.depth` records its layers' calls.
         start_here = model._replace(init=lambda key: jax.tree.map(lambda _, leaf: leaf, model.init(key), variables))
         from_it = build(setup._replace(model=start_here), h)
-        guess = guessed(variables, federation)
-        return extend(from_it, row=Row(lambda fresh: guess)).init(key, federation)
+        pseudo_labels = assigned(variables, federation)
+        return extend(from_it, row=RowExtension(lambda fresh: StoredLabels(*pseudo_labels))).init(key, federation)
 
-    extended = extend(build(setup, h), row=Row(lambda fresh: ()))
+    extended = extend(build(setup, h), row=RowExtension(lambda fresh: ()))
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        guess = context.client.more
+        pseudo_labels = PseudoLabels(*context.client.more)
         if extended.prepare is None:
-            return Prepared(guess)
-        return Prepared(guess, extended.prepare(context, Samples(samples.mask, labelled_by(guess, samples.each))).notes)
+            return Prepared(pseudo_labels)
+        return Prepared(
+            pseudo_labels,
+            extended.prepare(context, Samples(samples.mask, labelled_by(pseudo_labels, samples.each))).aux,
+        )
 
     return extended._replace(init=init, prepare=prepare)
 
 
-def labelled_by(guess: Guess, each: Each) -> Each:
+def labelled_by(pseudo_labels: PseudoLabels, each: Each) -> Each:
     """`each` over a client's samples, with their pseudo-labels."""
-    return lambda function, better=None: each(function, guess if better is None else better)
+    return lambda function, better=None: each(function, pseudo_labels if better is None else better)

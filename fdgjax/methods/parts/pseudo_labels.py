@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Guess, Model, Output, Samples, Variables
+from fdgjax.contract import Model, Output, PseudoLabels, Samples, Variables
 
 
-def argmax_labels(logits: jax.Array) -> Guess:
+def argmax_labels(logits: jax.Array) -> PseudoLabels:
     """The most probable class of each sample and its probability; logits `[n, K]`."""
-    return _guess(logits, jnp.argmax(logits, axis=1))
+    return _labelled(logits, jnp.argmax(logits, axis=1))
 
 
 def centroid_labels(
     features: jax.Array, logits: jax.Array, mask: jax.Array | None = None, *, threshold: int = 0, passes: int = 2
-) -> Guess:
+) -> PseudoLabels:
     """The class of the nearest centroid by cosine, among the classes that the model predicts.
 
     Features are extended by a constant 1 and scaled to length 1. The centroids of the first pass are the means weighted
@@ -53,7 +53,7 @@ def centroid_labels(
     labels = nearest(probabilities)
     for _ in range(passes - 1):
         labels = nearest(weights[:, None] * jax.nn.one_hot(labels, classes, dtype=z.dtype))
-    return _guess(logits, labels)
+    return _labelled(logits, labels)
 
 
 def _directions(vectors: jax.Array) -> jax.Array:
@@ -62,12 +62,12 @@ def _directions(vectors: jax.Array) -> jax.Array:
     return vectors / jnp.where(lengths > 0, lengths, 1)
 
 
-def _guess(logits: jax.Array, labels: jax.Array) -> Guess:
+def _labelled(logits: jax.Array, labels: jax.Array) -> PseudoLabels:
     of_labels = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
-    return Guess(labels.astype(jnp.int32), of_labels, trust=jnp.ones_like(of_labels))
+    return PseudoLabels(labels.astype(jnp.int32), of_labels, label_weight=jnp.ones_like(of_labels))
 
 
-GUESSES: Mapping[str, Callable[[Output, jax.Array], Guess]] = {
+LABELLERS: Mapping[str, Callable[[Output, jax.Array], PseudoLabels]] = {
     "centroids": lambda output, mask: centroid_labels(output.features, output.logits, mask),
     "argmax": lambda output, mask: argmax_labels(output.logits),
 }

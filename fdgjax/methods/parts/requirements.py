@@ -4,10 +4,10 @@ import jax
 
 from fdgjax.contract import Method, Model, Output, PyTree
 from fdgjax.data.federation import Federation
-from fdgjax.errors import UserError
 from fdgjax.models.depth import depth_order
-from fdgjax.randomness import any_key
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import flatten
 
 
 def with_features(method: Method, model: Model, name: str) -> Method:

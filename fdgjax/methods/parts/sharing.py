@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import LabelFn, Model, PyTree, Variables
-from fdgjax.errors import UserError
-from fdgjax.randomness import any_key
-from fdgjax.registry import lookup
-from fdgjax.variables import flatten
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
 
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 """Mixes personal variables: `(stacked [clients, ...], weights [clients]) -> (stacked, coefficients)`."""
 
 
-class Kept(NamedTuple):
+class ClientVariables(NamedTuple):
     """A client's row: its `personal` variables, which the server mixes, and the `local` ones, which it never sees."""
 
     personal: Variables

@@ -8,9 +8,9 @@ Names: the parts that are kept.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, configured
 from fdgjax.sweeps.specs.fdse_pacs import FIGURES, SCALES
+from fdgjax.utils.registry import lookup
 
 WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "A": {"consensus": "mean"},

@@ -8,10 +8,10 @@ Names: the parts that are kept.
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
 from fdgjax.sweeps.specs.fdse_ablation import ROWS, without
 from fdgjax.sweeps.specs.fdse_pacs import FIGURES
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale("fdse_office_caltech10", {"seeds": 5}),

@@ -7,8 +7,8 @@ Names: METHOD.
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale("fdse_pacs", {"seeds": 5}),

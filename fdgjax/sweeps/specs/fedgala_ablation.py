@@ -8,10 +8,10 @@ Names: VARIANT-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, configured
 from fdgjax.sweeps.specs.fedgala_pacs import SCALES
 from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
+from fdgjax.utils.registry import lookup
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "fedgala": {},

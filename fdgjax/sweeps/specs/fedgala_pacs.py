@@ -7,9 +7,9 @@ Names: METHOD-TARGET.
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
 from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale("fedgala_pacs", {"seeds": 3}),

@@ -8,9 +8,9 @@ domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, configured
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.utils.registry import lookup
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 CLIENTS = (3, 6, 9, 12)

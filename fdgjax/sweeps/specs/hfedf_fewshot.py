@@ -8,9 +8,9 @@ domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, configured
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.utils.registry import lookup
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 SHOTS = (0, 5, 10, 20)

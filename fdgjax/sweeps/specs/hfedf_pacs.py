@@ -10,8 +10,8 @@ Names: METHOD-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
 FIGURES = ("id_accuracy", "ood_accuracy")

@@ -8,9 +8,9 @@ At the scale of a CPU d is 1. Names: VARIANT-dD-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, configured
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
+from fdgjax.utils.registry import lookup
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "hfedf": {},

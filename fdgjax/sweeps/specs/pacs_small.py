@@ -9,9 +9,9 @@ in every step. Names: METHOD-TARGET. FedAvg and gPerXAN take two minutes of one 
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
 from fdgjax.sweeps.specs.pretrained_pacs import FIGURES, TARGETS
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale(

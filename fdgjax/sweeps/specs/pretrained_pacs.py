@@ -10,8 +10,8 @@ hFedF (and 6 GB), photo unseen; the features, 117 MiB, are computed once for all
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
 FIGURES = ("id_accuracy", "ood_accuracy")

@@ -12,8 +12,8 @@ an update of NaN, or of 1e30; and on PACS the backdoor, whose trigger no feature
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 FIGURES = ("id_accuracy", "ood_accuracy")
 ROBUST = ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median", "centered_clipping")

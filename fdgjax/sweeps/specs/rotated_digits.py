@@ -10,9 +10,9 @@ is FedAvg on the same network with BatchNorm, as gPerXAN brings norms along.
 
 from collections.abc import Sequence
 
-from fdgjax.data.rotated import DOMAINS
-from fdgjax.registry import lookup
+from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 FIGURES = ("id_accuracy", "ood_accuracy")
 SCALES = {

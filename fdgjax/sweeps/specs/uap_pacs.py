@@ -9,10 +9,10 @@ Names: METHOD-SERVER-TEST.
 
 from collections.abc import Sequence
 
-from fdgjax.registry import lookup
 from fdgjax.sweeps.cells import Cell, Scale
 from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
 from fdgjax.sweeps.specs.uap_rotated_mnist import pairs
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale("uap_pacs"),

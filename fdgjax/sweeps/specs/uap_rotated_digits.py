@@ -5,10 +5,10 @@ fdgjax sweep uap_rotated_digits --out runs/uap-digits
 
 from collections.abc import Sequence
 
-from fdgjax.data.rotated import DOMAINS
-from fdgjax.registry import lookup
+from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.sweeps.cells import Cell, Scale
 from fdgjax.sweeps.specs.uap_rotated_mnist import pairs
+from fdgjax.utils.registry import lookup
 
 SCALES = {"paper": Scale("rotated_digits")}
 

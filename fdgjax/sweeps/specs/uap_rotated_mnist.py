@@ -8,9 +8,9 @@ As in the paper all domains show the same 1,000 images. Names: METHOD-SERVER-TES
 
 from collections.abc import Sequence
 
-from fdgjax.data.rotated import DOMAINS
-from fdgjax.registry import lookup
+from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.utils.registry import lookup
 
 SCALES = {
     "paper": Scale("uap_rotated_mnist"),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, PyTree, Trained
-from fdgjax.methods.parts.extend import Extended, Fresh, Row, extend
-from fdgjax.variables import bytes_of
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
+from fdgjax.utils.variables import bytes_of
 from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, close, flat, make_case, make_plan, shared_case, shared_method
 
@@ -26,7 +26,7 @@ def counting(base: Method) -> Method:
         base,
         server=lambda fresh: jnp.zeros(()),
         sent=lambda server, row: server.more,
-        row=Row(begin=begin, after=lambda context, trained: context.client.more + context.sent.more + 1),
+        row=RowExtension(begin=begin, after=lambda context, trained: context.client.more + context.sent.more + 1),
         message=seen_rounds,
     )
 
@@ -73,7 +73,7 @@ def test_what_is_added_to_a_message_reaches_the_aggregation_and_travels() -> Non
 @pytest.mark.parametrize("name", KINDS)
 def test_a_part_that_is_not_extended_is_left_as_it_is(name: str) -> None:
     base = shared_method(name)
-    same = extend(base, row=Row(lambda fresh: jnp.zeros(len(fresh.federation.ids))))
+    same = extend(base, row=RowExtension(lambda fresh: jnp.zeros(len(fresh.federation.ids))))
     federation = shared_case(name, plan=WHOLE).federation
     server, clients = jax.jit(base.init)(jax.random.key(0), federation)
     wanted_server, extended = jax.jit(same.init)(jax.random.key(0), federation)

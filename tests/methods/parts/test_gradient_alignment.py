@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Context
-from fdgjax.errors import UserError
 from fdgjax.methods.parts.gradient_alignment import DROPPED, align_with, discard_rate
 from fdgjax.methods.parts.optimizers import optimizer as optimizer_by_name
+from fdgjax.utils.errors import UserError
 
 LAW = settings(derandomize=True, deadline=None, max_examples=30)
 SHAPES = {"a": (3, 2), "b": (4,), "c": ()}

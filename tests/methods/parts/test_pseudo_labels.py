@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.methods.parts.pseudo_labels import Guess, argmax_labels, centroid_labels
+from fdgjax.methods.parts.pseudo_labels import PseudoLabels, argmax_labels, centroid_labels
 
 LAW = settings(derandomize=True, deadline=None, max_examples=25)
 N, M, CLASSES = 12, 3, 4
@@ -136,7 +136,7 @@ def test_degenerate_data_is_labelled_without_nan(empty: str) -> None:
 def test_clients_as_an_axis_change_nothing() -> None:
     clients = [data_of(seed) for seed in range(3)]
     stacked = [np.stack(leaves) for leaves in zip(*clients, strict=True)]
-    together: Guess = jax.vmap(lambda features, logits: LABELS(features, logits))(*stacked)
+    together: PseudoLabels = jax.vmap(lambda features, logits: LABELS(features, logits))(*stacked)
     for i, client in enumerate(clients):
         np.testing.assert_array_equal(together.labels[i], LABELS(*client).labels)
 

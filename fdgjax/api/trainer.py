@@ -1,0 +1,224 @@
+"""An experiment from Python: made by a name or from arrays, trained with or without a folder, opened again."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console as RichConsole
+
+from fdgjax.api.results import Result
+from fdgjax.api.settings import config_for, config_on, set_model, set_values
+from fdgjax.config import Config, read_config
+from fdgjax.config.register import register_method, register_model, same_data
+from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.source import Source
+from fdgjax.distributed import Stop, process_group
+from fdgjax.engine.devices import split_cpu
+from fdgjax.evaluation.metrics import Record
+from fdgjax.experiments import Experiment, build
+from fdgjax.methods import Entry
+from fdgjax.models.user_module import Network
+from fdgjax.run.console import Console
+from fdgjax.run.device_choice import as_begun
+from fdgjax.run.loop import Observer, Progress
+from fdgjax.run.records import Workdir, check_place, finished, mean_figures
+from fdgjax.run.reopen import reopen, restored
+from fdgjax.run.runner import Interrupted, run_experiment, train_with_records
+from fdgjax.run.summaries import of_all_seeds
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lent
+
+Callback = Callable[[Record], Any]
+"""Called with each round's record; a true result stops the training. Of several seeds the record has the round, the
+figures' means, and each seed's own record under `seeds`."""
+
+
+def experiment(
+    method: str | Entry | ConfigDict,
+    /,
+    *,
+    data: Arrays | None = None,
+    target: str | None = None,
+    classes: Sequence[str] | None = None,
+    model: str | Network | None = None,
+    **keys: Any,
+) -> "Trainer":
+    """An experiment, built and checked, ready to train.
+
+    Args:
+      method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the entry of a method of
+        one's own.
+      data: arrays `{domain: (images, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
+        labels whole numbers `[n]` from 0.
+      target: the unseen domain; None for the preset's, of arrays the first.
+      classes: the names of the classes of `data`, in the order of the labels; None for the numbers.
+      model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx one through
+        `flax.nnx.bridge.to_linen`, or a function of the number of outputs that makes one. None for the preset's.
+      keys: any key of the config, with `__` for a dot: `rounds=20`, `method__tau=0.5`; or
+        `**{"method.tau": 0.5}`.
+
+    Raises:
+      UserError: a name, key, value, array or network that does not fit; the message says how to fix it.
+    """
+    given = by_name(data, classes)
+    if classes is not None and not given:
+        raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
+    with lending(given):
+        if given:
+            ((name, found),) = given.items()
+            config = config_on(method, name, found.images.shape[1:])
+        else:
+            config = config_for(method)
+        if model is not None:
+            set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
+        set_values(config, keys | ({} if target is None else {"data.target": target}))
+        asked = read_config(config)
+        if asked.devices:
+            split_cpu(asked.devices)
+        return Trainer(asked, build(asked), given)
+
+
+def open_run(
+    path: str | os.PathLike[str],
+    *,
+    method: Entry | None = None,
+    data: Arrays | None = None,
+    classes: Sequence[str] | None = None,
+    model: Network | None = None,
+    data_dir: str = "",
+) -> Result:
+    """What a run's folder holds: the newest state with its models, the records, and the summary where it is finished.
+
+    Args:
+      path: the folder.
+      method, data, classes, model: those of one's own that the run was trained with, as for `experiment`; registered
+        ones need not be given.
+      data_dir: folder of the data, if it has moved since the run.
+
+    Raises:
+      UserError: no run, or one whose method, model or data is neither given nor registered; the message names it.
+    """
+    given = by_name(data, classes)
+    if method is not None:
+        register_method(method)
+    if model is not None:
+        register_model("", model, origin="")
+    folder = Path(path)
+    with lending(given):
+        opened = reopen(folder, data_dir)
+    summary = finished(Workdir(folder), logging.getLogger("fdgjax").warning)
+    return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
+
+
+def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
+    """Given arrays as a data set, by a name made of their content; empty without arrays. Raises like `experiment`."""
+    if data is None:
+        return {}
+    found = domains_of(data, classes)
+    return {arrays_name(found): found}
+
+
+def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
+    """The given arrays are in the registry of data sets while this is open."""
+    added: dict[str, Callable[[str], Source | Domains]] = {
+        name: partial(same_data, found) for name, found in given.items()
+    }
+    return lent(DATASETS, added)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """An experiment that can be trained.
+
+    asked: the config as requested, its number of devices perhaps still open.
+    built: the experiment, see `fdgjax.experiments.Experiment`. given: arrays by the name they have in its config.
+    """
+
+    asked: Config = dataclasses.field(repr=False)
+    built: Experiment
+    given: Mapping[str, Domains] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def config(self) -> Config:
+        """All keys with their values, the number of devices included where it was left open."""
+        return self.built.config
+
+    def __repr__(self) -> str:
+        config = self.config
+        return f"<fdgjax experiment: {config.method.name} on {config.data.name}, {config.rounds} rounds>"
+
+    def train(
+        self,
+        workdir: str | os.PathLike[str] | None = None,
+        on_round: Callback | None = None,
+        *,
+        verbose: bool = False,
+    ) -> Result:
+        """Trains, and returns the result.
+
+        Args:
+          workdir: a folder. The run is that of `fdgjax train --workdir`, bit for bit: recorded, resumed where it
+            stopped, and not repeated once finished. None trains in memory and writes nothing.
+          on_round: called with the record of each round that is trained. Training stops after the round for which it
+            returns a true value, and that round is saved; an exception that it raises ends the training at once.
+          verbose: whether to print what the command line prints.
+
+        Raises:
+          UserError: like `fdgjax train`.
+        """
+        stop, shown = threading.Event(), Console(RichConsole(quiet=not verbose))
+
+        def tell(progress: Progress) -> None:
+            if on_round is not None and on_round(as_one(progress.records)):
+                stop.set()
+
+        observers = [] if on_round is None else [tell]
+        if workdir is None:
+            return in_memory(self.built, shown, stop, observers)
+        path = Path(workdir)
+        check_place(path)
+        begun = as_begun(self.asked, path)
+        with lending(self.given):
+            built = self.built if begun.devices in (0, self.config.devices) else build(begun)
+            with process_group():
+                try:
+                    summary = run_experiment(built, path, shown, stop, observers)
+                except Interrupted:
+                    summary = {}
+            opened = restored(built, path)
+        return Result(built, opened.state, opened.history.records, summary, path)
+
+
+def as_one(records: Sequence[Record]) -> Record:
+    """The records of a round's seeds as one; a single seed's own."""
+    if len(records) == 1:
+        return records[0]
+    return {"round": records[0]["round"], **mean_figures(records), "seeds": list(records)}
+
+
+def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence[Observer]) -> Result:
+    """Training from the first round without a file."""
+    last: list[Progress] = []
+    records: list[list[Record]] = [[] for _ in built.seeds]
+
+    def keep(progress: Progress) -> None:
+        last[:] = [progress]
+        for of_seed, record in zip(records, progress.records, strict=True):
+            of_seed.append(record)
+
+    try:
+        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers]))
+    except Interrupted:
+        summary = {}
+    state = last[0].state
+    assert state is not None, "an observer gets it"
+    return Result(built, state, records, summary, None)

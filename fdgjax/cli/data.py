@@ -1,0 +1,115 @@
+"""Fetches a data set, with its licence and size first.
+
+    fdgjax data                       lists what can be fetched
+    fdgjax data NAME --dir DATA       fetches it into DATA, which is then config.data.dir
+
+A command that was stopped goes on with the files that it has; a data set that is there already is verified instead.
+Archives lie in DATA/downloads/NAME until they are unpacked; one that was fetched by other means may be put there. The
+record DATA/downloads/NAME/fetched.txt has the checksums that were seen.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fdgjax.data.download.install import alone, get, verified_already
+from fdgjax.data.download.release import Release, amount
+from fdgjax.data.download.releases import RELEASES
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+
+STOPPED = 130
+"""The shell's status of a program that was ended by Ctrl-C."""
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Runs the command.
+
+    Returns:
+      The exit status: 0 when the data are there, 2 for a mistake or a failure, 130 when stopped by Ctrl-C.
+    """
+    args = parser().parse_args(argv[1:])
+    if not args.name:
+        print("\n".join(listing(RELEASES)))
+        return 0
+    release = lookup("data set to fetch", args.name, RELEASES)
+    if not args.dir:
+        raise UserError(
+            f"no --dir; expected the folder that shall hold {release.folder}/: fdgjax data {args.name} --dir DATA"
+        )
+    if args.mirror and not args.mirror.startswith(("http://", "https://")):
+        raise UserError(f"the mirror {args.mirror} is no address; expected http://... or https://...")
+    base = Path(args.dir).expanduser().absolute()
+    downloads = base / "downloads" / args.name
+    print("\n".join(about(args.name, release)), flush=True)
+    try:
+        return bring(release, base, downloads, args)
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on with what is in {downloads}")
+        return STOPPED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    first, _, rest = str(__doc__).partition("\n")
+    made = argparse.ArgumentParser(
+        prog="fdgjax data", description=f"{first}\n{rest}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("name", nargs="?", metavar="NAME", help=f"one of: {', '.join(RELEASES)}; without it, a list")
+    made.add_argument("--dir", default="", help="folder that shall hold the data set's own (config.data.dir)")
+    made.add_argument("--mirror", default="", metavar="URL", help="the files are URL/FILE; no other server is asked")
+    made.add_argument("--yes", action="store_true", help="do not ask whether licence and size are accepted")
+    made.add_argument("--keep", action="store_true", help="keep the archives after they are unpacked")
+    return made
+
+
+def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespace) -> int:
+    """Verifies what is there, or fetches it."""
+    if said := verified_already(release, base):
+        print(f"{base / release.folder} is there: {said}")
+        return 0
+    if not args.yes and not agreed():
+        print("nothing was fetched")
+        return 0
+    with alone(downloads) as work:
+        said = verified_already(release, base)  # another process may have been faster
+        verb = "is there" if said else "is fetched and verified"
+        said = said or get(release, base, work, args.mirror, args.keep)
+    print(f"{base / release.folder} {verb}: {said}\nuse it with --config.data.dir={base}")
+    return 0
+
+
+def agreed() -> bool:
+    """Asks at the terminal.
+
+    Raises:
+      UserError: there is no terminal.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UserError("nobody can be asked whether licence and size are accepted; expected a terminal, or --yes")
+    try:
+        return input("fetch it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def about(name: str, release: Release) -> Iterator[str]:
+    """What one should know before fetching: the licence first."""
+    yield f"{name}{': ' + release.remark if release.remark else ''}"
+    yield f"  licence  {release.licence}"
+    yield f"  size     {amount(release.size)} to fetch, {amount(release.unpacked)} unpacked" + (
+        f", {release.images:,} images" if release.images else ""
+    )
+    yield f"  known by {release.pinned}"
+    for file in release.files:
+        yield f"  file     {file.name} ({amount(file.size)}) at {', '.join(file.urls)}"
+
+
+def listing(releases: Mapping[str, Release]) -> Iterator[str]:
+    """A line for each data set: name, bytes to fetch, by what they are known, licence."""
+    yield f"{'name':18s}{'size':>9s}  {'known by':22s}licence"
+    for name, release in releases.items():
+        yield f"{name:18s}{amount(release.size):>9s}  {release.pinned:22s}{release.licence}"

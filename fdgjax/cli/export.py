@@ -1,0 +1,31 @@
+"""A trained run's classifier, to be used without this package.
+
+    fdgjax export RUN --out DIR [--client K] [--calibrated]
+
+DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program of `jax.export` from bytes of
+images to probabilities, for any batch; `model.json`, the classes; and README.md, the model card.
+"""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from fdgjax.cli.predict import add_run, classifier_asked
+from fdgjax.inference.exporting import NAMES, check_out, export
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import printable
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Writes the export; returns the exit status, 2 for a mistake in the input."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    parser = argparse.ArgumentParser(prog="fdgjax export", description=str(__doc__).partition("\n")[0])
+    add_run(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or empty folder, or an export's")
+    args = parser.parse_args(argv[1:])
+    check_out(args.out)
+    export(classifier_asked(args), args.run, args.out)
+    print(f"{', '.join(NAMES)} in {printable(args.out)}")
+    return 0

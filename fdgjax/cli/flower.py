@@ -1,0 +1,87 @@
+"""The command `fdgjax flower`: a federation between real parties, by Flower.
+
+    fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
+    fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
+
+--app: --workdir is the server's folder; --images its own labelled images, where the method needs some;
+--authentication lets in nodes with a registered key alone; --deadline SECONDS goes on without clients that do not
+answer (0 waits); --least N never with fewer.
+"""
+
+import argparse
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from fdgjax.config.command_line import joined_words, parse
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns its exit status."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    words = joined_words(argv[1:])
+    asked = parser().parse_args([word for word in words if not of_experiment(word)])
+    if asked.keys:
+        from fdgjax.deploy.keys import make_keys
+
+        make_keys(Path(asked.keys), asked.clients, asked.host or ["localhost", "127.0.0.1"])
+        print(f"keys in {asked.keys}: a test authority, the server's certificate, and {asked.clients} nodes' keys")
+        return 0
+    if not asked.app:
+        raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
+    words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
+    return make_app(asked, words)
+
+
+def of_experiment(word: str) -> bool:
+    """Whether a word belongs to the experiment: `--config` or one of its keys."""
+    return word.lstrip("-").startswith(("config=", "config."))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's own words; all others are the experiment's."""
+    made = argparse.ArgumentParser(
+        "fdgjax flower", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    made.add_argument("--authentication", action="store_true")
+    made.add_argument("--app", default="")
+    made.add_argument("--classes", default="")
+    made.add_argument("--workdir", default="")
+    made.add_argument("--images", default="")
+    made.add_argument("--deadline", type=float, default=0.0)
+    made.add_argument("--least", type=int, default=1)
+    made.add_argument("--keys", default="")
+    made.add_argument("--clients", type=int, default=3)
+    made.add_argument("--host", action="append", default=[])
+    return made
+
+
+def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
+    """Writes the app's folder.
+
+    Raises:
+      UserError: a key that a deployment needs is not given, or what cannot be deployed.
+    """
+    from fdgjax.deploy.agreement import Terms, agree
+    from fdgjax.deploy.app import ServerSettings, write_app
+
+    config, workdir = parse(words)
+    classes = tuple(sorted(filter(None, asked.classes.split(","))))
+    if len(classes) < 2 or not config.data.clients or not config.data.image_size:
+        raise UserError(
+            "fdgjax flower --app needs what no party's data can tell it; expected --classes a,b,c, "
+            "--config.data.clients=N and --config.data.image_size=PIXELS"
+        )
+    size = config.data.image_size
+    terms = Terms(dataclasses.replace(config, devices=1), classes, (size, size, 3), config.data.clients)
+    agree(terms)
+    images = str(Path(asked.images).absolute()) if asked.images else ""
+    write_app(
+        Path(asked.app), ServerSettings(terms, workdir, images, asked.deadline, asked.least, asked.authentication)
+    )
+    print(f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients; the server's folder is {workdir}")
+    return 0

@@ -1,0 +1,83 @@
+"""What the code says of a method that an engineer asks first: who has labels, what comes out, what travels."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import jax
+
+from fdgjax.config import make_config, read_config
+from fdgjax.experiments import Experiment, build
+from fdgjax.methods import Entry
+from fdgjax.utils.variables import bytes_of
+
+NETWORK, WIDTH = "resnet10", 0.25
+"""The network whose bytes are counted: it has BatchNorm, which some methods treat apart, and is small."""
+HEAD = (
+    "| method | labels | comes out | adapts | up | down | kept |",
+    "|---|---|---|---|--:|--:|--:|",
+)
+
+
+class Facts(NamedTuple):
+    """A row of the table.
+
+    labels: where they are. comes_out: what predicts. adapts: whether a model is fitted to an unseen domain without its
+    labels. up, down: bytes that a client sends and receives in a round; kept: bytes that are kept for it from round to
+    round, by itself or by the server; each as a multiple of the network's. None where no model travels.
+    """
+
+    name: str
+    labels: str
+    comes_out: str
+    adapts: bool
+    up: float | None
+    down: float | None
+    kept: float
+
+
+def facts(entries: Iterable[Entry]) -> Iterator[Facts]:
+    """The facts of each method with its defaults on rotated digits; nothing is compiled."""
+    whole = bytes_of(experiment_of("fedavg").shapes)
+    for entry in entries:
+        built = experiment_of(entry.name)
+        clients = len(built.train.ids)
+        _, rows = jax.eval_shape(built.method.init, jax.eval_shape(lambda: jax.random.key(0)), built.train)
+        up, down = (built.facts[f"bytes_{way}_per_round"] / clients / whole for way in ("up", "down"))
+        yield Facts(
+            name=entry.name,
+            labels=labels_of(entry),
+            comes_out=comes_out(entry, built),
+            adapts=built.method.adapt is not None,
+            up=None if built.method.pooled else up,
+            down=None if built.method.pooled else down,
+            kept=bytes_of(rows) / clients / whole,
+        )
+
+
+def experiment_of(name: str) -> Experiment:
+    """A method on rotated digits, one client for each source domain, on one device."""
+    config = make_config(name, "rotated_digits")
+    config.update({"devices": 1, "model": {"name": NETWORK, "width": WIDTH}})
+    return build(read_config(config))
+
+
+def labels_of(entry: Entry) -> str:
+    """Where the labels are that a method learns from."""
+    if entry.unlabelled:
+        return "nowhere"
+    return "server" if entry.protocol == "labelled_server" else "clients"
+
+
+def comes_out(entry: Entry, built: Experiment) -> str:
+    """What predicts after training."""
+    if entry.unlabelled:
+        return "an encoder"
+    return "one model" if built.method.trained is None else "a model for each client"
+
+
+def facts_table(rows: Iterable[Facts]) -> Iterator[str]:
+    """The lines of the table, in Markdown."""
+    yield from HEAD
+    for it in rows:
+        sizes = " | ".join("-" if size is None else f"{size:.2f}" for size in (it.up, it.down, it.kept))
+        yield f"| `{it.name}` | {it.labels} | {it.comes_out} | {'yes' if it.adapts else ''} | {sizes} |"

@@ -1,0 +1,45 @@
+"""The methods, by where their labels are.
+
+    fdgjax methods
+    fdgjax methods --facts
+
+With `--facts`, a table in Markdown: who has labels, what comes out, and how much travels (docs/choosing.md).
+`fdgjax train --config=NAME --help` explains a method's hyperparameters.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+
+from fdgjax.methods import METHODS, Entry
+from fdgjax.utils.command import command
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Prints the list."""
+    parser = argparse.ArgumentParser(prog="fdgjax methods", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--facts", action="store_true", help="a table of labels, models and bytes instead of summaries")
+    if parser.parse_args(argv[1:]).facts:
+        from fdgjax.cli.method_facts import facts, facts_table  # here, as it builds experiments
+
+        lines = facts_table(facts(METHODS[name] for name in sorted(METHODS)))
+    else:
+        lines = listing(METHODS)
+    for line in lines:
+        print(line, flush=True)
+    return 0
+
+
+def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
+    """A line for each method, below one on where its labels are."""
+    places = {labels_of(entry) for entry in methods.values()}
+    for place in sorted(places):
+        yield f"{place}:"
+        yield from (f"  {name:12s} {it.summary}" for name, it in sorted(methods.items()) if labels_of(it) == place)
+
+
+def labels_of(entry: Entry) -> str:
+    """Where the labels are that a method learns from."""
+    if entry.unlabelled:
+        return "no labels"
+    return "labels at the server" if entry.protocol == "labelled_server" else "labels at the clients"

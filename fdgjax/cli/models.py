@@ -1,0 +1,58 @@
+"""The networks of the registry, and what they and their FDSE twins cost.
+
+fdgjax models
+fdgjax models --cost [--image_size 224] [--classes 10]
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+
+from fdgjax.models import MODELS, UNITS, Backbone
+from fdgjax.models.cost import cost
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+
+ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
+
+
+def cost_table(models: Mapping[str, Backbone], image_size: int, classes: int) -> Iterator[str]:
+    """A line for every network and for its twin, and one with the ratios of their numbers."""
+    yield ROW.format("model", "unit", "parameters [M]", "MiB", "multiply-adds [M/image]")
+    for name, maker in models.items():
+        try:
+            own, twin = (cost(maker(classes, unit=unit), (image_size, image_size, 3)) for unit in (None, UNITS["dse"]))
+        except UserError as error:
+            yield f"{name:20s} {error}"
+            continue
+        for unit, it in (("own", own), ("dse", twin)):
+            numbers = (it.parameters / 1e6, it.bytes / 2**20, it.flops / 1e6)
+            yield ROW.format(name, unit, *(f"{number:,.2f}" for number in numbers))
+        ratios = (f"{after / before:.3f}" for before, after in zip(own, twin, strict=True))
+        yield ROW.format("", "dse / own", *ratios)
+
+
+def listing(models: Mapping[str, Backbone]) -> Iterator[str]:
+    """A line for each network, with its number of stages that can be frozen."""
+    for name, maker in models.items():
+        yield f"{name:20s} {len(maker.stages):2d} stages  {maker.summary}"
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Prints the list, or the table of costs."""
+    parser = argparse.ArgumentParser(prog="fdgjax models", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--cost", action="store_true", help="parameters, bytes and multiply-adds instead of summaries")
+    parser.add_argument("--image_size", type=positive, default=224, help="height and width of the RGB images")
+    parser.add_argument("--classes", type=positive, default=10)
+    chosen = parser.parse_args(argv[1:])
+    lines = cost_table(MODELS, chosen.image_size, chosen.classes) if chosen.cost else listing(MODELS)
+    for line in lines:
+        print(line, flush=True)
+    return 0
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
+    return int(text)

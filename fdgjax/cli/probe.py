@@ -1,0 +1,64 @@
+"""Linear probes of trained runs, with other percentages of labels or another layer.
+
+    fdgjax probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
+
+It probes each run's newest checkpoint and, for comparison, a randomly initialised encoder and the raw pixels. The
+settings of the probe are the run's `config.probe`, except for those given here. It prints the tables and writes them to
+`RUN/probes.json`, by layer.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fdgjax.evaluation.linear_probe import LAYERS
+from fdgjax.inference.probes import keep, probe_run
+from fdgjax.utils.command import command
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Probes the runs.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    args = parse(argv)
+    changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
+    for run in args.runs:
+        found = probe_run(run, args.data_dir, changes)
+        keep(run / "probes.json", found)
+        show(run, found)
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(prog="fdgjax probe", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
+    parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")
+    parser.add_argument("--layer", default="", help=f"what is probed: {', '.join(LAYERS)}")
+    parser.add_argument("--repeats", type=int, default=0, help="splits for each percentage")
+    return parser.parse_args(argv[1:])
+
+
+def show(run: Path, found: Mapping[str, Any]) -> None:
+    """Prints the table of a run's probes, a line for each percentage; means over seeds."""
+    table = Table(
+        "labels", "trained", "random encoder", "pixels", title=f"{run}, round {found['round']}, {found['layer']}"
+    )
+    seeds = found["seeds"]
+    for percent in seeds[0]["trained"]:
+        mean = lambda what, percent=percent: sum(seed[what][percent] for seed in seeds) / len(seeds)  # noqa: E731
+        table.add_row(
+            f"{percent} %",
+            f"{mean('trained'):.3f} ± {mean('deviation'):.3f}",
+            f"{mean('random_encoder'):.3f}",
+            f"{mean('pixels'):.3f}",
+        )
+    Console().print(table)

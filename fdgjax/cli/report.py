@@ -1,0 +1,82 @@
+"""A page, tables and figures of finished or unfinished runs.
+
+    fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
+
+RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` made, or folders of these. DIR gets
+`report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
+"""
+
+import argparse
+import importlib.util
+import logging
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from fdgjax.report.making import PAGE, report, with_look, write
+from fdgjax.report.published import with_published
+from fdgjax.report.reading import read_runs
+from fdgjax.run.console import Console
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError, printable
+
+NEEDED = ("matplotlib", "jinja2")
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Writes the report.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    console = Console()
+    args = parse(argv)
+    check_libraries()
+    reach = accuracies(args.reach)
+    runs = with_published(read_runs(args.runs))
+    if args.states:
+        runs = [with_look(run, args.data_dir, console.say) for run in runs]
+    command = shlex.join(["fdgjax", "report", *argv[1:]])
+    write(args.out, report(runs, command, reach, args.states))
+    console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(prog="fdgjax report", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folders of runs, or that hold such")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the report")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")
+    parser.add_argument("--reach", default="", help="accuracies in percent, with commas, for the communication needed")
+    parser.add_argument(
+        "--states",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="open checkpoints for embeddings, divergence and features (the default)",
+    )
+    return parser.parse_args(argv[1:])
+
+
+def check_libraries() -> None:
+    """Raises a `UserError` where the libraries of reports are not installed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"a report needs {' and '.join(missing)}, not installed; pip install 'fdgjax[report]'")
+
+
+def accuracies(words: str) -> list[float]:
+    """`50,60` as fractions.
+
+    Raises:
+      UserError: a part that is not a percentage.
+    """
+    try:
+        found = [float(word) / 100 for word in words.split(",") if word]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 < accuracy <= 1 for accuracy in found):
+        raise UserError(f"--reach got '{words}'; expected percentages with commas between, such as 50,60,70")
+    return found

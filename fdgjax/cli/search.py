@@ -1,0 +1,139 @@
+"""A search over a method's declared hyperparameters, by accuracy on data that the source domains held out.
+
+    fdgjax search fedprox --out DIR --trials 20
+    fdgjax search hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
+
+The values are those that each method declares (`fdgjax methods`, `hyper(..., search=...)`) and the config's own, which
+is the first trial; Optuna proposes the others, and trials that fall behind the median are given up (`--no_pruning` for
+none). Each trial is a run in a folder of its own. Nothing of the unseen domain is looked at. Stopped or killed at any
+moment, the same command goes on, an unfinished trial from its last checkpoint; hosts with one folder share the trials,
+each by its own `--shard`. `search.md` and `search.csv` in DIR list them. Needs `pip install 'fdgjax[search]'`.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from fdgjax.config import experiment_identity, make_config, read_config, to_plain
+from fdgjax.config.command_line import set_keys
+from fdgjax.run.console import Console
+from fdgjax.run.records.workdir import first_difference
+from fdgjax.run.runner import Interrupted
+from fdgjax.sweeps.options import add_common, positive_number
+from fdgjax.sweeps.processes import Job, conduct
+from fdgjax.sweeps.share import share_of
+from fdgjax.sweeps.space import Search, refuse_unseen, space_of
+from fdgjax.sweeps.status import hold
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder
+
+LIBRARY = "optuna"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of a search."""
+    made = argparse.ArgumentParser(prog="fdgjax search", description=str(__doc__).partition("\n")[0])
+    add = made.add_argument
+    add("config", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of --config")
+    add_common(made)
+    add("--trials", type=positive_number, default=20, metavar="N", help="how many in all, the config's own among them")
+    add("--tune", nargs="+", default=[], metavar="KEY", help="keys of config.method; all that are numbers without it")
+    add("--seed", type=int, default=0, help="of what is proposed")
+    add("--no_pruning", action="store_true", help="trains every trial to its end")
+    return made
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Runs the search.
+
+    Returns:
+      The exit status: 0 when all trials are done or left to other shares, 1 when some are not or none succeeded, 2 for
+      a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
+    """
+    args = parser().parse_args(argv[1:])
+    if importlib.util.find_spec(LIBRARY) is None:
+        raise UserError(f"search got no library {LIBRARY}; expected it to be installed; pip install 'fdgjax[search]'")
+    from fdgjax.sweeps.trials import work_on_trials  # here, as it loads Optuna
+
+    search = read_search(args)
+    job = Job(partial(begin, search), partial(work_on_trials, search), partial(end, search))
+    return conduct(job, args, ["search", *argv[1:]])
+
+
+def begin(search: Search) -> None:
+    """Makes the study, or raises a `UserError` where the folder holds another search."""
+    from fdgjax.sweeps.trials import open_study
+
+    keep_identity(search)
+    open_study(search)
+
+
+def end(search: Search, console: Console, stopped: bool) -> int:
+    """Writes the tables and prints the outcome. Returns the exit status.
+
+    Raises:
+      Interrupted: it was stopped before all was done.
+    """
+    from fdgjax.sweeps.trial_table import write_table
+    from fdgjax.sweeps.trials import distinct_trials, left, open_study, stopped_search
+
+    study = open_study(search)
+    trials = distinct_trials(study)
+    best, unfinished = write_table(search, trials), left(search, study)
+    if unfinished and stopped:
+        raise Interrupted(stopped_search(search, study))
+    console.say((search.out / "search.md").read_text())
+    if unfinished:
+        console.say(f"{unfinished} trials are held or were lost by other processes; the same command goes on")
+    others = any(not trial.state.is_finished() for trial in trials)
+    return 1 if unfinished or not (best or others) else 0
+
+
+def read_search(args: argparse.Namespace) -> Search:
+    """The search of the arguments.
+
+    Raises:
+      UserError: no such method, preset, key, value or share, a method without labels, a selection that looks at the
+        unseen domain, or a hyperparameter that declares no values.
+    """
+    method, _, preset = args.config.partition(":")
+    config = make_config(method, *([preset] if preset else []))
+    set_keys(config, args.set)
+    config.data.dir = args.data_dir or config.data.dir
+    share = share_of(args.shard, os.environ)
+    refuse_unseen(config)
+    space = space_of(config, args.tune)
+    words = [f"--config={args.config}", *(f"--config.{word}" for word in args.set)]
+    return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share)
+
+
+def keep_identity(search: Search) -> None:
+    """Writes what the folder's search is, or raises a `UserError` where it is another."""
+    ours: Mapping[str, Any] = json.loads(
+        json.dumps(
+            {
+                "config": experiment_identity(to_plain(read_config(search.config))),
+                "tune": search.space,
+                "seed": search.seed,
+                "pruning": search.pruning,
+            }
+        )
+    )
+    file = search.out / "search.json"
+    make_folder(search.out)
+    with hold(search.out, ".identity", wait=True):
+        if not file.exists():
+            write_checked_json(file, ours)
+        elif found := first_difference(ours, read_checked_json(file)):
+            key, own, held = found
+            raise UserError(
+                f"--out {search.out} holds another search: {key} is {held} there and {own} here; choose another --out, "
+                "or repeat that search's command to continue it"
+            )

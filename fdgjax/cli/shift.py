@@ -1,0 +1,58 @@
+"""Measures whether the gradients of two domains agree less the more the domains differ (FedGaLA, Theorem 1, Figure 2).
+
+    fdgjax shift RUN [--data_dir DATA] [--batches 20] [--repeats 5]
+
+For each pair of domains of a run's data set, the unseen domain included, it computes at the run's newest checkpoint the
+covariance of the loss gradients and the mutual information of the model's features. It prints the table and writes it
+to `RUN/domain_shift.json`, from which a report draws the figure.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fdgjax.inference.domain_shift import measure_pairs
+from fdgjax.inference.trained_run import open_trained
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.command import command
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Runs the command.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    args = parse(argv)
+    found = measure_pairs(open_trained(args.run, args.data_dir), args.batches, args.repeats)
+    write_checked_json(args.run / "domain_shift.json", found)
+    show(found)
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(prog="fdgjax shift", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("run", type=Path, help="folder of a run")
+    parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
+    parser.add_argument("--batches", type=int, default=20, help="minibatches for each gradient")
+    parser.add_argument("--repeats", type=int, default=5, help="gradients per domain, for their deviation")
+    return parser.parse_args(argv[1:])
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """The table of pairs, the nearest domains first."""
+    table = Table("domains", "mutual information", "covariance of gradients", "their correlation")
+    for pair in sorted(found["pairs"], key=lambda pair: -pair["mutual_information"]):
+        table.add_row(
+            " and ".join(pair["domains"]),
+            f"{pair['mutual_information']:.3f}",
+            *(f"{np.mean(pair[key]):.3g} ± {np.std(pair[key]):.1g}" for key in ("covariance", "correlation")),
+        )
+    Console().print(table)

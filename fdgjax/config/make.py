@@ -1,0 +1,94 @@
+"""Configs made from a method and a preset, and read back as typed data."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from fdgjax.config.checks import check_config
+from fdgjax.config.presets import PRESETS, dataset_of
+from fdgjax.config.schema import Config
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.methods import METHODS
+from fdgjax.models.pretrained.weight_names import PRETRAINED
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+
+SECTIONS: Mapping[str, type[Any]] = {
+    field.name: type(part)
+    for field in dataclasses.fields(Config)
+    if field.name != "method" and dataclasses.is_dataclass(part := getattr(Config(), field.name))
+}
+"""The nested parts of a config that do not depend on the method."""
+
+
+def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.ConfigDict:
+    """The locked config of a method on a data set or with a preset, as a config file returns it.
+
+    Args:
+      method: name of the method; its hyperparameters become the keys of `config.method`.
+      preset: a data set (with its model, image size and target) or an entry of `fdgjax.config.presets.PRESETS`, which
+        names its data set and may set any other key. The method's own settings for that preset take precedence.
+
+    Raises:
+      UserError: unknown method, data set or preset, or a preset that sets a key that does not exist.
+    """
+    entry = lookup("method", method, METHODS)
+    lookup("data set or preset", preset, {**DATASETS, **PRESETS})
+    config = ml_collections.ConfigDict(dataclasses.asdict(Config(method=entry.hyper(name=method))))
+    config.data.name = dataset_of(preset)
+    config.data.protocol = entry.protocol
+    config.lock()
+    for layer in (PRESETS.get(preset, {}), entry.presets.get(preset, {})):
+        config.update(layer)
+    return config
+
+
+def read_config(config: ml_collections.ConfigDict) -> Config:
+    """The typed experiment of a config file, checked.
+
+    Raises:
+      UserError: an invalid value; the message has the key, what was got and what was expected.
+    """
+    return from_plain(config.to_dict())
+
+
+def from_plain(plain: Mapping[str, Any]) -> Config:
+    """The typed experiment of nested plain data, the inverse of `to_plain`; checked and `resolved`.
+
+    Raises:
+      UserError: like `read_config`.
+    """
+    method = plain["method"]
+    entry = lookup("method", method["name"], METHODS)
+    if {field.name for field in dataclasses.fields(entry.hyper)} != set(method):
+        raise UserError(
+            f"method.name='{entry.name}' but the other method.* keys belong to another method; "
+            f"start from --config=configs/{entry.name}.py instead of setting method.name"
+        )
+    sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
+    typed = Config(**{**plain, **sections, "method": entry.hyper(**method)})
+    check_config(typed)
+    return resolved(typed)
+
+
+def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as nested plain data, with the keys that it lacks at their defaults: those that exist only since it was
+    written. A method that is not registered is left as it is."""
+    method = METHODS.get(plain["method"]["name"])
+    if method is None:
+        return dict(plain)
+    defaults = dataclasses.asdict(Config(method=method.hyper(name=method.name)))
+    return {
+        key: {**default, **plain.get(key, {})} if isinstance(default, dict) else plain.get(key, default)
+        for key, default in defaults.items()
+    } | {key: value for key, value in plain.items() if key not in defaults}
+
+
+def resolved(config: Config) -> Config:
+    """The config with what follows from other keys: the scaling of images, where none is given, is the one that the
+    pretrained weights expect, else `signed`."""
+    names = PRETRAINED.get(config.model.name) if config.model.pretrained else None
+    scaling = config.data.scaling or (names.scaling if names else "signed")
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=scaling))

@@ -1,0 +1,95 @@
+"""A config's privacy: its checks, the noise of a round, and what all rounds cost."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fdgjax.config.schema import Config, DefenceConfig, PrivacyConfig
+from fdgjax.contract import Method
+from fdgjax.data.federation import Federation
+from fdgjax.engine.exposure import EXPOSURES
+from fdgjax.engine.local import Batching
+from fdgjax.engine.privacy import budget, check_accountant, needed_noise
+from fdgjax.engine.privacy.leakage import why_not
+from fdgjax.engine.privacy.noise import Privacy
+from fdgjax.utils.errors import UserError
+
+
+class Protection(NamedTuple):
+    """Privacy as it is carried out.
+
+    round: what the engine does. epsilon: what the rounds up to a number cost, the largest over those who are protected.
+    """
+
+    round: Privacy
+    epsilon: Callable[[int], float]
+
+
+def check_privacy(config: Config) -> None:
+    """Raises a `UserError` for values of `config.privacy` that are invalid or contradict each other."""
+    chosen, default = config.privacy, PrivacyConfig()
+    if not chosen.unit:
+        for key, value in dataclasses.asdict(chosen).items():
+            if value != getattr(default, key):
+                raise UserError(
+                    f"config.privacy.{key} got {value!r}, but config.privacy.unit is empty, which protects nobody; "
+                    "expected config.privacy.unit=client or sample"
+                )
+        return
+    for key in ("clip", "noise", "epsilon"):
+        if not 0 <= getattr(chosen, key) < math.inf:
+            raise UserError(f"config.privacy.{key} got {getattr(chosen, key)}; expected a number above 0, such as 1.0")
+    if not chosen.clip:
+        raise UserError("config.privacy.clip got 0, which leaves nothing of an update; expected a norm, such as 1.0")
+    if bool(chosen.noise) == bool(chosen.epsilon):
+        raise UserError(
+            f"config.privacy got noise={chosen.noise} and epsilon={chosen.epsilon}; expected one of them above 0, from "
+            "which the other follows; leave one at 0"
+        )
+    if not 0 < chosen.delta < 1:
+        raise UserError(f"config.privacy.delta got {chosen.delta}; expected a probability above 0, such as 1e-5")
+    if chosen.unit == "sample" and chosen.where != default.where:
+        raise UserError(
+            f"config.privacy.where got '{chosen.where}', but noise that protects a sample is added in its client's "
+            f"training; expected {default.where}, or config.privacy.unit=client"
+        )
+    if chosen.unit == "client" and config.defence != DefenceConfig():
+        raise UserError(
+            "config.defence got a defence with config.privacy.unit=client, but what it makes of an update depends on "
+            "others, which no noise covers; expected none; noise and clipping bound every client already"
+        )
+    if chosen.unit == "client" and config.drop_nonfinite:
+        raise UserError(
+            "config.drop_nonfinite got True with config.privacy.unit=client, but a client left out changes the others' "
+            "weights, which no noise covers; expected False"
+        )
+
+
+def protection(
+    config: Config, method: Method, batching: Batching, federations: Sequence[Federation]
+) -> Protection | None:
+    """What is done for privacy in each round, and its cost; None where nobody is protected.
+
+    Args:
+      config: the experiment, checked.
+      method: what is trained.
+      batching: of local training.
+      federations: what is trained on, of each seed.
+
+    Raises:
+      UserError: no accountant is installed, the method shows more than the noise covers, or no noise reaches epsilon.
+    """
+    chosen = config.privacy
+    if not chosen.unit:
+        return None
+    check_accountant()
+    samples = chosen.unit == "sample"
+    if reason := why_not(method, federations[0], samples=samples):
+        raise UserError(
+            f"config.privacy.unit got '{chosen.unit}', but method '{config.method.name}' shows more: {reason}; "
+            "expected a method and a model that do not (docs/privacy.md)"
+        )
+    exposures = EXPOSURES[chosen.unit](config.clients_per_round, batching, federations)
+    noise = chosen.noise or needed_noise(exposures, chosen.epsilon, chosen.delta, config.rounds)
+    return Protection(Privacy(chosen.clip, noise, samples, chosen.where), budget(exposures, noise, chosen.delta))

@@ -1,0 +1,169 @@
+"""Methods, models and data sets of one's own, registered under names that configs and the command line take.
+
+A run's `config.json` says which of its names a program registered, and from which file: what must be registered again
+before the run is opened. `fdgjax --with FILE` runs such a file first.
+"""
+
+import importlib
+import importlib.util
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fdgjax.config.command_line import search_beside
+from fdgjax.config.presets import PRESETS
+from fdgjax.config.schema import Config
+from fdgjax.data.sources import arrays as arrays
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.methods import METHODS, Entry
+from fdgjax.models import MODELS
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import Registry, register
+
+if TYPE_CHECKING:
+    from fdgjax.models.user_module import Network
+
+REGISTRIES: Mapping[str, Registry[Any]] = {"method.name": METHODS, "model.name": MODELS, "data.name": DATASETS}
+"""The registries that a program may add to, by the key of a config that names an entry."""
+REGISTERED = "registered"
+"""The key of `config.json` with what a program registered for the run: `{key: {"name": ..., "from": FILE}}`."""
+
+
+def register_method(entry: Entry, origin: str | None = None) -> str:
+    """Registers a method by its entry, as the package's own files have one (`fdgjax.methods.Entry`).
+
+    Args:
+      entry: the entry; one of the same name that a program registered before is replaced.
+      origin: the file that registers it, for `config.json`; None for the caller's.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: no entry, or the name of one of the package's methods.
+    """
+    if not isinstance(entry, Entry):
+        raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, build, summary)")
+    return register(METHODS, entry.name, entry, origin)
+
+
+def register_model(name: str, network: "Network", origin: str | None = None) -> str:
+    """Registers a network under a name, for `config.model.name`.
+
+    Args:
+      name: '' for one made of the module's class and attributes.
+      network: a linen module, called as `module(images, train=...)`; an nnx one through `flax.nnx.bridge.to_linen`; or
+        a function of the number of outputs that makes one.
+      origin: as for `register_method`.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: no network, or the name of one of the package's.
+    """
+    from fdgjax.models import user_module as networks  # loads flax.nnx, a tenth of all imports, which few runs need
+
+    return register(MODELS, name or networks.module_name(network), networks.backbone_of(network), origin)
+
+
+def register_data(
+    name: str, data: arrays.Arrays, classes: Sequence[str] | None = None, origin: str | None = None
+) -> str:
+    """Registers arrays as a data set under a name, for `config.data.name`; they stay in memory from then on.
+
+    Args:
+      name: '' for one made of their content.
+      data: `{domain: (images, labels)}`, see `fdgjax.data.sources.arrays.domains_of`.
+      classes: the names of the classes, in the order of the labels.
+      origin: as for `register_method`.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: arrays that are no data set, or the name of one of the package's data sets or presets.
+    """
+    found = arrays.domains_of(data, classes)
+    if name in PRESETS and name not in DATASETS.own:
+        raise UserError(f"the name of a data set got '{name}', which is a preset's; expected another")
+    return register(REGISTRIES["data.name"], name or arrays.arrays_name(found), partial(same_data, found), origin)
+
+
+def same_data(found: Any, data_dir: str) -> Any:
+    """The same data set for every folder."""
+    del data_dir
+    return found
+
+
+def provenance(config: Config) -> dict[str, Any]:
+    """The entry of `config.json` on what a program registered; empty for a run of the package's own."""
+    names = {"method.name": config.method.name, "model.name": config.model.name, "data.name": config.data.name}
+    found = {
+        key: {"name": name, "from": REGISTRIES[key].origins.get(name, "")}
+        for key, name in names.items()
+        if name not in REGISTRIES[key].own
+    }
+    return {REGISTERED: found} if found else {}
+
+
+def check_registered(where: str, content: Mapping[str, Any]) -> None:
+    """Raises a `UserError` for a run that needs what nobody has registered; the line says what, and from where.
+
+    Args:
+      where: the run's folder.
+      content: of its `config.json`.
+    """
+    missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in REGISTRIES[key]}
+    if not missing:
+        return
+    named = {key: f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items()}
+    files = sorted({one["from"] for one in missing.values() if one["from"]})
+    homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
+    again = (
+        f"repeat the command as `fdgjax {' '.join(f'--with {shlex.quote(file)}' for file in files)} ...`"
+        if files
+        else ""
+    )
+    give = f"give {homeless} to fdgjax.open_run, or to --with a FILE that registers it" if homeless else ""
+    raise UserError(
+        f"{where} needs {' and '.join(named.values())}, of the program that trained it; expected it to be registered: "
+        + ", and ".join(filter(None, (again, give)))
+    )
+
+
+def run_file(word: str) -> None:
+    """Runs a Python file, or imports a module, that registers; its global entries of methods are registered, too.
+
+    Raises:
+      UserError: no such file or module, or one that fails.
+    """
+    file = Path(word)
+    is_file = word.endswith(".py") or file.is_file()
+    try:
+        module = of_file(file.absolute()) if is_file else importlib.import_module(word)
+    except UserError:
+        raise
+    except Exception as error:  # it is a program, which may fail in any way
+        raise UserError(
+            f"--with {word} cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a Python "
+            "file, or the name of a module, that registers a method, a model or a data set"
+        ) from error
+    for value in list(vars(module).values()):
+        if isinstance(value, Entry):
+            register_method(value, str(module.__file__ or ""))
+
+
+def of_file(file: Path) -> Any:
+    """A file as a module, which may import what lies beside it."""
+    search_beside(file)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise FileNotFoundError(f"no such file: {file}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,108 @@
+"""Augmentations of labelled training images, by name (`config.data.augmentation`).
+
+Each is a random view, drawn anew for every sample, round and epoch, of images kept at `data.image_size` pixels; those
+that crop give the `data.crop_size` pixels that the network sees. What evaluation sees is never augmented.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.data.augmentations.augmix import AUGMIX, OPERATIONS, Choice, Magnitudes, operate, random_signs
+from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view, to_range, to_unit
+from fdgjax.data.augmentations.view import View
+from fdgjax.data.augmentations.weak_strong import random_crop, unchanged_images
+
+STRENGTHS = 30
+"""The largest strength of an operation of RandAugment and TrivialAugment; strength s has the share s / 30 of its full
+magnitude."""
+
+RANDAUGMENT = AUGMIX._replace(shift=150 / 331, most_bits=8)
+"""Full magnitudes of RandAugment, as in torchvision."""
+
+WIDE = Magnitudes(shear=0.99, shift=1.0, turn=3 * jnp.pi / 4, jitter=0.99, most_bits=8, fewer_bits=6)
+"""Full magnitudes of TrivialAugment (wide), as in torchvision; `shift` by 32 pixels there, by the whole side here: the
+same for images of 32 pixels."""
+
+
+def cropped_and_flipped(size: int) -> View:
+    """A random crop of `size` pixels, of the image padded by an eighth where it is no larger, and a flip (He et al.,
+    "Deep residual learning for image recognition", 2016, section 4.2, for small images; padded by reflection)."""
+    return in_turn([partial(random_crop, size=size), random_flip])
+
+
+def inception(size: int) -> View:
+    """A random part of .08 to 1 of the area resized to `size` pixels, and a flip (Szegedy et al., "Going deeper with
+    convolutions", 2015, section 6; what ImageNet's networks are trained with)."""
+    return in_turn([partial(random_resized_crop, smallest=0.08, size=size), random_flip])
+
+
+def domainbed(size: int) -> View:
+    """A random part of .7 to 1 of the area resized to `size` pixels, a flip, brightness, contrast, saturation and hue
+    changed by up to .3, and grey with probability .1 (Gulrajani and Lopez-Paz, "In search of lost domain
+    generalization", 2021, official code, `domainbed/datasets.py`)."""
+    return partial(
+        simclr_view,
+        smallest=0.7,
+        jitter=(0.3, 0.3, 0.3, 0.3),
+        jitter_probability=1.0,
+        grey_probability=0.1,
+        size=size,
+    )
+
+
+def randaugment(key: jax.Array, images: jax.Array, *, number: int = 2, strength: int = 9) -> jax.Array:
+    """`number` random operations of a fixed strength, one after the other (Cubuk et al., "RandAugment: Practical
+    automated data augmentation with a reduced search space", 2020); without equalisation and sharpness."""
+
+    def step(x: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
+        level = jnp.full(len(x), strength / STRENGTHS)
+        return operate(x, draw_operation(key, level), RANDAUGMENT), None
+
+    return to_range(jax.lax.scan(step, to_unit(images), jax.random.split(key, number))[0])
+
+
+def trivial(key: jax.Array, images: jax.Array) -> jax.Array:
+    """One random operation of random strength (Müller and Hutter, "TrivialAugment: Tuning-free yet state-of-the-art
+    data augmentation", 2021); without equalisation and sharpness."""
+    level_key, key = jax.random.split(key)
+    level = jax.random.randint(level_key, (len(images),), 0, STRENGTHS + 1) / STRENGTHS
+    return to_range(operate(to_unit(images), draw_operation(key, level), WIDE))
+
+
+def draw_operation(key: jax.Array, level: jax.Array) -> Choice:
+    """For each image one of `OPERATIONS` or none, equally likely, at a level `[batch]`, with a random sign."""
+    which, sign = jax.random.split(key)
+    operation = jax.random.randint(which, level.shape, 0, len(OPERATIONS) + 1)
+    return Choice(operation, level.astype(jnp.float32), random_signs(sign, len(level)))
+
+
+def in_turn(views: Sequence[View]) -> View:
+    """One view after the other, each with a key of its own."""
+
+    def view(key: jax.Array, images: jax.Array) -> jax.Array:
+        for one, own in zip(views, jax.random.split(key, len(views)), strict=True):
+            images = one(own, images)
+        return images
+
+    return view
+
+
+AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
+    "none": lambda size: unchanged_images,
+    "flip": lambda size: random_flip,
+    "crop_flip": cropped_and_flipped,
+    "inception": inception,
+    "domainbed": domainbed,
+    "randaugment": lambda size: randaugment,
+    "trivial": lambda size: trivial,
+}
+"""By name, for the pixels a side of what the network sees (0 for those of the images)."""
+
+
+def augmentation(names: str, size: int = 0) -> View | None:
+    """The view of a comma-separated list of `AUGMENTATIONS`, the first one first; None where nothing is changed."""
+    views = [AUGMENTATIONS[name](size) for name in map(str.strip, names.split(",")) if name not in ("", "none")]
+    return in_turn(views) if views else None

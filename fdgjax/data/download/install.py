@@ -1,0 +1,160 @@
+"""A data set's way to its folder: fetched, compared, unpacked beside, checked, sealed, and then given its name."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from pooch import file_hash
+
+from fdgjax.data.download.http import download
+from fdgjax.data.download.release import File, Release, amount
+from fdgjax.data.sources.loading import FROM_FILES
+from fdgjax.utils.checksums import CHECKSUMS, sha256, tree_sha256, verify, write_checksums
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import lock, make_folder, sync, write_text
+
+RECORD = "fetched.txt"
+UNFINISHED = "unfinished"
+
+
+def verified_already(release: Release, base: Path) -> str:
+    """What a folder has of a data set and was verified, in words; empty where there is nothing.
+
+    Raises:
+      UserError: a data set that is damaged, or is not all of this one.
+    """
+    folder = base / release.folder
+    if not folder.exists():
+        with contextlib.suppress(UserError):  # its loader also knows the names that other releases have
+            return f"{found_images(release, base)}, in a folder of another name; not verified further"
+        return ""
+    try:
+        images = found_images(release, base)
+        if (folder / CHECKSUMS).exists():
+            verify(folder)
+            return f"{images}, every byte as it was when it was fetched"
+        if release.tree and tree_sha256(folder) == release.tree:
+            return f"{images}, every byte as it was released"
+    except UserError as error:
+        raise UserError(
+            f"{folder} is not the data set ({error}); expected nothing there, or all of it: move it away, and "
+            "repeat the command"
+        ) from error
+    return f"{images}, put there by other means; not verified further"
+
+
+def found_images(release: Release, folder: Path) -> str:
+    """What the loader finds in a folder, in words, beside the number of images that is expected where that differs.
+
+    Raises:
+      UserError: it is not the data set.
+    """
+    source = FROM_FILES[release.data_set](str(folder))
+    other = f" (expected {release.images:,})" if release.images not in (0, source.samples) else ""
+    return f"{source.samples:,} images{other} in {len(source.domain_names)} domains"
+
+
+@contextlib.contextmanager
+def alone(downloads: Path) -> Iterator[Path]:
+    """Makes a folder and holds it against other processes; yields an empty one in it, which vanishes in the end.
+
+    Raises:
+      UserError: another process is fetching the same.
+    """
+    make_folder(downloads)
+    work = downloads / UNFINISHED
+    with lock(downloads / "lock") as mine:
+        if not mine:
+            raise UserError(
+                f"another process is fetching into {downloads}; expected one at a time: wait for it, and repeat "
+                "the command, which then verifies what it fetched"
+            )
+        try:
+            shutil.rmtree(work, ignore_errors=True)  # what a killed process left
+            work.mkdir()
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> str:
+    """Fetches a data set that is not there into the folder `base`; returns what it is, in words.
+
+    Args:
+      work: the empty folder of `alone`, on the same disk as `base`; beside it are the archives.
+      mirror: an address below which all files are, by their names; empty for the release's own servers.
+      keep: whether the archives stay.
+
+    Raises:
+      UserError: too little space, servers that fail, files that differ from what is known, archives that are refused.
+    """
+    downloads, folder = work.parent, base / release.folder
+    check_release_space(release, downloads)
+    known = pinned(release, downloads / RECORD)
+    files = {file.name: fetched(file, downloads / file.name, mirror, work) for file in known}
+    sums = "".join(f"{name} {sha256(path)}\n" for name, path in files.items())
+    write_text(downloads / RECORD, sums)
+    print(f"unpacking into {folder}", flush=True)
+    unpacked = work / release.folder
+    unpacked.mkdir()
+    release.assemble(files, unpacked, release.most)
+    done = found_images(release, unpacked)
+    if release.tree and (got := tree_sha256(unpacked)) != release.tree:
+        raise UserError(
+            f"the images of {release.folder} have the sha256 {got}; expected {release.tree}: the release has changed, "
+            f"or the server has something else: remove what is in {downloads}, and try another --mirror"
+        )
+    write_checksums(unpacked, many=True)
+    os.rename(unpacked, folder)
+    sync(base)
+    if not keep:
+        for name in files:
+            (downloads / name).unlink(missing_ok=True)
+    return done
+
+
+def check_release_space(release: Release, downloads: Path) -> None:
+    """Raises a `UserError` where the disk has too little space for what is missing."""
+    paths = [downloads / file.name for file in release.files]
+    here = sum(path.stat().st_size for path in paths if path.exists())
+    needed = max(release.size - here, 0) + release.unpacked
+    if needed > (free := shutil.disk_usage(downloads).free):
+        raise UserError(
+            f"{release.folder} needs {amount(needed)} and {downloads} has {amount(free)} free; expected enough space: "
+            "free some, or give another --dir"
+        )
+
+
+def pinned(release: Release, record: Path) -> Iterator[File]:
+    """The files of a release; one that is known by nothing has the checksum of an earlier download's record."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    before = {name: checksum for name, _, checksum in (line.partition(" ") for line in lines)}
+    for file in release.files:
+        if file.checksum:
+            yield file
+        elif release.tree or file.name not in before:
+            print(f"no checksum of {file.name} is known: the one it has is written to {record}", flush=True)
+            yield file
+        else:
+            print(f"no checksum of {file.name} is known: the one in {record} must be its own, unless you remove that")
+            yield file._replace(checksum=f"sha256:{before[file.name]}")
+
+
+def fetched(file: File, path: Path, mirror: str, work: Path) -> Path:
+    """Where a file is that was fetched before, or is now.
+
+    Raises:
+      UserError: no server has it, or what is here by its name is another.
+    """
+    if not path.exists():
+        file = file._replace(urls=(f"{mirror.rstrip('/')}/{quote(file.name)}",)) if mirror else file
+        print(f"fetching {file.name} ({amount(file.size)}) from {file.urls[0]}", flush=True)
+        return download(file, path, work)
+    print(f"{file.name} is here", flush=True)
+    kind, _, wanted = file.checksum.partition(":")
+    if wanted and (got := file_hash(path, kind)) != wanted:
+        raise UserError(f"{path} has the {kind} {got}; expected {wanted}: remove it, and repeat the command")
+    return path

@@ -1,0 +1,1 @@
+"""Where images come from: folders, builders, arrays; decoded once and kept in the cache."""

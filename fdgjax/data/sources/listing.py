@@ -1,0 +1,113 @@
+"""What lies in a folder: folders, images, and what is neither."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fdgjax.utils.checksums import CHECKSUMS
+from fdgjax.utils.errors import UserError, example_of, printable
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+
+SYSTEM = frozenset(
+    {"__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir"}
+)
+"""What operating systems and archives leave in folders, besides names that begin with a dot."""
+
+
+class Listing(NamedTuple):
+    """The sorted contents of one folder.
+
+    folders, images: by their kind, and images by their suffix. hidden: names that begin with a dot, or of `SYSTEM`.
+    others: files that are not images. broken: links that lead nowhere, in a circle, or to a folder that holds them.
+    """
+
+    folders: list[Path]
+    images: list[Path]
+    hidden: list[Path]
+    others: list[Path]
+    broken: list[Path]
+
+
+def list_folder(path: Path) -> Listing:
+    """What lies in `path`, but for the checksums that `fdgjax data` leaves beside the images.
+
+    Raises:
+      UserError: a folder that cannot be read.
+    """
+    found = Listing([], [], [], [], [])
+    try:
+        with os.scandir(path) as entries:
+            for entry in sorted((entry for entry in entries if entry.name != CHECKSUMS), key=lambda entry: entry.name):
+                getattr(found, _kind(path, entry)).append(path / entry.name)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return found
+
+
+def list_whole(path: Path) -> Listing:
+    """What lies in `path`, which must not have broken links.
+
+    Raises:
+      UserError: a folder that cannot be read, or has a broken link.
+    """
+    found = list_folder(path)
+    if found.broken:
+        raise UserError(
+            f"{found.broken[0]} is a link that leads nowhere, or back to a folder that holds it; "
+            "expected files and folders: repair the link or remove it"
+        )
+    return found
+
+
+def is_folder(path: Path) -> bool:
+    """Whether `path` is a folder; a `UserError` where that cannot be known."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> UserError:
+    """The error for a folder that cannot be read."""
+    return UserError(f"cannot read the folder {path} ({error.strerror}): repair it or move it away")
+
+
+def say_skipped(root: Path, skipped: Mapping[str, Sequence[Path]], lost: bool) -> None:
+    """One line with what was skipped below `root`, counted by its kind and with an example of each; none for nothing.
+
+    Args:
+      root: the data set's folder.
+      skipped: by their kind, in words.
+      lost: whether images may be among it, which makes the line a warning.
+    """
+    parts = [
+        f"{kind}: {len(paths):,} ({example_of([path.relative_to(root) for path in paths])})"
+        for kind, paths in skipped.items()
+        if paths
+    ]
+    if parts:
+        level = logging.WARNING if lost else logging.INFO
+        logging.getLogger("fdgjax").log(level, "skipped in %s: %s", printable(root), "; ".join(parts))
+
+
+def _kind(path: Path, entry: os.DirEntry[str]) -> str:
+    """The field of `Listing` to which an entry of `path` belongs."""
+    if entry.name.startswith(".") or entry.name in SYSTEM:
+        return "hidden"
+    try:
+        folder, file = entry.is_dir(), entry.is_file()
+    except OSError:  # a link in a circle
+        return "broken"
+    if entry.is_symlink() and (_holds(path, entry.path) if folder else not file):
+        return "broken"
+    if folder:
+        return "folders"
+    return "images" if file and entry.name.lower().endswith(IMAGE_SUFFIXES) else "others"
+
+
+def _holds(path: Path, link: str) -> bool:
+    """Whether a link in the folder `path` leads to that folder or to one above it."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(link))

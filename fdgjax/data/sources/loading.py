@@ -1,0 +1,138 @@
+"""From the name of a data set to its arrays."""
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from fdgjax.data.sources.arrays import unresized
+from fdgjax.data.sources.cache import (
+    cache_root,
+    publishing,
+    read_arrays,
+    read_cached,
+    remove_abandoned,
+    write_arrays,
+    write_names,
+)
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.folders import folder_data
+from fdgjax.data.sources.layouts import LAYOUTS
+from fdgjax.data.sources.rotated import rotated_digits, rotated_mnist
+from fdgjax.data.sources.source import Source
+from fdgjax.utils.checksums import verify
+from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.registry import Registry, lookup
+
+VERSION = "1.1.0"
+"""Version of what the cache holds of given files; increase it whenever that changes."""
+
+ATTEMPTS = 3
+"""How often data are prepared. Once is enough, unless the disk is bad; or unless another process, which found the cache
+damaged as well, looks at the new one to see whether it may be removed."""
+
+FROM_FILES: Mapping[str, Callable[[str], Source]] = {
+    "rotated_digits": rotated_digits,
+    "rotated_mnist": rotated_mnist,
+    **{name: folder_data(layout) for name, layout in LAYOUTS.items()},
+}
+"""Those of files by name; an entry turns `data_dir` into the `Source` found there."""
+
+DATASETS: Registry[Callable[[str], Source | Domains]] = Registry("data set", {**FROM_FILES})
+"""Every data set by name; those of one's own are arrays already (`fdgjax.data.sources.arrays`)."""
+
+SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
+    "rotated_digits": partial(rotated_digits, same_images=True),
+    "rotated_mnist": partial(rotated_mnist, same_images=True),
+}
+"""Those of them whose domains can show the same images."""
+
+
+def load_data(
+    name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "", same_images: bool = False
+) -> Domains:
+    """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
+
+    Every byte of the cache is verified first; a damaged one is made again, and one line says so.
+
+    Args:
+      name: one of `DATASETS`.
+      data_dir: the folder with the data; not used by `rotated_digits`.
+      image_size: height and width in pixels. 0 is the data set's native size (8 for digits, 28 for MNIST);
+        folders of images have none. Images of another size are resized bilinearly with antialiasing, to a
+        square.
+      cache_dir: where decoded data is kept; empty for `$XDG_CACHE_HOME/fdgjax` or `~/.cache/fdgjax`. An entry
+        belongs to one name, size and state of the source files (names, sizes, modification times).
+      same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
+
+    Returns:
+      The images uint8 `[samples, image_size, image_size, channels]` (channels 1 for digits, 3 for folders)
+      with labels and domains. The order of the samples depends on nothing but the files' names.
+
+    Raises:
+      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
+    """
+    find = lookup("data set", name, SAME_IMAGES if same_images else DATASETS)
+    if image_size < 0:
+        raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
+    source = find(data_dir)
+    if isinstance(source, Domains):
+        return unresized(source, name, image_size)
+    size = image_size or source.native_size
+    if not size:
+        raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
+    folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
+    try:
+        return _from_cache(name, source, size, folder)
+    except OSError as error:
+        raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
+
+
+def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:
+    remove_abandoned(folder)
+    arrays = folder / f"{size}px"
+    for _ in range(ATTEMPTS):
+        data = read_cached(arrays, read_arrays)
+        if data is not None:
+            return data
+        _prepare(name, source, size, folder, arrays)
+    raise UserError(f"the cache {arrays} is damaged however often it is written: check the disk, or set cache_dir")
+
+
+def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:
+    logger = logging.getLogger("fdgjax")
+    logger.info(
+        "preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", printable(arrays)
+    )
+    records = folder / "records"
+    check_space(source.samples * size * size * source.channels, folder)
+    try:
+        with publishing(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
+            # New records are published only after all of their images could be decoded.
+            holder = read_cached(records, verify) or until_decoded.enter_context(publishing(records))
+            _decode(name, source, size, holder, unfinished)
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # empty only after a failure: a folder with anything in it stays
+
+
+def check_space(needed: int, folder: Path) -> None:
+    """Raises a `UserError` where the disk below a folder, which need not exist yet, has not so many bytes free."""
+    there = next(place for place in (folder, *folder.parents) if place.is_dir())
+    if needed > (free := shutil.disk_usage(there).free):
+        raise UserError(
+            f"the decoded images need {needed / 2**20:,.0f} MiB and {there} has {free / 2**20:,.0f} MiB free; expected "
+            "enough space; lower config.data.image_size, or set config.data.cache_dir"
+        )
+
+
+def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:
+    from fdgjax.data.sources import array_records  # here, so that cached data needs neither TFDS nor Grain
+
+    builder = array_records.builder(name, VERSION, source, holder)
+    array_records.prepare(builder)
+    shape = (source.samples, size, size, source.channels)
+    write_arrays(unfinished, shape, array_records.decoded(builder, size))
+    write_names(unfinished, source.domain_names, source.class_names, source.description)

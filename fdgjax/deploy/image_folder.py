@@ -1,0 +1,76 @@
+"""A party's own folder of images, `<class>/<file>`, as arrays."""
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fdgjax.data.sources.decoding import CONTENTS, decode_image
+from fdgjax.data.sources.listing import list_whole
+from fdgjax.data.sources.source import read_bytes
+from fdgjax.deploy.agreement import Samples
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, write_bytes
+
+
+def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]:
+    """The images of a folder with their labels, in the order of their files' names.
+
+    Raises:
+      UserError: no such folder, or a class that nobody agreed on.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; expected one with a folder of images for each class; see node-config")
+    found: list[tuple[Path, int]] = []
+    for one in list_whole(folder).folders:
+        if one.name not in class_names:
+            raise UserError(
+                f"{one} is no class of this federation; expected folders named {', '.join(class_names)}; rename it or "
+                "move it away"
+            )
+        found += [(path, class_names.index(one.name)) for path in list_whole(one).images]
+    return sorted(found, key=lambda item: (item[0].name, item[1]))
+
+
+def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> Samples:
+    """The images of a folder, decoded and resized as a simulation's are; decoded once, and kept in `cache`.
+
+    Raises:
+      UserError: like `files_of`, or an image that cannot be decoded.
+    """
+    files, (size, _, channels) = files_of(folder, class_names), image_shape
+    facts = [(str(path.relative_to(folder)), (stat := path.stat()).st_size, stat.st_mtime_ns) for path, _ in files]
+    digest = hashlib.sha256(repr((facts, list(class_names), size, channels)).encode()).hexdigest()[:16]
+    kept = cache / f"images-{digest}.npy"
+    labels = np.array([label for _, label in files], np.int32)
+    if kept.is_file():
+        return Samples(np.load(kept, allow_pickle=False), labels)
+    images = np.empty((len(files), size, size, channels), np.uint8)
+    for place, (path, _) in enumerate(files):
+        try:
+            images[place] = decode_image(read_bytes(path), size, channels)
+        except UserError:
+            raise
+        except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+            raise UserError(
+                f"cannot decode the image {path} ({type(error).__name__}); expected {', '.join(CONTENTS)}; repair the "
+                "file or remove it"
+            ) from error
+    make_folder(cache)
+    encoded = io.BytesIO()
+    np.save(encoded, images, allow_pickle=False)
+    write_bytes(kept, encoded.getvalue())
+    return Samples(images, labels)
+
+
+def write_folder(folder: Path, own: Samples, class_names: Sequence[str]) -> None:
+    """Samples as a folder of PNG files (lossless), named by their order."""
+    from PIL import Image
+
+    for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):
+        into = folder / class_names[int(label)]
+        into.mkdir(parents=True, exist_ok=True)
+        grey = image.shape[-1] == 1
+        Image.fromarray(image[..., 0] if grey else image).save(into / f"{place:06d}.png")

@@ -1,0 +1,159 @@
+"""A node's desk: what it does with a request, from its own folders, in a process that may be a new one for each."""
+
+import hashlib
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fdgjax.config import experiment_identity, to_plain
+from fdgjax.deploy.agreement import Terms, agree, from_words
+from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
+from fdgjax.deploy.wire import Reply, Request
+from fdgjax.run.compilation_cache import jax_events
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, write_bytes
+from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
+
+COMPILED = "/jax/compilation_cache/cache_misses"
+"""JAX's event of a program that its persistent cache lacks."""
+
+
+class Desk(NamedTuple):
+    """A client's own settings.
+
+    client: its number. images: the folder of its images. states: the folder of what it keeps between rounds, and of
+    compiled programs. fresh: whether it begins anew where it lacks the state of the round.
+    """
+
+    client: int
+    images: Path
+    states: Path
+    fresh: bool = False
+
+
+def serve(desk: Desk, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
+    """The reply to a request; a mistake of the user's is a line in it.
+
+    Args:
+      desk: the client's settings.
+      request: what is asked.
+      nodes: where made nodes are kept by their terms, for a process that answers several requests.
+    """
+    begin = time.perf_counter()
+    try:
+        with jax_events(COMPILED) as compiled:
+            reply = lookup("action", request.action, ACTIONS)(desk, request, {} if nodes is None else nodes)
+    except UserError as error:
+        return Reply(desk.client, {}, {}, str(error))
+    facts = {"seconds": time.perf_counter() - begin, "compiled": len(compiled)}
+    return reply._replace(facts={**reply.facts, **facts})
+
+
+def handle_join(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+    """The number of this client's training samples; nothing is decoded."""
+    del nodes
+    terms = from_words(request.terms)
+    if not 0 <= desk.client < terms.clients:
+        raise UserError(f"client {desk.client}; expected a number below {terms.clients}; correct client in node-config")
+    return Reply(desk.client, {}, {"samples": len(files_of(desk.images, terms.class_names))})
+
+
+def handle_train(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+    """A round: the message, the mean loss and the largest magnitude of its numbers; the row is kept here."""
+    node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
+    round_, accepted = int(request.facts["round"]), accepted_by(desk, request, file)
+    elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
+    made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
+    write_kept(file, kept)
+    return Reply(desk.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
+
+
+def finish(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+    """After the last round: the model that predicts for this client, written to its own folder."""
+    from safetensors.numpy import save
+
+    node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
+    accepted = accepted_by(desk, request, file)
+    model = flatten(jax.device_get(model_of(node, request.arrays, accepted, read_kept(file))))
+    write_bytes(file.parent / "model.safetensors", save({path: np.ascontiguousarray(x) for path, x in model.items()}))
+    return Reply(desk.client, {}, {"written": True})
+
+
+ACTIONS: Mapping[str, Callable[[Desk, Request, dict[str, Node]], Reply]] = {
+    "join": handle_join,
+    "train": handle_train,
+    "finish": finish,
+}
+"""What a node does, by the name in a request."""
+
+
+def accepted_by(desk: Desk, request: Request, file: Path) -> int:
+    """The round of the row to go on from; the first one for a node that is to begin anew and has nothing."""
+    return NEVER if desk.fresh and not file.exists() else int(request.facts["accepted"])
+
+
+def node_of(desk: Desk, words: str, nodes: dict[str, Node]) -> Node:
+    """The node for these terms."""
+    if words not in nodes:
+        terms = from_words(words)
+        own = decoded_folder(desk.images, terms.class_names, terms.image_shape, desk.states)
+        nodes[words] = make_node(agree(terms), desk.client, own)
+    return nodes[words]
+
+
+def state_file(desk: Desk, terms: Terms) -> Path:
+    """Where this experiment's state is kept: another experiment, of other terms, has another."""
+    plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
+    digest = hashlib.sha256(repr((plain, terms._replace(config=None))).encode()).hexdigest()[:16]  # type: ignore[arg-type]
+    return desk.states / f"{digest}-client{desk.client}" / "state.npz"
+
+
+def read_kept(file: Path) -> NodeState | None:
+    """What `write_kept` wrote; None where there is nothing.
+
+    Raises:
+      UserError: a damaged file.
+    """
+    if not file.exists():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            arrays = {key: found[key] for key in found.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise UserError(
+            f"{file} is damaged ({type(error).__name__}); expected what this node wrote; restore it from a copy, or "
+            "remove it and start the node with fresh=true"
+        ) from error
+    accepted, trained = (int(number) for number in arrays.pop("rounds"))
+    before, after = (
+        {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
+        for side in ("before", "after")
+    )
+    return NodeState(accepted, before, trained, after)
+
+
+def write_kept(file: Path, kept: NodeState) -> None:
+    """What the node keeps, whole or not at all, with the checksums of the zip format."""
+    make_folder(file.parent)
+    encoded = io.BytesIO()
+    sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
+    sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
+    np.savez(encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), **sides)
+    write_bytes(file, encoded.getvalue())
+
+
+def remember_programs(folder: Path) -> None:
+    """Keeps every compiled program in a folder of the party's own: the process of the next round compiles nothing."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

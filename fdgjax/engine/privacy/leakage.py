@@ -1,0 +1,234 @@
+"""What a method would reveal besides what noise covers, found by tracing its functions.
+
+Each result is followed back to the arguments it depends on. Where clients are protected, nothing but its update may
+leave a client, and the server's state may depend on updates alone; where samples are protected, all that a client keeps
+and sends may depend on the parameters that it trained alone. What is not certain to be harmless is refused.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from fdgjax.contract import Batch, Context, Method, PyTree, ServerStep, Trained
+from fdgjax.data.federation import Federation
+from fdgjax.engine.traffic import Traffic, traffic
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import flatten
+
+CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"})
+"""Primitives that call another jaxpr once; of others, such as loops, every result counts as depending on every
+argument."""
+
+
+def made_of(program: Any, sources: list[bool]) -> list[bool]:
+    """For each result of a jaxpr, whether it depends on one of the arguments that are `sources`."""
+    found = {var for var, source in zip(program.invars, sources, strict=True) if source}
+
+    def is_found(var: Any) -> bool:
+        return not isinstance(var, Literal) and var in found
+
+    for equation in program.eqns:
+        given = [is_found(var) for var in equation.invars]
+        results = [any(given)] * len(equation.outvars)
+        inner = next((value for value in equation.params.values() if hasattr(value, "jaxpr")), None)
+        if equation.primitive.name in CALLS and inner is not None and len(inner.jaxpr.invars) == len(given):
+            results = made_of(inner.jaxpr, given)
+        found |= {var for var, result in zip(equation.outvars, results, strict=True) if result}
+    return [is_found(var) for var in program.outvars]
+
+
+def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
+    """Whether any result of the function depends on its first argument."""
+    first, rest = arguments[0], arguments[1:]
+    sources = [True] * len(jax.tree.leaves(first)) + [False] * len(jax.tree.leaves(rest))
+    program = jax.make_jaxpr(function)(*arguments)
+    return any(made_of(program.jaxpr, sources))
+
+
+def number_count(tree: PyTree) -> int:
+    """How many numbers a tree of arrays or shapes has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def states(method: Method, federation: Federation) -> tuple[PyTree, PyTree]:
+    """The shapes of the server's and the clients' states."""
+    shapes: tuple[PyTree, PyTree] = jax.eval_shape(method.init, any_key(), federation)
+    return shapes
+
+
+def first_states(method: Method, federation: Federation) -> tuple[PyTree, PyTree]:
+    """The server's and the clients' states before the first round."""
+    made: tuple[PyTree, PyTree] = jax.jit(lambda key: method.init(key, federation))(jax.random.key(0))
+    return made
+
+
+def begins_from_data(method: Method, federation: Federation) -> bool:
+    """Whether the states before the first round depend on the clients' samples or on how many they have."""
+    data = (federation.images, federation.labels, federation.train, federation.validation, federation.test)
+
+    def begin(data: PyTree, federation: Federation, key: jax.Array) -> PyTree:
+        images, labels, train, validation, test = data
+        own = federation._replace(images=images, labels=labels, train=train, validation=validation, test=test)
+        return method.init(key, own)
+
+    return depends(begin, data, federation, any_key())
+
+
+def next_server(method: Method, source: str) -> Callable[..., PyTree]:
+    """The server's next state as a function whose first argument is the clients' `rows` or `counts`, as `source`
+    says."""
+
+    def after(first: PyTree, other: PyTree, server: PyTree, messages: PyTree) -> PyTree:
+        rows, counts = {"rows": (first, other), "counts": (other, first)}[source]
+        aggregate, _ = method.aggregate(server, rows, messages, method.weights(counts))
+        server_step = ServerStep(jnp.zeros((), jnp.int32), jax.random.key(1))
+        return method.update(server, rows, aggregate, server_step)[0]
+
+    return after
+
+
+def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
+    """Reasons why noise on the updates would not cover what the method shows of a client; cheap ones first."""
+    if method.pooled:
+        yield "its data are pooled at one client, so that no client sends an update"
+        return
+    travelling = traffic(method, federation)
+    update = method.updates.get(travelling.message)
+    if not method.averaged or not number_count(update):
+        yield "its server does not take one mean of the clients' updates, which is what noise covers"
+    if number_count(travelling.message) != number_count(update):
+        yield "its clients send more than their updates, and noise covers these alone"
+    if sent_statistics(method, travelling):
+        yield "its clients send statistics such as BatchNorm's, whose variances noise could make negative"
+    if begins_from_data(method, federation):
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
+    server, clients = states(method, federation)
+    counts = federation.train.length
+    messages = stacked(travelling.message, len(federation.ids))
+    if depends(next_server(method, "counts"), counts, clients, server, messages):
+        yield "its server weighs clients by their numbers of samples, which no noise covers (method.weighting=uniform)"
+    if depends(next_server(method, "rows"), clients, counts, server, messages):
+        yield "its server reads what clients keep, which no noise covers"
+    if depends(lambda rows, server: method.unseen(server, rows), clients, server):
+        yield "its model for an unseen domain depends on what clients keep, which no noise covers"
+
+
+def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
+    """Reasons why noise on the gradients would not cover what the method shows of a sample; cheap ones first."""
+    travelling = traffic(method, federation)
+    if any(not path.startswith("params/") for path in flatten(travelling.received)):
+        yield "its clients keep variables besides parameters, such as BatchNorm's statistics of whole batches"
+    if method.prepare is not None:
+        yield "its clients compute something from their samples before they train, which no noise covers"
+    if method.extra_batch:
+        yield "its loss mixes samples, so that no gradient belongs to one of them alone"
+    if method.order is not None:
+        yield "it orders its minibatches, and noise is accounted for samples that are drawn by chance"
+    if begins_from_data(method, federation):
+        yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
+    server, clients = states(method, federation)
+    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
+    zero, loss = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
+    optimizer = jax.eval_shape(method.optimizer.init, travelling.received["params"])
+
+    def end(
+        facts: tuple[jax.Array, jax.Array],
+        row: PyTree,
+        variables: PyTree,
+        sent: PyTree,
+        optimizer: PyTree,
+        round_: jax.Array,
+    ) -> PyTree:
+        loss, steps = facts
+        context = Context(sent, row, method.start(sent, row), round_)
+        return method.finish(context, Trained(variables, optimizer, loss, steps))
+
+    if depends(end, (loss, zero), row, travelling.received, travelling.sent, optimizer, zero):
+        yield "its clients send or keep their loss or their number of steps, which no noise covers"
+    counts = federation.train.length
+    messages = stacked(travelling.message, len(federation.ids))
+    if depends(next_server(method, "counts"), counts, clients, server, messages):
+        yield "its server weighs clients by their numbers of samples, which no noise covers (method.weighting=uniform)"
+
+
+def stacked(tree: PyTree, clients: int) -> PyTree:
+    """Shapes with a client axis."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((clients, *leaf.shape), leaf.dtype), tree)
+
+
+def sent_statistics(method: Method, travelling: Traffic) -> bool:
+    """Whether variables besides parameters leave a client."""
+    paths = flatten(travelling.received)
+    return any(not path.startswith("params/") and method.label(path) != "local" for path in paths)
+
+
+def takes_another_mean(method: Method, federation: Federation) -> bool:
+    """Whether the server's step on random updates differs from its step on their mean: the rule then looks at clients
+    one by one, and has no effect where it is handed the mean alone."""
+    server, clients = first_states(method, federation)
+    some = min(3, len(federation.ids))
+    rows = jax.tree.map(lambda leaf: leaf[:some], clients)
+    rng = np.random.default_rng(0)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        return rng.normal(size=(some, *leaf.shape)).astype(leaf.dtype)
+
+    messages = jax.tree.map(draw, traffic(method, federation).message)
+
+    def mean(leaf: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(leaf.mean(axis=0, dtype=leaf.dtype), leaf.shape)
+
+    after = jax.jit(next_server(method, "counts"))
+    counts = federation.train.length[:some]
+    by_each, by_mean = (after(counts, rows, server, each) for each in (messages, jax.tree.map(mean, messages)))
+    return not _nearly(by_each, by_mean)
+
+
+def _nearly(left: PyTree, right: PyTree, tolerance: float = 1e-3) -> bool:
+    pairs = zip(*(map(np.asarray, jax.tree.leaves(tree)) for tree in (left, right)), strict=True)
+    return all(np.allclose(a, b, rtol=tolerance, atol=tolerance * float(np.abs(a).max(initial=0))) for a, b in pairs)
+
+
+def mixes_samples(method: Method, federation: Federation) -> bool:
+    """Whether the loss of two samples is not a sum of one term for each: replacing both then does not change it by the
+    sum of the changes from replacing either."""
+    server, clients = first_states(method, federation)
+    client = jax.tree.map(lambda leaf: leaf[0], clients)
+    sent = method.send(server, client)
+    received = method.start(sent, client)
+    images = np.random.default_rng(0).uniform(-1, 1, (4, *federation.images.shape[1:])).astype(np.float32)
+
+    def loss(pair: jax.Array) -> jax.Array:
+        each = jnp.asarray([0, 1], jnp.int32)
+        batch = Batch(pair, each, jnp.ones(2), jnp.ones(2), domains=each)
+        context = Context(sent, client, received, jnp.zeros((), jnp.int32))
+        return method.objective(received, batch, jax.random.key(2), context)[0]
+
+    # One of the first two samples with one of the last two.
+    pairs = np.stack([images[[i, j]] for i, j in ((0, 2), (1, 2), (0, 3), (1, 3))])
+    losses = np.asarray(jax.jit(lambda pairs: jax.lax.map(loss, pairs))(pairs), np.float64)
+    mixed = losses[0] - losses[1] - losses[2] + losses[3]
+    return not abs(mixed) <= 1e-4 * max(1.0, float(np.abs(losses).max()))
+
+
+def why_not(method: Method, federation: Federation, *, samples: bool) -> str | None:
+    """Why the method cannot run with noise that protects clients, or `samples`; None where it can.
+
+    Args:
+      method: any method, traced and not trained.
+      federation: the data of one seed.
+      samples: whether samples are protected rather than clients.
+    """
+    reasons = sample_leaks(method, federation) if samples else client_leaks(method, federation)
+    reason = next(reasons, None)
+    if reason:
+        return reason
+    if samples and mixes_samples(method, federation):
+        return "its loss compares samples with each other, so that no gradient belongs to one of them alone"
+    if not samples and takes_another_mean(method, federation):
+        return "its server looks at the clients' updates one by one, and noise covers their mean alone"
+    return None

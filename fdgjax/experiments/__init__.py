@@ -1,0 +1,26 @@
+"""One experiment put together: data, model, method, rounds and evaluation."""
+
+from fdgjax.experiments.build import Experiment, build
+from fdgjax.experiments.components import (
+    batching_of,
+    check_method,
+    client_model,
+    make_method,
+    make_plan,
+    model_config,
+    on_callers_mesh,
+)
+from fdgjax.experiments.facts import model_facts
+
+__all__ = [
+    "Experiment",
+    "batching_of",
+    "build",
+    "check_method",
+    "client_model",
+    "make_method",
+    "make_plan",
+    "model_config",
+    "model_facts",
+    "on_callers_mesh",
+]

@@ -1,0 +1,250 @@
+"""One experiment: data, model, method, rounds and evaluation put together, for one seed or for several side by side."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
+from fdgjax.config.privacy import Protection, protection
+from fdgjax.config.robustness import hostility
+from fdgjax.contract import Method, Model, Setup, Variables
+from fdgjax.data.federation import Federation, Partition, federate_seeds
+from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import load_data
+from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
+from fdgjax.engine.local import Batching
+from fdgjax.engine.sharding import place_data, several_processes
+from fdgjax.engine.traffic import Traffic, traffic
+from fdgjax.evaluation.evaluating import Evaluation
+from fdgjax.experiments.components import (
+    as_features,
+    batch_hyper,
+    batching_of,
+    check_method,
+    choose_devices,
+    client_model,
+    execution_of,
+    keeps_features,
+    make_evaluation,
+    make_method,
+    make_plan,
+    model_config,
+    network_input,
+    on_callers_mesh,
+    sharing,
+    training_data,
+    with_attack,
+)
+from fdgjax.experiments.facts import bytes_per_round, data_facts, frozen_facts, method_facts, model_facts, privacy_facts
+from fdgjax.methods import METHODS, Entry
+from fdgjax.models.client_model import ClientModel
+from fdgjax.models.cost import Cost, cost
+from fdgjax.models.frozen import Trunk
+from fdgjax.models.pretrained.convert import read_weights
+from fdgjax.utils.variables import label_table
+
+
+class Experiment(NamedTuple):
+    """Everything a run is made of, ready to train.
+
+    config: what it was built from, the first of a family's. seeds: of the splits and of all random draws; those of each
+      member in turn where it is a family.
+    parts: each seed's split of the data.
+    train: the federation as the method trains on it (one client where data are pooled); federation: as it is
+    evaluated. Both, and the state, have a seed axis where there are several seeds.
+    execution: how clients and seeds are run.
+    model: what is trained, from what the federation's samples are: images, or features of a frozen trunk. whole: the
+    same variables' model of images. trunk: the frozen stages; None for none.
+    shapes: the variables that one client trains. cost: of the client model. facts: the entries of the summary that are
+    known before training.
+    init: the jitted `init_state` with its arguments. round: jitted, or compiled ahead. evaluation: how a state is
+    evaluated. epsilon: what the rounds up to a number cost in privacy; None where nobody is protected.
+    """
+
+    config: Config
+    seeds: Sequence[int]
+    data: Domains
+    parts: list[Partition]
+    federation: Federation
+    train: Federation
+    execution: Execution
+    model: Model
+    whole: Model
+    trunk: Trunk | None
+    method: Method
+    shapes: Variables
+    cost: Cost
+    facts: dict[str, Any]
+    init: partial[State]
+    round: Callable[[State, Federation], tuple[State, RoundInfo]]
+    evaluation: Evaluation
+    epsilon: Callable[[int], float] | None
+
+
+class Task(NamedTuple):
+    """What an experiment is about, before its method is built.
+
+    config: with everything that was open chosen. entry, protocol: of its method and its split.
+    seeds: of all runs; sharings, parts: each one's split of the data.
+    model: the client model with the method's choices; client: what it is made of. features: whether what its frozen
+      stages make of an image is computed once, and stands in the image's place.
+    setup: what the method is built for. batching: of local training.
+    """
+
+    config: Config
+    entry: Entry
+    protocol: Protocol
+    seeds: Sequence[int]
+    data: Domains
+    sharings: Sequence[SplitSpec]
+    parts: list[Partition]
+    model: ModelConfig
+    client: ClientModel
+    features: bool
+    setup: Setup
+    batching: Batching
+
+
+def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
+    """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
+
+    Args:
+      config: of the experiment.
+      others: configs that differ from it in their first seed and in numbers of the method alone. The experiment is then
+        that of the whole family, with a seed axis of all its members' seeds.
+
+    Raises:
+      UserError: the data, the split, the model or the method does not allow what the config asks for.
+    """
+    task = make_task(config, others)
+    config, setup = task.config, task.setup
+    make = partial(make_method, entry=task.entry, protocol=task.protocol, setup=setup, batching=task.batching)
+    method = make(config)
+    batched = batch_hyper(config, others, make) or method
+    federations = make_federations(task)
+    trained_on = training_data(federations, method, task.protocol)
+    plan, protected = plan_rounds(task, method, trained_on)
+    all_train = plan.clients_per_round in (0, setup.clients)
+    apart = all_train and not method.pooled and not task.protocol.labelled_server
+    streaming = config.data.streaming
+    federation, train = place_data(federations, trained_on, setup.execution, streaming=streaming, apart=apart)
+    needed = cost(task.client.network, network_input(task.data, config.data))
+    travelling = traffic(method, trained_on[0])
+    label_table(travelling.received, method.label)
+    numbers = np.array(task.seeds, np.uint32)
+    return Experiment(
+        config=config,
+        seeds=task.seeds,
+        data=task.data,
+        parts=task.parts,
+        federation=federation,
+        train=train,
+        execution=setup.execution,
+        model=setup.model,
+        whole=task.client.whole,
+        trunk=task.client.trunk,
+        method=method,
+        shapes=travelling.received,
+        cost=needed,
+        facts=facts_of(task, method, plan, needed, travelling, protected),
+        init=partial(compile_init(batched, setup.execution), numbers if len(numbers) > 1 else numbers[0], train),
+        round=compile_round(batched, plan),
+        evaluation=make_evaluation(
+            config, task.entry, batched, setup.model, task.data, task.parts, setup.execution, task.seeds
+        ),
+        epsilon=protected.epsilon if protected else None,
+    )
+
+
+def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) -> tuple[RoundPlan, Protection | None]:
+    """How the rounds are executed, and what they cost in privacy; None where nobody is protected.
+
+    Raises:
+      UserError: an attack, a defence or a protection that does not fit the method or the data.
+    """
+    config, clients = task.config, len(trained_on[0].ids)
+    plan = make_plan(config, task.batching, task.setup.execution, clients, method)
+    plan = with_attack(plan, config, task.entry, len(task.data.class_names), clients, features=task.features)
+    protected = protection(config, method, task.batching, trained_on)
+    return plan._replace(privacy=protected.round if protected else None), protected
+
+
+def make_task(config: Config, others: Sequence[Config]) -> Task:
+    """The task of a config, or of a family's first config and the others; raises like `build`."""
+    config, mesh = on_callers_mesh(resolved(config))
+    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
+    check_method(config, entry, protocol)
+    model = model_config(config.model, entry)
+    weights = read_weights(model.pretrained, model.name, model.unit) if model.pretrained else None
+    data = chosen_data(config.data)
+    seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
+    sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
+    parts = [protocol.split(data, how) for how in sharings]
+    clients = len(parts[0].train)
+    config = choose_devices(config, entry, clients, data.images.nbytes)
+    client = client_model(model, data, config.data, weights, config.dtype)
+    features = keeps_features(config, entry, client.trunk)
+    return Task(
+        config=config,
+        entry=entry,
+        protocol=protocol,
+        seeds=seeds,
+        data=data,
+        sharings=sharings,
+        parts=parts,
+        model=model,
+        client=client,
+        features=features,
+        setup=Setup(
+            client.rest if features else client.whole,
+            clients,
+            config.rounds,
+            execution_of(config, mesh),
+            domains=len(data.domain_names),
+        ),
+        batching=batching_of(config),
+    )
+
+
+def chosen_data(where: DataConfig) -> Domains:
+    """The data set of a config."""
+    return load_data(
+        where.name,
+        data_dir=where.dir,
+        image_size=where.image_size,
+        cache_dir=where.cache_dir,
+        same_images=where.same_images,
+    )
+
+
+def make_federations(task: Task) -> list[Federation]:
+    """Each seed's federation, of images or of the features of frozen stages."""
+    config, trunk = task.config, task.client.trunk
+    return federate_seeds(
+        as_features(task.data, trunk, task.model, config.data) if trunk and task.features else task.data,
+        task.parts,
+        batch_size=config.batch_size,
+        drop_last=config.drop_last,
+        streaming=config.data.streaming or several_processes(),
+    )
+
+
+def facts_of(
+    task: Task, method: Method, plan: RoundPlan, needed: Cost, travelling: Traffic, protected: Protection | None
+) -> dict[str, Any]:
+    """The entries of the summary that are known before training."""
+    config, clients = task.config, task.setup.clients
+    return {
+        **method_facts(config, task.sharings[0]),
+        **data_facts(task.data, task.sharings[0].target, clients),
+        **model_facts(task.model),
+        "parameters": needed.parameters,
+        **frozen_facts(task.client.trunk),
+        **hostility(config),
+        "flops_per_image": needed.flops,
+        **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or clients),
+        **privacy_facts(config, protected),
+    }

@@ -1,0 +1,280 @@
+"""The pieces of an experiment, each made from its config: devices, split, model, method, plan and evaluation."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from jax.sharding import Mesh
+
+from fdgjax.config import Config, DataConfig, ModelConfig, seeds_of
+from fdgjax.config.robustness import attack_of, defence_of
+from fdgjax.contract import Method, Model, Setup
+from fdgjax.data.augmentations.training import augmentation
+from fdgjax.data.federation import Federation, Partition, pool, without_labels
+from fdgjax.data.protocols import Protocol, SplitSpec
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine import Execution, RoundPlan, split_for, suitable_devices
+from fdgjax.engine.batched_hyper import BatchedHyper, TracedNumber
+from fdgjax.engine.clients import callers_mesh
+from fdgjax.engine.local import Batching
+from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
+from fdgjax.engine.robustness.defences import check_defence
+from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
+from fdgjax.methods import Entry
+from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
+from fdgjax.models.client_model import ClientModel, make_client_model, make_network
+from fdgjax.models.frozen import Trunk, say_in_steps, say_random, trunk_features
+from fdgjax.models.pretrained.convert import WeightFile, note_scaling
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.process_memory import available_bytes
+from fdgjax.utils.registry import lookup
+
+
+def choose_devices(config: Config, entry: Entry, clients: int, data_bytes: int) -> Config:
+    """The config with the number of devices that suits the clients of a round, where it is open; a CPU is split into
+    devices first, where JAX has not started."""
+    if config.devices:
+        return config
+    split_for(of_a_round(config, clients), data_bytes, available_bytes())
+    trained = 1 if entry.pooled(config.method) else clients
+    devices = suitable_devices(of_a_round(config, trained), data_bytes, available_bytes())
+    return dataclasses.replace(config, devices=devices)
+
+
+def of_a_round(config: Config, clients: int) -> int:
+    """How many of the clients take part in a round."""
+    return min(config.clients_per_round or clients, clients)
+
+
+def on_callers_mesh(config: Config) -> tuple[Config, Mesh | None]:
+    """The config with as many devices as the mesh of `jax.set_mesh`, and that mesh; unchanged, and None, without one.
+
+    Raises:
+      UserError: another number of devices in the config, or like `callers_mesh`.
+    """
+    mesh = callers_mesh()
+    if mesh is None:
+        return config, None
+    if config.devices not in (0, mesh.size):
+        raise UserError(
+            f"config.devices got {config.devices} and the mesh of jax.set_mesh has {mesh.size} devices; expected as "
+            "many; leave config.devices out"
+        )
+    return dataclasses.replace(config, devices=mesh.size), mesh
+
+
+def execution_of(config: Config, mesh: Mesh | None) -> Execution:
+    """How clients and seeds are run."""
+    return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis, config.unroll, mesh)
+
+
+def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
+    """Raises a `UserError` for a method that cannot be trained or evaluated with the protocol and the selection."""
+    name = config.data.protocol
+    if entry.protocol == "labelled_server" and not protocol.labelled_server:
+        raise UserError(
+            f"method '{entry.name}' needs a server with labelled data, but the protocol is '{name}'; expected "
+            "config.data.protocol=labelled_server"
+        )
+    if entry.unlabelled and not protocol.unseen:
+        raise UserError(
+            f"method '{entry.name}' is evaluated by a probe on an unseen domain, which the protocol '{name}' lacks; "
+            "expected leave_one_out or unseen_client"
+        )
+    if entry.unlabelled and config.selection != "last":
+        raise UserError(
+            f"config.selection got '{config.selection}', but method '{entry.name}' learns without labels and has "
+            "no accuracy to select a round by; expected last"
+        )
+
+
+def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
+    """The protocol's arguments for one seed; `target` and `server` are '' where the protocol has none."""
+    target = config.data.target or (names[0] if protocol.unseen else "")
+    others = [name for name in names if name != target]
+    return SplitSpec(
+        target=target,
+        server=config.data.server or (others[0] if protocol.labelled_server and others else ""),
+        clients=config.data.clients,
+        domains_per_client=config.data.domains_per_client,
+        homogeneity=config.data.homogeneity,
+        label_skew=config.data.label_skew,
+        validation=config.data.validation,
+        test=config.data.test,
+        shots=config.data.shots,
+        seed=seed,
+    )
+
+
+def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
+    """The client model; the units and the head are the method's own where the config names none."""
+    return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
+
+
+def batching_of(config: Config) -> Batching:
+    """How local data become minibatches; training sees them augmented."""
+    view = augmentation(config.data.augmentation, config.data.crop_size)
+    return Batching(config.local_epochs, config.batch_size, config.drop_last, view)
+
+
+def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
+    """`(H, W, channels)` of what the network sees.
+
+    Raises:
+      UserError: a crop larger than the images.
+    """
+    height, width, channels = data.images.shape[1:]
+    if where.crop_size > min(height, width):
+        raise UserError(
+            f"config.data.crop_size got {where.crop_size}, but the images have {height}x{width} pixels; expected at "
+            "most that, or a larger config.data.image_size"
+        )
+    return (where.crop_size or height, where.crop_size or width, channels)
+
+
+def client_model(
+    chosen: ModelConfig, data: Domains, where: DataConfig, weights: WeightFile | None, dtype: str
+) -> ClientModel:
+    """The client model for a data set; see `make_client_model`."""
+    if weights:
+        note_scaling(weights, where.scaling)
+    elif chosen.frozen:
+        say_random(chosen.name)
+    network = partial(
+        make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
+    )
+    return make_client_model(
+        network,
+        chosen.name,
+        network_input(data, where),
+        frozen=chosen.frozen,
+        scaling=where.scaling,
+        weights=weights,
+        dtype=dtype,
+    )
+
+
+def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
+    """Whether the features of frozen stages are computed once and kept; a log line where they are not."""
+    if trunk is None:
+        return False
+    if entry.unlabelled or entry.pixels(config.method):
+        say_in_steps(trunk, f"{entry.name} changes images before the model sees them")
+        return False
+    if augmentation(config.data.augmentation):
+        say_in_steps(trunk, f"data.augmentation={config.data.augmentation} changes images before the model sees them")
+        return False
+    if not config.model.keep_features:
+        say_in_steps(trunk, "model.keep_features=False")
+        return False
+    return True
+
+
+def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
+    """The data set of the features that a trunk makes of the images."""
+    identity: dict[str, object] = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
+    identity |= {"crop_size": where.crop_size} if where.crop_size else {}
+    return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir))
+
+
+def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:
+    """The method, on pseudo-labels if it needs labels that clients do not have.
+
+    Raises:
+      UserError: a method and an entry that do not agree on whether data are pooled; or what the method raises.
+    """
+    if protocol.labelled_server and entry.protocol != "labelled_server":
+        method = on_pseudo_labels(entry.build, setup, config.method, config.pseudo_labels, batching)
+    else:
+        method = entry.build(setup, config.method)
+    if method.pooled != entry.pooled(config.method):
+        raise UserError(
+            f"method '{entry.name}' has pooled={method.pooled}, but its Entry says {not method.pooled}; expected the "
+            f"same, such as Entry(..., pooled=lambda h: {method.pooled})"
+        )
+    return CLIENT_MODELS[config.client_model](method)
+
+
+def batch_hyper(config: Config, others: Sequence[Config], make: Callable[[Config], Method]) -> BatchedHyper | None:
+    """The methods of configs that differ in numbers alone, one for each of their seeds; None where all have the same
+    numbers."""
+    members = [member for member in (config, *others) for _ in seeds_of(member)]
+    values = {
+        field.name: tuple(float(getattr(member.method, field.name)) for member in members)
+        for field in dataclasses.fields(config.method)
+        if any(getattr(other.method, field.name) != getattr(config.method, field.name) for other in others)
+    }
+
+    def of(numbers: Mapping[str, TracedNumber]) -> Method:
+        return make(dataclasses.replace(config, method=dataclasses.replace(config.method, **numbers)))
+
+    return BatchedHyper(values, of) if values else None
+
+
+def make_plan(config: Config, batching: Batching, execution: Execution, clients: int, method: Method) -> RoundPlan:
+    """How the rounds are executed, without an attack.
+
+    Raises:
+      UserError: more clients per round than there are, or a defence that does not fit the method or their number.
+    """
+    if config.clients_per_round > clients:
+        raise UserError(
+            f"config.clients_per_round got {config.clients_per_round}, but only {clients} clients train; "
+            f"expected at most {clients}, or 0 for all"
+        )
+    defence = defence_of(config.defence)
+    if defence:
+        check_defence(defence, method, config.clients_per_round or clients)
+    return RoundPlan(batching, config.clients_per_round, execution, config.drop_nonfinite, defence=defence)
+
+
+def with_attack(
+    plan: RoundPlan, config: Config, entry: Entry, classes: int, clients: int, *, features: bool
+) -> RoundPlan:
+    """The plan with the config's attack on data of so many classes; raises like `check_attack`."""
+    attack = attack_of(config.attack, classes)
+    if attack:
+        check_attack(attack, clients, features=features, unlabelled=entry.unlabelled)
+    return plan._replace(attack=attack)
+
+
+def training_data(federations: Sequence[Federation], method: Method, protocol: Protocol) -> list[Federation]:
+    """What the method trains on, of each seed: gathered at one client if it pools, without the clients' labels where
+    only the server has some."""
+    gathered = [pool(one) if method.pooled else one for one in federations]
+    return [without_labels(one) if protocol.labelled_server else one for one in gathered]
+
+
+def make_evaluation(
+    config: Config,
+    entry: Entry,
+    method: Method | BatchedHyper,
+    model: Model,
+    data: Domains,
+    parts: Sequence[Partition],
+    execution: Execution,
+    seeds: Sequence[int],
+) -> Evaluation:
+    """How the method's states are evaluated."""
+    if entry.unlabelled:
+        return of_representations(
+            method,
+            model,
+            data,
+            probing=config.probe,
+            targets=[one.target for one in parts],
+            seeds=seeds,
+            batch_size=config.eval_batch_size,
+            execution=execution,
+        )
+    return of_predictions(
+        method,
+        model,
+        data,
+        seeds=len(seeds),
+        batch_size=config.eval_batch_size,
+        adapt_batch_size=config.batch_size,
+        execution=execution,
+        attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
+    )

@@ -1,0 +1,67 @@
+"""What a run's summary says of its experiment before training."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from fdgjax.config import Config, ModelConfig
+from fdgjax.config.privacy import Protection
+from fdgjax.data.protocols import SplitSpec
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.traffic import Traffic
+from fdgjax.models.frozen import Trunk
+from fdgjax.utils.variables import bytes_of
+
+
+def method_facts(config: Config, how: SplitSpec) -> dict[str, Any]:
+    """The entries of the summary on the method and the federation."""
+    return {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "protocol": config.data.protocol,
+        "target": how.target,
+        **({"server": how.server} if how.server else {}),
+        "seed": config.seed,
+        "rounds": config.rounds,
+    }
+
+
+def model_facts(model: ModelConfig) -> dict[str, Any]:
+    """The model's name, and those of its settings that differ from the defaults."""
+    own = dataclasses.asdict(ModelConfig(model.name))
+    chosen = dataclasses.asdict(model)
+    return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
+
+
+def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
+    """The share of the target's largest class, where there is a target; the number of clients, and the domains."""
+    majority = {"target_majority": data.majority(target)} if target else {}
+    return {**majority, "clients": clients, "domains": list(data.domain_names)}
+
+
+def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:
+    """The number of frozen parameters, where there are any."""
+    return {} if trunk is None else {"frozen_parameters": sum(map(np.size, jax.tree.leaves(trunk.variables["params"])))}
+
+
+def privacy_facts(config: Config, protected: Protection | None) -> dict[str, Any]:
+    """Who is protected, what all rounds cost, and the noise; nothing where nobody is."""
+    if protected is None:
+        return {}
+    return {
+        "privacy_unit": config.privacy.unit,
+        "privacy_epsilon": protected.epsilon(config.rounds),
+        "privacy_delta": config.privacy.delta,
+        "privacy_clip": config.privacy.clip,
+        "privacy_noise": protected.round.noise,
+    }
+
+
+def bytes_per_round(travelling: Traffic, clients: int) -> dict[str, int]:
+    """The bytes that all clients of a round send (up) and receive (down)."""
+    return {
+        "bytes_up_per_round": clients * bytes_of(travelling.message),
+        "bytes_down_per_round": clients * bytes_of(travelling.sent),
+    }

@@ -1,0 +1,138 @@
+"""The model card of an exported classifier: its training, its figures, and what it must not be used for."""
+
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from fdgjax.evaluation.metrics import HEADLINES
+from fdgjax.experiments import Experiment
+from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.utils.errors import printable
+
+CARD = """# {method} on {dataset}: a classifier of {classes} classes
+
+Exported by fdgjax {version}: the model of {whose}, after round {round} of {rounds}, seed {seed}.
+
+| file | what it holds |
+|---|---|
+| `model.safetensors` | the variables by name, frozen ones included; metadata: classes, shape of images, config |
+| `program.bin` | a StableHLO program, `jax.export`: bytes of images in, probabilities out |
+| `model.json` | classes in the order of the probabilities, shape of images, temperature |
+
+## Use
+
+With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with, and nothing else:
+
+```python
+import jax, json
+program = jax.export.deserialize(bytearray(open("program.bin", "rb").read()))
+classes = json.load(open("model.json"))["classes"]
+probabilities = program.call(images)  # uint8 [any batch, {height}, {width}, {channels}]
+```
+
+Images are {colour}, of {height} x {width} pixels (others are resized to that square by Pillow's bilinear filter, with
+antialiasing), bytes from 0 to 255; scaling is part of the program.
+
+## Data and protocol
+
+- Data set: `{dataset}`; domains: {domains}.
+- Classes: {class_names}.
+- Protocol `{protocol}`{unseen}; {clients} clients; `{method}`, network `{network}`.
+
+## Figures
+
+{figures}
+
+{selection}
+
+## Probabilities
+
+{probabilities}
+
+## What it must not be used for
+
+- Domains other than those above: how it does on them was not measured. {warning}
+- Images of other classes: it names one of its own for any image.
+- Decisions about people, or where an error does harm, without a test on data of that use.
+- As anonymous data: a trained model may reveal what it was trained on; federated training alone does not prevent that.
+"""
+
+
+def card_of(classifier: Classifier, summary: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """The card as Markdown.
+
+    Args:
+      classifier: what is exported.
+      summary: of the run; empty for an unfinished one.
+      record: the record of the exported round, or of the last evaluated one before it.
+    """
+    import jax
+
+    experiment, config = classifier.experiment, classifier.experiment.config
+    height, width, channels = classifier.image_shape
+    unseen = classifier.client == UNSEEN
+    target = experiment.facts["target"]
+    return CARD.format(
+        method=config.method.name,
+        dataset=printable(config.data.name),
+        classes=len(classifier.class_names),
+        version=metadata.version("fdgjax"),
+        whose=classifier.whose,
+        round=classifier.trained.round,
+        rounds=config.rounds,
+        seed=classifier.trained.seed,
+        jax=jax.__version__,
+        height=height,
+        width=width,
+        channels=channels,
+        colour="RGB" if channels == 3 else "grey",
+        domains=", ".join(f"`{printable(name)}`" for name in experiment.data.domain_names),
+        class_names=", ".join(f"`{printable(name)}`" for name in classifier.class_names),
+        protocol=config.data.protocol,
+        unseen=f", unseen domain `{printable(target)}`" if target else "",
+        clients=experiment.facts["clients"],
+        network=experiment.facts["model"],
+        figures=figures_of(record),
+        selection=selection_of(summary, classifier),
+        probabilities=probabilities_said(classifier),
+        warning=warning_of(experiment, unseen),
+    )
+
+
+def figures_of(record: Mapping[str, Any]) -> str:
+    """The headline figures as a table."""
+    rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in HEADLINES.items() if key in record]
+    by_domain = record.get("per_domain_accuracy", {})
+    rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
+    if not rows:
+        return "None: no round was evaluated."
+    return "\n".join([f"Measured after round {record['round']}.", "", "| figure | value |", "|---|--:|", *rows])
+
+
+def selection_of(summary: Mapping[str, Any], classifier: Classifier) -> str:
+    """How the run's reported round was chosen, and that the exported round is the newest one."""
+    rule = classifier.experiment.config.selection
+    if not summary:
+        return f"The run is not finished. The exported round is its newest checkpoint; the run's rule is `{rule}`."
+    return (
+        f"The run reports a round chosen by `{rule}`. The exported round is the run's newest checkpoint, whatever that "
+        "rule chose."
+    )
+
+
+def probabilities_said(classifier: Classifier) -> str:
+    """Whether the probabilities are calibrated."""
+    if classifier.temperature == 1:
+        return "As the network gives them: they are not calibrated, and usually too large on domains it has not seen."
+    return (
+        f"Divided by the temperature {classifier.temperature:.4f}, fitted on validation data of the training domains; "
+        "on another domain they may still be too large."
+    )
+
+
+def warning_of(experiment: Experiment, unseen: bool) -> str:
+    """What to beware of with a client's model, or with that for unseen domains."""
+    if not unseen:
+        return "It is one client's model, made for that client's own data."
+    adapted = " Its adaptation to the unseen domain is not part of the export." if experiment.method.adapt else ""
+    return "A figure on one unseen domain is no promise for another." + adapted

@@ -1,0 +1,54 @@
+"""A classifier's variables by name, and the facts that their user needs."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdgjax.config import to_plain
+from fdgjax.inference.classifier import Classifier
+from fdgjax.utils.variables import flatten
+
+
+def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
+    """Every variable by its path, `params/head/kernel`, a frozen trunk's included; of several models `0/params/...`."""
+    trunk = classifier.experiment.trunk
+    frozen = flatten(trunk.variables) if trunk else {}
+    stacked = flatten(classifier.models)
+    number = len(next(iter(stacked.values())))
+    each = [frozen | {path: leaf[i] for path, leaf in stacked.items()} for i in range(number)]
+    prefixes = [""] if number == 1 else [f"{i}/" for i in range(number)]
+    return {
+        prefix + path: np.ascontiguousarray(leaf)
+        for prefix, model in zip(prefixes, each, strict=True)
+        for path, leaf in model.items()
+    }
+
+
+def facts_of(classifier: Classifier) -> dict[str, Any]:
+    """What a user of the variables or of the program must know, as plain data."""
+    experiment = classifier.experiment
+    return {
+        "classes": list(classifier.class_names),
+        "image_shape": list(classifier.image_shape),
+        "temperature": classifier.temperature,
+        "model_of": classifier.whose,
+        "round": classifier.trained.round,
+        "seed": classifier.trained.seed,
+        "method": experiment.config.method.name,
+        "network": experiment.facts["model"],
+        "scaling": experiment.config.data.scaling,
+        "dataset": experiment.config.data.name,
+        "fdgjax": version("fdgjax"),
+    }
+
+
+def write_tensors(classifier: Classifier, file: Path) -> None:
+    """Writes the variables, with the facts and the config as metadata."""
+    from safetensors.numpy import save_file
+
+    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts_of(classifier).items()}
+    words["config"] = json.dumps(to_plain(classifier.experiment.config))
+    save_file(tensors_of(classifier), file, metadata=words)

@@ -1,0 +1,46 @@
+"""Where a run's numbers go besides its own files: a file of this folder with an `ENTRY` is a logger.
+
+`metrics.jsonl` stays the only source of truth: what a writer has can be made again from it, and nothing is read back.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Mapping
+
+from fdgjax.loggers.base import Logger, RunInfo, Sink
+from fdgjax.loggers.many import Log, open_loggers
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+
+__all__ = ["LOGGERS", "Log", "Logger", "RunInfo", "Sink", "check_loggers", "loggers_of", "open_loggers"]
+
+
+def logger_entries() -> Mapping[str, Logger]:
+    """The entries of all writers' files, by name."""
+    modules = (importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__))
+    entries: list[Logger] = [module.ENTRY for module in modules if hasattr(module, "ENTRY")]
+    return {entry.name: entry for entry in entries}
+
+
+LOGGERS: Mapping[str, Logger] = logger_entries()
+
+
+def loggers_of(words: str) -> list[Logger]:
+    """The writers that words with commas between them name, each once; none for an empty text.
+
+    Raises:
+      UserError: a word that is no writer.
+    """
+    names = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
+    return [lookup("writer", name, LOGGERS) for name in names]
+
+
+def check_loggers(words: str) -> None:
+    """Raises a `UserError` for a writer whose library is not installed."""
+    for logger in loggers_of(words):
+        if importlib.util.find_spec(logger.package) is None:
+            raise UserError(
+                f"config.writers got '{logger.name}', whose library {logger.package} is not installed; expected it; "
+                f"pip install 'fdgjax[{logger.name}]', or leave '{logger.name}' out"
+            )

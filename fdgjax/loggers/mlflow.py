@@ -1,0 +1,82 @@
+"""MLflow: a run of the experiment `fdgjax`, in `mlflow.db` of the run's folder or in the store of MLFLOW_TRACKING_URI.
+
+mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db
+"""
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from flax.traverse_util import flatten_dict
+
+from fdgjax.loggers.base import Logger, RunInfo, Sink
+from fdgjax.loggers.run_id import read_id, write_id
+
+EXPERIMENT = "fdgjax"
+MOST = 100
+"""The most parameters of one request, which is also MLflow's own limit."""
+MOST_METRICS = 1000
+LONGEST = 250
+"""The most characters of a name."""
+
+
+def open_mlflow(place: RunInfo) -> Sink:
+    """The run that `mlflow.json` names for this store, or a new one; the store says which rounds it has."""
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
+    store = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(place.folder / 'mlflow.db').absolute()}"
+    client = MlflowClient(tracking_uri=store)
+    # Without a name and password that an address may hold.
+    place_of_store = store.rpartition("@")[2]
+    note = read_id(place.folder, "mlflow")
+    if note.get("store") == place_of_store:
+        run, held = note["run"], last_round(client, note["run"])
+        client.update_run(run, status="RUNNING")
+    else:
+        run, held = begun(client, place), 0
+        write_id(place.folder, "mlflow", run=run, store=place_of_store)
+    last = held
+
+    def write(round_: int, numbers: Mapping[str, float]) -> None:
+        nonlocal last
+        now = int(1000 * time.time())
+        # The number of the round comes last: a round that it names is whole.
+        ordered = sorted(numbers.items(), key=lambda item: item[0] == "round")
+        metrics = [Metric(allowed(name), value, now, round_) for name, value in ordered]
+        for i in range(0, len(metrics), MOST_METRICS):
+            client.log_batch(run, metrics=metrics[i : i + MOST_METRICS])
+        last = round_
+
+    def close() -> None:
+        client.set_terminated(run, "FINISHED" if last >= place.config["rounds"] else "KILLED")
+
+    return Sink(held, write, close)
+
+
+def last_round(client: Any, run: str) -> int:
+    """The last round that the store has; 0 for none."""
+    return max((int(metric.step) for metric in client.get_metric_history(run, "round")), default=0)
+
+
+def begun(client: Any, place: RunInfo) -> str:
+    """The id of a new run, with the config's keys as its parameters."""
+    from mlflow.entities import Param
+
+    known = client.get_experiment_by_name(EXPERIMENT)
+    experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
+    run: str = client.create_run(experiment, run_name=place.name).info.run_id
+    parameters = [Param(allowed(key), str(value)) for key, value in flatten_dict(place.config, sep=".").items()]
+    for i in range(0, len(parameters), MOST):
+        client.log_batch(run, params=parameters[i : i + MOST])
+    return run
+
+
+def allowed(name: str) -> str:
+    """A name with the characters that MLflow takes."""
+    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)[:LONGEST]
+
+
+ENTRY = Logger("mlflow", "MLflow's records", "mlflow", open_mlflow)

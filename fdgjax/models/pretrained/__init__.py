@@ -1,0 +1,1 @@
+"""Published weights: their names, their files, and how they become variables."""

@@ -1,0 +1,155 @@
+"""Pretrained weights: a file with torchvision's, timm's or its package's names for a network of the registry.
+
+The names are in `fdgjax.models.pretrained.weight_names`.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Model, Variables
+from fdgjax.models.pretrained.hosted_weights import check_network
+from fdgjax.models.pretrained.weight_files import read_tensors
+from fdgjax.models.pretrained.weight_names import LEAVES, PRETRAINED, Shape, WeightPattern
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
+from fdgjax.utils.variables import flatten, module_of, unflatten
+
+HEAD = "gaussian"
+"""Where the variables of a head are (`fdgjax.models.heads`), which files do not contain: they are initialised."""
+
+UNUSED = ".num_batches_tracked"
+"""PyTorch's counter, which no variable holds."""
+
+
+class WeightFile(NamedTuple):
+    """A file's tensors by name, and the network that they are for."""
+
+    file: str
+    network: str
+    tensors: Mapping[str, np.ndarray]
+
+
+def read_weights(file: str, network: str, unit: str = "") -> WeightFile:
+    """The tensors of a file (see `read_tensors`) for an entry of `MODELS` with units of a kind, '' for its own.
+
+    Raises:
+      UserError: a network or units without pretrained names; no file, one of another format, or a repository's that is
+        another network's.
+    """
+    check_network(file, network)
+    if network not in PRETRAINED:
+        raise UserError(
+            f"config.model.pretrained got '{file}' for the model '{network}'; expected one of the models that take "
+            f"weights from a file: {', '.join(PRETRAINED)}"
+        )
+    own = PRETRAINED[network].unit
+    if unit not in ("", own):
+        raise UserError(
+            f"config.model.pretrained got '{file}' with units '{unit}' (config.model.unit, or what the method asks "
+            f"for); expected {network}'s own, '{own}', or no file"
+        )
+    tensors = read_tensors(file)
+    return WeightFile(file, network, {name: tensor for name, tensor in tensors.items() if not name.endswith(UNUSED)})
+
+
+def note_scaling(weights: WeightFile, scaling: str) -> None:
+    """A log line where images are scaled otherwise than published weights of the network expect."""
+    if scaling != (expected := PRETRAINED[weights.network].scaling):
+        logging.getLogger("fdgjax").info(
+            f"images are scaled by data.scaling={scaling}; published weights of {weights.network} expect {expected}"
+        )
+
+
+def starting_from(weights: WeightFile, model: Model) -> Model:
+    """The model, with the file's weights instead of those that `init` draws.
+
+    If the file has no last layer, or one for another number of classes, the initialised one stays (a log line reports
+    it).
+
+    Raises:
+      UserError: a tensor that is missing, surplus or of another shape; the first one is named.
+    """
+    return with_values(model, convert(weights, jax.eval_shape(model.init, any_key())))
+
+
+def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
+    """The model, with given values by path instead of those that `init` draws; it may be a part of their network."""
+
+    def init(key: jax.Array) -> Variables:
+        drawn = flatten(model.init(key))
+        return unflatten({path: jnp.asarray(values[path]) if path in values else drawn[path] for path in drawn})
+
+    return model._replace(init=init)
+
+
+def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
+    """The file's variables by path, for a model whose variables have these shapes and types; see `starting_from`."""
+    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEAD)}
+    rows = {path: row_of(path, weights.network) for path in wanted}
+    names = {path: tensor_name(path, rows[path]) for path in wanted}
+    fresh = fresh_head(weights, {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"})
+    found: dict[str, np.ndarray] = {}
+    for path, leaf in wanted.items():
+        if names[path] not in fresh:
+            layout = rows[path].layout
+            tensor = tensor_for(path, names[path], layout.shape(leaf.shape), weights)
+            found[path] = np.ascontiguousarray(layout.convert(tensor, leaf.shape), leaf.dtype)
+    if surplus := sorted(weights.tensors.keys() - set(names.values())):
+        raise UserError(
+            f"{weights.file} has '{surplus[0]}', which {weights.network} has no place for; expected weights of this "
+            "network by torchvision's or timm's names"
+        )
+    return found
+
+
+def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.ndarray:
+    """The tensor of that name for a variable; a `UserError` where there is none, or not of that shape and of floats."""
+    if name not in weights.tensors:
+        raise UserError(
+            f"{weights.file} has no tensor '{name}'; expected one of shape {list(shape)} for {weights.network}'s "
+            f"{path}: take weights of this network by torchvision's or timm's names"
+        )
+    tensor = weights.tensors[name]
+    if tensor.shape != shape or not jnp.issubdtype(tensor.dtype, jnp.floating):
+        raise UserError(
+            f"{weights.file} has '{name}' of shape {list(tensor.shape)} and type {tensor.dtype}; expected floats of "
+            f"{list(shape)} for {weights.network}'s {path}: the file, model.name, model.width and data.image_size must "
+            "fit together"
+        )
+    return tensor
+
+
+def fresh_head(weights: WeightFile, head: Mapping[str, Shape]) -> frozenset[str]:
+    """Names of the last layer's tensors where it cannot come from the file: all or none. Logs it.
+
+    head: the variables' shapes by the tensors' names.
+    """
+    held = {name: weights.tensors[name].shape for name in head if name in weights.tensors}
+    (kernel,) = (name for name, shape in head.items() if len(shape) == 2)
+    features, classes = head[kernel]
+    if not held:
+        reason = "has no last layer"
+    elif kernel in held and held[kernel][1:] == (features,) and held[kernel][0] != classes:
+        reason = f"has a last layer for {held[kernel][0]} classes"
+    else:
+        return frozenset()
+    logging.getLogger("fdgjax").info("%s %s: that for %d classes starts fresh", weights.file, reason, classes)
+    return frozenset(head)
+
+
+def row_of(path: str, network: str) -> WeightPattern:
+    """The row for a variable's path."""
+    return next(row for row in PRETRAINED[network].rows if re.fullmatch(row.ours, module_of(path)))
+
+
+def tensor_name(path: str, row: WeightPattern) -> str:
+    """The name in the file of the tensor for a variable's path: `params/stem/bn/scale` is `bn1.weight`."""
+    match = re.fullmatch(row.ours, module_of(path))
+    words = match.groupdict() if match else {}
+    return row.theirs.format(leaf=LEAVES[path.rpartition("/")[2]], index=int(words.get("block", 1)) - 1, **words)

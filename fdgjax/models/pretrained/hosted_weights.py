@@ -1,0 +1,50 @@
+"""Published weights by the name of their Hugging Face repository: a file of one revision, known by its checksum."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fdgjax.data.download.hub import from_hub
+from fdgjax.utils.errors import UserError
+
+
+class Hosted(NamedTuple):
+    """A file of a repository.
+
+    network: the entry of `MODELS` that it is for. revision: the commit. sha256: of the file, in hexadecimal digits.
+    """
+
+    network: str
+    revision: str
+    sha256: str
+    file: str = "model.safetensors"
+
+
+HOSTED: Mapping[str, Hosted] = {
+    "timm/resnet18.tv_in1k": Hosted(
+        "resnet18_imagenet",
+        "bbd144b3e5565108aad885f145491d11bc6ce807",
+        "694f673df6520a3158624e8a89af086f59923ee4cd7436fe5bc3bc71d295ad81",
+    ),
+    "timm/resnet50.tv_in1k": Hosted(
+        "resnet50_imagenet",
+        "78f3ecfdb38e06d9b8397f662e7ab8fee96026fa",
+        "5d061a3c593d795bfe682d9b152bafbcf550579873492def3515b46db1189888",
+    ),
+}
+"""torchvision's ResNets (ImageNet-1k, BSD-3), by the name that `model.pretrained` takes."""
+
+
+def check_network(name: str, network: str) -> None:
+    """Raises a `UserError` for weights of this table that are another network's; other names pass."""
+    if name in HOSTED and HOSTED[name].network != network:
+        raise UserError(
+            f"config.model.pretrained got '{name}' for the model '{network}'; expected "
+            f"config.model.name={HOSTED[name].network}, whose weights these are"
+        )
+
+
+def hosted(name: str) -> Path:
+    """The verified file of an entry of `HOSTED`; see `from_hub`."""
+    entry = HOSTED[name]
+    return from_hub(f"hf://{name}@{entry.revision}/{entry.file}", entry.sha256)

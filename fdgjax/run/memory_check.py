@@ -1,0 +1,136 @@
+"""Memory of compiled programs: predicted, free, and at the peak."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+from jax.stages import Compiled
+
+from fdgjax.contract import PyTree
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.process_memory import available_bytes, peak_resident_bytes, total_bytes
+
+MEBIBYTE = 2**20
+
+
+class TooLarge(UserError):
+    """A program that memory does not hold: fewer runs at a time may."""
+
+
+class Memory(NamedTuple):
+    """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
+
+    data: the federation, without images that stay on the host. state: of the run, which a round updates in place. work:
+    what a program needs besides while it runs, clients' updates included.
+    """
+
+    data: int
+    state: int
+    work: int
+
+    @property
+    def total(self) -> int:
+        """All three."""
+        return sum(self)
+
+    def __str__(self) -> str:
+        data, state, work, total = (round(bytes_ / MEBIBYTE) for bytes_ in (*self, self.total))
+        return f"{total:,} MiB predicted for a round (data {data:,}, state {state:,}, work {work:,})"
+
+
+def predict_memory(programs: Sequence[Compiled], data: PyTree, state: PyTree, devices: int) -> Memory:
+    """The memory that the programs will take, by XLA's analysis of each; they run one after another.
+
+    Args:
+      programs: called with data and state, whole on each of the `devices`.
+      data, state: leaves that appear twice count once.
+      devices: number of devices.
+    """
+    # The devices of a CPU share its memory.
+    copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
+    sizes = (tree_bytes(data), tree_bytes(state), max(map(work_bytes, programs)))
+    return Memory(*(copies * size for size in sizes))
+
+
+def work_bytes(program: Compiled) -> int:
+    """What one device needs for a program besides its arguments: temporaries and results that reuse no argument."""
+    memory = program.memory_analysis()
+    if memory is None:  # a backend without this analysis
+        return 0
+    return int(memory.temp_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
+
+
+def tree_bytes(tree: PyTree) -> int:
+    """The bytes that one device has of all arrays of a tree, each counted once."""
+
+    def of_device(leaf: jax.Array) -> int:
+        if jax.process_count() == 1:
+            return leaf.nbytes
+        return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+    return sum({id(leaf): of_device(leaf) for leaf in jax.tree.leaves(tree)}.values())
+
+
+def shortage(memory: Memory, free: int | None) -> str | None:
+    """A warning where the work of a round is more than is `free` now, with what helps; None where it fits.
+
+    Data and state are not counted, as they are allocated already.
+    """
+    if free is None or memory.work <= free:
+        return None
+    return (
+        f"memory: a round needs {memory.work / MEBIBYTE:,.0f} MiB more and {free / MEBIBYTE:,.0f} MiB are free; "
+        "it may be killed: set --config.client_axis=map, or chunk with a small --config.chunk, or lower "
+        "--config.batch_size"
+    )
+
+
+def refuse_shortage(memory: Memory, free: int | None) -> None:
+    """Raises `TooLarge` where `shortage` would warn."""
+    if warning := shortage(memory, free):
+        raise TooLarge(warning)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether it is for want of memory, found out beforehand or by the allocator of Python or of a device."""
+    return isinstance(error, TooLarge | MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
+    """Raises `TooLarge` where the state of a run alone, of which these are the shapes, is more than all memory."""
+    copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
+    needed = copies * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    if capacity is not None and needed > capacity:
+        raise TooLarge(
+            f"the state of the run needs {needed / MEBIBYTE:,.0f} MiB of memory and there are "
+            f"{capacity / MEBIBYTE:,.0f}; expected a model that fits; lower config.model.width, or the number of "
+            "clients, seeds or devices"
+        )
+
+
+def device_memory() -> dict[str, int]:
+    """The device's own memory statistics; empty on a CPU."""
+    return jax.local_devices()[0].memory_stats() or {}
+
+
+def free_bytes() -> int | None:
+    """Memory that a program may still take; None where neither the device nor the system reports it."""
+    stats = device_memory()
+    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
+
+
+def capacity_bytes() -> int | None:
+    """All the memory there is; None where neither the device nor the system reports it."""
+    return device_memory().get("bytes_limit") or total_bytes()
+
+
+def peak_bytes() -> int:
+    """The peak of memory so far: the device's where it reports one, else the whole process's."""
+    return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()
+
+
+def peak_in_words(peak: int) -> str:
+    """The peak, and whose memory it is."""
+    whose = "device" if device_memory() else "whole process, libraries and compilation included"
+    return f"{peak / MEBIBYTE:,.0f} MiB at the peak of the {whose}"

@@ -1,0 +1,59 @@
+"""What a run of several processes does otherwise: the first alone owns the folder and writes, all of them see it."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+
+from fdgjax.config import Config, for_seed, seeds_of
+from fdgjax.distributed import broadcast, is_coordinator
+from fdgjax.evaluation.metrics import Record
+from fdgjax.loggers import Log
+from fdgjax.run.records import Workdir, open_log, open_seeds, own_workdir
+from fdgjax.utils.checksums import sha256
+from fdgjax.utils.errors import UserError
+
+SHARED_SECONDS = 60.0
+"""How long a file system of several machines may take to show one what another wrote."""
+
+
+@contextlib.contextmanager
+def own_or_see(path: Path, config: Config, say: Callable[[str], None]) -> Iterator[Workdir]:
+    """The run's folder: `own_workdir` in process 0, no more than its name in the others. Raises like that."""
+    with contextlib.ExitStack() as held:
+
+        def own() -> None:
+            held.enter_context(own_workdir(path, config, say))
+
+        broadcast(own)
+        yield Workdir(path)
+
+
+def check_shared(workdir: Workdir) -> None:
+    """Raises a `UserError` in a process that does not see the folder of process 0."""
+    wanted, rank = broadcast(lambda: sha256(workdir.config)), jax.process_index()
+    deadline = time.monotonic() + SHARED_SECONDS
+    while not sees(workdir.config, wanted):
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"workdir {workdir.path} is another folder in process {rank} than in process 0; expected one that all "
+                "see; choose a --workdir on a file system that the machines share"
+            )
+        time.sleep(0.2)
+
+
+def sees(file: Path, wanted: str) -> bool:
+    """Whether the file is there with that checksum."""
+    with contextlib.suppress(OSError):
+        return sha256(file) == wanted
+    return False
+
+
+def logs_of(workdir: Workdir, config: Config, records: list[list[Record]], say: Callable[[str], None]) -> list[Log]:
+    """Each seed's log, for its rounds so far; those of other processes than the first write nothing."""
+    if not is_coordinator():
+        return [Log(lambda record: None, lambda: None) for _ in records]
+    each = zip(open_seeds(workdir, config), seeds_of(config), records, strict=True)
+    return [open_log(folder, for_seed(config, seed), of_seed, say) for folder, seed, of_seed in each]

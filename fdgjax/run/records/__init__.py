@@ -1,0 +1,39 @@
+"""The files of a run: config, metrics, summary, checkpoints."""
+
+from fdgjax.run.records.checkpoints import Checkpoints, History, newest_checkpoint, open_checkpoints
+from fdgjax.run.records.log import open_log
+from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
+from fdgjax.run.records.workdir import (
+    Workdir,
+    check_place,
+    check_workdir,
+    finished,
+    open_seeds,
+    open_workdir,
+    own_workdir,
+    read_config_file,
+    read_summary,
+    write_summary,
+)
+
+__all__ = [
+    "TIMINGS",
+    "Checkpoints",
+    "History",
+    "Workdir",
+    "check_place",
+    "check_workdir",
+    "finished",
+    "mean_figures",
+    "newest_checkpoint",
+    "open_checkpoints",
+    "open_log",
+    "open_seeds",
+    "open_workdir",
+    "own_workdir",
+    "read_config_file",
+    "read_summary",
+    "summarise",
+    "summarise_seeds",
+    "write_summary",
+]

@@ -1,0 +1,187 @@
+"""Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one.
+
+A checkpoint is whole once it has `checksums.txt`, with the checksums of all its files, which is written last.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+
+from fdgjax.contract import PyTree
+from fdgjax.distributed import broadcast, is_coordinator
+from fdgjax.evaluation.metrics import Record
+from fdgjax.utils.checksums import CHECKSUMS, Damaged, verify, write_checksums
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, sync
+
+if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to restore needs at its first save
+    import orbax.checkpoint as ocp
+
+
+class History(NamedTuple):
+    """The part of a checkpoint besides the state: for each seed the records of its rounds, and the seconds so far."""
+
+    records: list[list[Record]]
+    seconds: float
+
+
+class Checkpoints(NamedTuple):
+    """save: `(round, state, history)`, on the disk when it returns, the last two kept. restore: the newest as
+    `(state, history)`, given a state of the same structure; None where there is none."""
+
+    save: Callable[[int, PyTree, History], None]
+    restore: Callable[[PyTree], tuple[PyTree, History] | None]
+    close: Callable[[], None]
+
+
+def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
+    """The checkpoints below `path`, for the one run that owns them.
+
+    Unfinished ones of a killed run are removed before anything is saved or restored; a damaged one is set aside, in
+    the folder `damaged` beside `path`, with a line to `warn`, where there is an older one to go on from.
+
+    Several processes save and restore together, in one folder that all of them see: Orbax has each write
+    what it alone holds, and process 0 does the rest.
+
+    Raises:
+      UserError: every checkpoint is damaged.
+    """
+
+    def tidy() -> None:
+        set_aside(path, warn)
+        make_folder(path)
+
+    broadcast(tidy)  # the folder is now as the others may find it
+    opened = contextlib.ExitStack()
+
+    @functools.cache
+    def manager() -> "ocp.CheckpointManager":
+        return opened.enter_context(contextlib.closing(manage(path)))
+
+    def save(round_: int, state: PyTree, history: History) -> None:
+        try:
+            held = manager()
+            if broadcast(lambda: round_ in held.all_steps()):
+                return
+            write_checkpoint(held, round_, state, history)
+            if is_coordinator():
+                sync(path)
+                write_checksums(path / str(round_))
+        # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"the checkpoint of round {round_} cannot be written to {path} ({reason}); expected a folder that can "
+                "be written and free space; the same command continues from the one before"
+            ) from error
+
+    def restore(like: PyTree) -> tuple[PyTree, History] | None:
+        newest = broadcast(lambda: next((int(folder.name) for folder in steps(path)), None))
+        return None if newest is None else load_checkpoint(manager(), newest, like)
+
+    return Checkpoints(save, restore, opened.close)
+
+
+def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
+    """The newest whole checkpoint below `path` as `(state, history)`, for a reader: a run that may still write there is
+    left alone.
+
+    Raises:
+      UserError: every checkpoint is damaged.
+    """
+    damage = {}
+    for step in steps(path):
+        if reason := damage_of(step):
+            damage[step] = reason
+            continue
+        for passed, why in damage.items():
+            warn(f"{passed} is {why}; reading the checkpoint of round {step.name}")
+        with contextlib.closing(manage(path, read_only=True)) as manager:
+            return load_checkpoint(manager, int(step.name), like)
+    refuse_all(path, damage)
+    return None
+
+
+def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
+    """Orbax's own management of a folder of checkpoints."""
+    import orbax.checkpoint as ocp
+
+    # Its threads log what they also raise, with a traceback.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=None if read_only else 2,
+        enable_async_checkpointing=False,
+        cleanup_tmp_directories=not read_only,
+        read_only=read_only,
+    )
+    return ocp.CheckpointManager(path.absolute(), options=options)
+
+
+def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
+    """One checkpoint, without its checksums."""
+    import orbax.checkpoint as ocp
+
+    arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
+    manager.save(round_, args=ocp.args.Composite(**arguments))
+
+
+def load_checkpoint(manager: "ocp.CheckpointManager", step: int, like: PyTree) -> tuple[PyTree, History]:
+    """One checkpoint, given a state of the same structure."""
+    import orbax.checkpoint as ocp
+
+    shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+    arguments = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
+    found = manager.restore(step, args=ocp.args.Composite(**arguments))
+    return found["state"], History(**found["history"])
+
+
+def steps(path: Path) -> Iterator[Path]:
+    """The folders of published checkpoints, newest first."""
+    folders = [folder for folder in path.glob("*") if folder.name.isdecimal() and folder.is_dir()]
+    yield from sorted(folders, key=lambda folder: -int(folder.name))
+
+
+def damage_of(step: Path) -> str:
+    """What is wrong with a published checkpoint; '' where every byte is what was written."""
+    if not (step / CHECKSUMS).exists():
+        return f"unfinished (without {CHECKSUMS})"
+    try:
+        verify(step)
+    except Damaged as error:
+        return f"damaged ({error})"
+    return ""
+
+
+def set_aside(path: Path, warn: Callable[[str], None]) -> None:
+    """Moves checkpoints that are not whole out of the way, down to the newest that is; see `open_checkpoints`."""
+    damage: dict[Path, str] = {}
+    for step in steps(path):
+        if not (reason := damage_of(step)):
+            break
+        damage[step] = reason
+    else:
+        refuse_all(path, damage)
+    for step, reason in damage.items():
+        aside = path.parent / "damaged" / f"{step.name}-{uuid.uuid4().hex[:8]}"
+        aside.parent.mkdir(exist_ok=True)
+        os.replace(step, aside)
+        sync(path)
+        warn(f"the checkpoint of round {step.name} is {reason}: moved to {aside}; going on from the one before")
+
+
+def refuse_all(path: Path, damage: dict[Path, str]) -> None:
+    """Raises a `UserError` where no checkpoint is left and one of them had been finished: the first save of a run may
+    be cut short, and the run then begins again."""
+    finished = [reason for reason in damage.values() if not reason.startswith("unfinished")]
+    if finished:
+        raise UserError(
+            f"every checkpoint in {path} is {finished[0]}; expected a whole one; restore the folder from a copy, or "
+            "delete it and the same command begins again from round 1"
+        )

@@ -1,0 +1,33 @@
+"""One seed's rounds as they happen: a line of JSON for each, and the numbers for the writers of the config."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fdgjax.config import Config, to_plain
+from fdgjax.loggers import Log, RunInfo, loggers_of, open_loggers
+from fdgjax.run.records.workdir import Workdir
+from fdgjax.utils.files import append_line, write_lines
+
+
+def open_log(
+    workdir: Workdir, config: Config, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]
+) -> Log:
+    """The log of a seed whose rounds so far are `records`.
+
+    Later rounds, of a run that was killed, will be repeated: their lines are removed.
+
+    Args:
+      workdir: the seed's folder.
+      config: of this seed alone.
+      records: of the rounds so far.
+      warn: told where a writer fails.
+    """
+    write_lines(workdir.metrics, records)
+    place = RunInfo(workdir.path, to_plain(config), len(records))
+    writers = open_loggers(loggers_of(config.writers), place, records, warn)
+
+    def write(record: Mapping[str, Any]) -> None:
+        append_line(workdir.metrics, record)
+        writers.write(record)
+
+    return Log(write, writers.close)

@@ -1,0 +1,224 @@
+"""The run's folder: the experiment it belongs to, and its files."""
+
+import contextlib
+import os
+import platform
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
+from fdgjax.config.register import provenance
+from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import lock, make_folder, sync
+from fdgjax.utils.threads import threads
+
+METRICS_CHECKSUM = "metrics_sha256"
+"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; the summary of several seeds together has none."""
+
+
+class Workdir(NamedTuple):
+    """A run's folder and the files in it."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The config with versions and seed."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One line of JSON per round."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """The result; it exists once the run is finished."""
+        return self.path / "summary.json"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the process that trains; it contains the process's id and host."""
+        return self.path / ".lock"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Orbax checkpoints of the whole state."""
+        return self.path / "checkpoints"
+
+
+@contextlib.contextmanager
+def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
+    """`open_workdir`, locked against other processes until the end of the block.
+
+    The lock ends with its process, even a killed one. On a file system without locks `warn` is told.
+
+    Raises:
+      UserError: another process trains there, or like `open_workdir`; nothing is written then.
+    """
+    check_workdir(path, config)
+    make_folder(path)
+    workdir = Workdir(path)
+    with contextlib.ExitStack() as held:
+        try:
+            mine = held.enter_context(lock(workdir.lock))
+        except OSError as error:
+            mine = True
+            warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
+        if not mine:
+            raise UserError(
+                f"workdir {path} is in use by process {workdir.lock.read_text().strip() or 'unknown'}; expected a "
+                "folder in which nothing runs; wait for that process, or choose another --workdir"
+            )
+        workdir.lock.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
+        yield open_workdir(path, config)
+
+
+def open_workdir(path: Path, config: Config) -> Workdir:
+    """The folder for this experiment, created where it does not exist.
+
+    Raises:
+      UserError: the folder holds another experiment (the first key that differs is named), files that are no run, or
+        a damaged config.
+    """
+    workdir = Workdir(path)
+    check_workdir(path, config)
+    if not workdir.config.exists():
+        make_folder(path)
+        facts = {"versions": versions(), "threads": threads(), **provenance(config)}
+        write_checked_json(workdir.config, {"config": to_plain(config), **facts})
+    return workdir
+
+
+def check_workdir(path: Path, config: Config) -> None:
+    """Raises a `UserError` where the folder cannot be this experiment's; see `open_workdir`."""
+    workdir = Workdir(path)
+    check_place(path)
+    if workdir.config.exists():
+        held = read_config_file(workdir)["config"]
+        if differing := first_difference(experiment_identity(to_plain(config)), experiment_identity(held)):
+            key, ours, theirs = differing
+            raise UserError(
+                f"workdir {path} holds another experiment: config.{key} is {theirs} there and {ours} here; "
+                "choose another --workdir, or repeat that run's command to continue it"
+            )
+
+
+def check_place(path: Path) -> None:
+    """Raises a `UserError` where the folder cannot be that of any run."""
+    workdir = Workdir(path)
+    if workdir.config.exists():
+        read_config_file(workdir)
+        return
+    # A kill while the config was written leaves its unfinished copy, which belongs to no other program.
+    own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
+    if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
+        raise UserError(
+            f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
+            "or one made by a run; choose another --workdir"
+        )
+    above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"workdir {path} cannot be made: {above} cannot be written; choose another --workdir")
+
+
+def read_config_file(workdir: Workdir) -> dict[str, Any]:
+    """The content of a run's `config.json`: its config, versions, threads, and what a program registered for it. Keys
+    that were added after the run began have their defaults.
+
+    Raises:
+      Damaged: it is not what the run wrote.
+    """
+    try:
+        content = read_checked_json(workdir.config)
+    except Damaged as error:
+        raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
+    return {**content, "config": completed(content["config"])}
+
+
+def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
+    """The summary of a finished run; empty for an unfinished one, and for one with damaged records, its own or those of
+    a seed, of which `warn` is told."""
+    try:
+        summary = read_summary(workdir)
+        for seed in summary.get("seeds", ()):
+            read_summary(seed_workdir(workdir, seed))
+    except FileNotFoundError:
+        return {}
+    except Damaged as error:
+        warn(f"{error}: the run is not taken as finished")
+        return {}
+    return summary
+
+
+def write_summary(workdir: Workdir, summary: Mapping[str, Any]) -> None:
+    """Writes `summary.json`, with the checksum of the run's `metrics.jsonl`, which is put on the disk first."""
+    sync(workdir.metrics)
+    write_checked_json(workdir.summary, {**summary, METRICS_CHECKSUM: sha256(workdir.metrics)})
+
+
+def read_summary(workdir: Workdir) -> dict[str, Any]:
+    """What `write_summary` wrote, without the checksum.
+
+    Raises:
+      FileNotFoundError: the run is not finished.
+      Damaged: the summary, or `metrics.jsonl`, is not what was written.
+    """
+    summary = read_checked_json(workdir.summary)
+    kept = summary.pop(METRICS_CHECKSUM, None)
+    if kept and not workdir.metrics.is_file():
+        raise Damaged(f"{workdir.metrics} is missing beside its summary; the command that trained the run restores it")
+    if kept and kept != sha256(workdir.metrics):
+        raise Damaged(
+            f"{workdir.metrics} is damaged: it does not have the checksum that its summary holds; the command that "
+            "trained the run restores it"
+        )
+    return summary
+
+
+def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:
+    """Where each seed's records go: a folder for each, `seed_S`, or the run's own where it is the only one.
+
+    A seed's folder holds what a run of that seed alone would leave, except for checkpoints.
+
+    Raises:
+      UserError: like `open_workdir`.
+    """
+    if config.seeds == 1:
+        return [workdir]
+    return [open_workdir(seed_workdir(workdir, seed).path, for_seed(config, seed)) for seed in seeds_of(config)]
+
+
+def seed_workdir(workdir: Workdir, seed: int) -> Workdir:
+    """The folder of one of several seeds."""
+    return Workdir(workdir.path / f"seed_{seed}")
+
+
+def first_difference(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The first key, in order, on which two nested configs disagree."""
+    for key in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(key), theirs.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if found := first_difference(a, b, f"{prefix}{key}."):
+                return found
+        elif a != b:
+            return f"{prefix}{key}", a, b
+    return None
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, the platform and the libraries."""
+    names = ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,206 @@
+"""A run: an experiment trained with records in a folder, resumed exactly where it stopped."""
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fdgjax.config import Config
+from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
+from fdgjax.experiments import Experiment, build
+from fdgjax.loggers import check_loggers
+from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
+from fdgjax.run.console import Console
+from fdgjax.run.description import histogram, label_summary
+from fdgjax.run.device_choice import as_begun, unlike_begun
+from fdgjax.run.extend_rounds import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
+from fdgjax.run.loop import Observer, train_rounds
+from fdgjax.run.memory_check import (
+    Memory,
+    capacity_bytes,
+    free_bytes,
+    peak_bytes,
+    peak_in_words,
+    refuse_impossible,
+    refuse_shortage,
+    shortage,
+)
+from fdgjax.run.multihost import check_shared, logs_of, own_or_see
+from fdgjax.run.outputs import RunOutput, open_outputs, places
+from fdgjax.run.records import (
+    History,
+    Workdir,
+    check_place,
+    check_workdir,
+    finished,
+    mean_figures,
+    open_seeds,
+    write_summary,
+)
+from fdgjax.run.summaries import Timings, of_all_seeds, summaries
+from fdgjax.utils.checksums import write_checked_json
+
+
+class Interrupted(Exception):
+    """The run stopped on request, its state saved; the same command continues it."""
+
+
+def run_config(config: Config, path: Path, console: Console, stop: Stop) -> dict[str, Any]:
+    """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
+
+    def devices() -> int:
+        check_place(path)
+        check_loggers(config.writers)
+        return as_begun(config, path).devices
+
+    begun = dataclasses.replace(config, devices=broadcast(devices))
+    return run_experiment(build(begun), path, console, stop)
+
+
+def run_experiment(
+    experiment: Experiment,
+    path: Path,
+    console: Console,
+    stop: Stop,
+    observers: Sequence[Observer] = (),
+) -> dict[str, Any]:
+    """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
+
+    Each of several processes calls this; process 0 alone writes records.
+
+    A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.extend_rounds`.
+
+    Args:
+      experiment: what to train.
+      path: the run's folder.
+      console: what the user sees.
+      stop: set from outside to save and stop after the current round.
+      observers: called, in their order, with each round that is trained; one may set `stop`.
+
+    Raises:
+      UserError: bad input, a client that diverged, or more rounds where each depends on their number.
+      Interrupted: `stop` was set; the state is saved.
+    """
+    config = experiment.config
+
+    def found() -> tuple[int, dict[str, Any]]:
+        check_place(path)
+        check_loggers(config.writers)
+        earlier = earlier_rounds(path, config)
+        if earlier:
+            refuse_schedules(path, experiment, earlier)
+        check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
+        return earlier, {} if earlier else finished(Workdir(path), console.say)
+
+    earlier, summary = broadcast(found)
+    if other := unlike_begun(config, path):
+        console.say(other)
+    if summary:
+        console.say(f"finished before: {Workdir(path).summary}")
+        return dict(summary)
+    held = dataclasses.replace(config, rounds=earlier or config.rounds)
+    with own_or_see(path, held, console.say) as workdir:
+        if earlier and is_coordinator():
+            prolong(workdir, config, earlier)
+            console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
+        check_shared(workdir)
+        console.say(histogram(experiment))
+        console.say(f"{config.model.name}: {experiment.cost}")
+        console.say(label_summary(experiment))
+        outputs = [RunOutput(config, workdir)]
+        return summed_up(outputs, train_with_records(experiment, outputs, console, stop, observers))[0]
+
+
+def train_with_records(
+    experiment: Experiment,
+    outputs: Sequence[RunOutput],
+    console: Console,
+    stop: Stop,
+    observers: Sequence[Observer],
+) -> list[dict[str, Any]]:
+    """Training from the newest checkpoint to the summary of each seed; see `run_experiment`. Without berths it is
+    training in memory, from the first round.
+
+    Raises:
+      TooLarge: the outputs are several, and a round of all needs more memory than is free.
+    """
+    begin = time.perf_counter()
+    config, stop, durations = experiment.config, any_stop(stop), list[float]()
+    with contextlib.ExitStack() as cleanup:
+        checkpoints = cleanup.enter_context(contextlib.closing(open_outputs(outputs, console.say)))
+        shapes = state_shapes(experiment)
+        refuse_impossible(shapes, config.devices, capacity_bytes())
+        restored = checkpoints.restore(shapes)
+        fresh = History([[] for _ in experiment.seeds], 0.0)
+        state, (found, before) = restored or (first_state(experiment), fresh)
+        records = [as_planned(of_seed, config) for of_seed in found]
+        done = len(records[0])
+        if done:
+            console.say(f"continuing after round {done} of {config.rounds}")
+        logs = [
+            cleanup.enter_context(contextlib.closing(log))
+            for output, place in zip(outputs, places(outputs), strict=True)
+            for log in logs_of(output.workdir, output.config, records[place], console.say)
+        ]
+        leave_if(stop, done, config.rounds)
+        show = cleanup.enter_context(console.progress(config.rounds, done))
+        experiment, memory = compile_ahead(experiment, state)
+        if len(outputs) > 1:
+            refuse_shortage(memory, free_bytes())
+        say_memory(memory, console)
+        leave_if(stop, done, config.rounds)
+
+        def ahead(started: int) -> bool:
+            # An observer may stop the run, a checkpoint needs the state that the next round would use up.
+            return not observers and started % config.checkpoint_every != 0 and not stop.is_set()
+
+        for progress in train_rounds(experiment, state, ahead):
+            durations.append(progress.seconds)
+            for log, record in zip(logs, progress.records, strict=bool(outputs)):
+                log.write(record)
+            for of_seed, record in zip(records, progress.records, strict=True):
+                of_seed.append(record)
+            done = progress.number
+            show({"round": done, **mean_figures(progress.records)})
+            for observe in observers:
+                observe(progress)
+            if progress.state is None:
+                continue
+            elapsed = before + time.perf_counter() - begin
+            if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
+                checkpoints.save(done, progress.state, History(records, elapsed))
+            leave_if(stop, done, config.rounds)
+    console.say(f"memory: {peak_in_words(peak_bytes())}")
+    seconds = before + time.perf_counter() - begin
+    timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
+    return summaries(experiment, records, timings)
+
+
+def summed_up(outputs: Sequence[RunOutput], each: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each berth's summary from those of its seeds, all of them written by process 0."""
+    found = []
+    for output, place in zip(outputs, places(outputs), strict=True):
+        seeds = [{**one, **continued_from(output.workdir)} for one in each[place]]
+        found.append(of_all_seeds(seeds))
+        if is_coordinator():
+            for folder, own in zip(open_seeds(output.workdir, output.config), seeds, strict=True):
+                write_summary(folder, own)
+            if len(seeds) > 1:
+                write_checked_json(output.workdir.summary, found[-1])
+    return found
+
+
+def say_memory(memory: Memory, console: Console) -> None:
+    """Prints the memory that a round will take, and a warning, before the first round, where that is not free."""
+    console.say(f"memory: {memory}")
+    if warning := shortage(memory, free_bytes()):
+        console.say(warning)
+
+
+def leave_if(stop: Stop, done: int, rounds: int) -> None:
+    """Raises `Interrupted` where a stop is requested and rounds remain."""
+    if done < rounds and stop.is_set():
+        raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

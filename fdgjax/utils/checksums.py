@@ -1,0 +1,125 @@
+"""Checksums of files, folders and JSON, so that damage of a single bit is noticed. All of them are SHA-256.
+
+A folder's are in its file `checksums.txt`: the lines that `sha256sum` prints for all its files, in the order of their
+paths' bytes, and then `# ` and the SHA-256 of these lines; `sha256sum -c checksums.txt` verifies the files, too. A JSON
+object has the checksum of its other keys under the key `sha256`.
+"""
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import sync, write_json, write_text
+
+CHECKSUMS = "checksums.txt"
+CHECKSUM = "sha256"
+"""The key of a JSON object with the checksum of all its others."""
+
+
+class Damaged(UserError):
+    """A file that is not what was written."""
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_sha256(folder: Path) -> str:
+    """The SHA-256 of what `sha256sum` prints for all files below a folder, in the order of their paths' bytes, but for
+    `checksums.txt`."""
+    return hashlib.sha256(_lines_of(folder)).hexdigest()
+
+
+def write_checksums(folder: Path, many: bool = False) -> None:
+    """Puts all files and folders below `folder` on the disk, and then `checksums.txt`: where that is, they are.
+
+    With `many` files it is the whole disk at once: to wait for each takes milliseconds, for hundreds of thousands half
+    an hour.
+    """
+    if many:
+        os.sync()
+    else:
+        for path in (*folder.rglob("*"), folder):
+            sync(path)
+    lines = _lines_of(folder)
+    write_text(folder / CHECKSUMS, f"{lines.decode()}# {hashlib.sha256(lines).hexdigest()}\n")
+
+
+def verify(folder: Path) -> Path:
+    """The folder, every byte of whose files is as it was when `checksums.txt` was written; files added since are not
+    looked at.
+
+    Raises:
+      Damaged: a file is missing, cannot be read or is another.
+    """
+    for line in _read_lines(folder):
+        # Between the two blanks is nothing, or the number of bytes beside a CRC-32; see `_crc32`.
+        wanted, size, name = line.split(" ", 2)
+        try:
+            found = _crc32(folder / name) if size else sha256(folder / name)
+        except OSError as error:
+            raise Damaged(f"{name}: {error.strerror}") from error
+        if found != wanted:
+            raise Damaged(f"{name} differs from its checksum")
+    return folder
+
+
+def _lines_of(folder: Path) -> bytes:
+    """`<SHA-256>  <path>` for each file below the folder but `checksums.txt`."""
+    paths = sorted((path.relative_to(folder).as_posix().encode(), path) for path in folder.rglob("*") if path.is_file())
+    return b"".join(b"%s  %s\n" % (sha256(path).encode(), name) for name, path in paths if name != CHECKSUMS.encode())
+
+
+def _read_lines(folder: Path) -> list[str]:
+    """The lines of `checksums.txt` but for the last, with which they agree."""
+    try:
+        *lines, last, end = (folder / CHECKSUMS).read_bytes().split(b"\n")
+    except OSError as error:
+        raise Damaged(f"{CHECKSUMS}: {error.strerror}") from error
+    except ValueError as error:
+        raise Damaged(f"{CHECKSUMS} is cut short") from error
+    body = b"".join(line + b"\n" for line in lines)
+    if end or last not in (b"# " + hashlib.sha256(body).hexdigest().encode(), b"%08x" % zlib.crc32(body)):
+        raise Damaged(f"{CHECKSUMS} differs from its own checksum")
+    return [line.decode() for line in lines]
+
+
+def _crc32(path: Path) -> str:
+    """The CRC-32 of the CRC-32s of a file's blocks of 16 MiB, in 8 hexadecimal digits: the checksum in folders of the
+    first runs of version 0.2, with lines `<CRC-32> <bytes> <path>` and the CRC-32 of these lines as the last."""
+    with path.open("rb") as file:
+        blocks = [zlib.crc32(block).to_bytes(4) for block in iter(lambda: file.read(2**24), b"")]
+    return f"{zlib.crc32(b''.join(blocks)):08x}"
+
+
+def json_sha256(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON content; floating-point numbers are written so that they are read back exactly."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A JSON object with the checksum of its content, whole or not at all, and on the disk when this returns."""
+    write_json(path, {**content, CHECKSUM: json_sha256(content)})
+
+
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """What `write_checked_json` wrote, without the checksum.
+
+    Raises:
+      Damaged: the file is no JSON, or its content is not what was written.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        wanted = content.pop(CHECKSUM)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}); expected JSON with a checksum") from error
+    if wanted != json_sha256(content):
+        raise Damaged(f"{path} is damaged: its content does not have the checksum that was written with it")
+    return content

@@ -1,0 +1,87 @@
+"""Named entries: one line registers a method, a rule, a model or a data set everywhere."""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from fdgjax.utils.errors import UserError, unknown
+
+Item = TypeVar("Item")
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""A name of one's own: part of folders' names, and of `METHOD:PRESET` on the command line."""
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:
+    """The entry called `name`; a `UserError` naming the nearest one where there is none."""
+    if name not in entries:
+        raise unknown(kind, name, entries)
+    return entries[name]
+
+
+class Registry(dict[str, Item]):
+    """A registry that a user's program may add to.
+
+    kind: what an entry is, in words. own: the names of the package's entries. origins: of each added entry, the file of
+    the program that added it; '' where that is no file.
+    """
+
+    def __init__(self, kind: str, own: Mapping[str, Item]) -> None:
+        super().__init__(own)
+        self.kind = kind
+        self.own = frozenset(own)
+        self.origins: dict[str, str] = {}
+
+
+def register(entries: Registry[Item], name: str, item: Item, origin: str | None = None) -> str:
+    """Adds an entry, or replaces one that a program added before; returns its name.
+
+    Args:
+      entries: where.
+      name: letters, digits, `_`, `-` and `.`.
+      item: the entry.
+      origin: the file that adds it; None for that of the caller outside this package.
+
+    Raises:
+      UserError: no such name, or one of the package's own with another entry.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UserError(
+            f"the name of a {entries.kind} got {name!r}; expected letters, digits, '_', '-' and '.', such as 'mine'"
+        )
+    if name in entries.own:
+        if entries[name] is not item:
+            raise UserError(
+                f"the {entries.kind} '{name}' is the package's own; expected another name for one of your own, such as "
+                f"'my_{name}'"
+            )
+        return name
+    entries[name] = item
+    entries.origins[name] = calling_file() if origin is None else origin
+    return name
+
+
+@contextlib.contextmanager
+def lent(entries: Registry[Item], added: Mapping[str, Item]) -> Iterator[None]:
+    """The registry with further entries until the end of the block, so that it does not hold them for longer."""
+    before = {name: entries[name] for name in added if name in entries}
+    entries.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            entries.pop(name, None)
+        entries.update(before)
+
+
+def calling_file() -> str:
+    """The file of the program that called this package; '' for a prompt or a notebook."""
+    frame = sys._getframe(1)
+    while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+        frame = frame.f_back
+    file = Path(frame.f_code.co_filename).absolute()
+    return str(file) if file.is_file() else ""

@@ -1,1 +1,0 @@
-"""What several writers are made of."""

@@ -1,0 +1,99 @@
+"""Augmentations change training images by chance, each image by itself, and nothing that is evaluated."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from fdgjax.data.augmentations.augmix import OPERATIONS, Choice, operate
+from fdgjax.data.augmentations.training import AUGMENTATIONS, RANDAUGMENT, WIDE, augmentation, domainbed, trivial
+from fdgjax.data.augmentations.weak_strong import random_crop
+
+RNG = np.random.default_rng(0)
+IMAGES = jnp.asarray(RNG.uniform(-1, 1, (24, 16, 16, 3)), jnp.float32)
+CHANGING = [name for name in AUGMENTATIONS if name != "none"]
+CROPPING = ("crop_flip", "inception", "domainbed")
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_view_is_drawn_anew_for_every_image_and_key(name: str) -> None:
+    view = jax.jit(augmentation(name))
+    same = jnp.broadcast_to(IMAGES[:1], (64, *IMAGES.shape[1:]))
+    seen = np.asarray(view(jax.random.key(0), same))
+    assert len({image.tobytes() for image in seen}) > 1
+    assert (np.asarray(view(jax.random.key(1), same)) != seen).any()
+    np.testing.assert_array_equal(view(jax.random.key(0), same), seen)
+    assert seen.min() >= -1 - 1e-5
+    assert seen.max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_images_do_not_meet(name: str) -> None:
+    view, key = augmentation(name), jax.random.key(3)
+    others = jnp.concatenate([IMAGES[:5], -IMAGES[5:]])
+    # Up to rounding: the products of a batch are not ordered by image.
+    np.testing.assert_allclose(view(key, IMAGES)[:5], view(key, others)[:5], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CROPPING)
+@pytest.mark.parametrize("size", [0, 8, 12])
+def test_crops_have_the_size_that_the_network_sees(name: str, size: int) -> None:
+    assert augmentation(name, size)(jax.random.key(0), IMAGES).shape == (24, size or 16, size or 16, 3)
+
+
+def test_a_crop_smaller_than_the_image_is_a_part_of_it() -> None:
+    found = np.asarray(random_crop(jax.random.key(0), IMAGES, 12))
+    for image, crop in zip(np.asarray(IMAGES), found, strict=True):
+        assert any(np.array_equal(image[y : y + 12, x : x + 12], crop) for y in range(5) for x in range(5))
+
+
+def test_domainbed_leaves_most_of_the_area_and_makes_a_tenth_grey() -> None:
+    flat = jnp.broadcast_to(jnp.asarray([0.6, 0.1, -0.5]), (512, 8, 8, 3))
+    seen = np.asarray(domainbed(0)(jax.random.key(0), flat))
+    assert abs(np.ptp(seen, axis=(1, 2))).max() < 1e-4, "a crop of one colour has one colour"
+    grey = np.ptp(seen[:, 0, 0], axis=1) < 1e-4
+    assert 0.05 < grey.mean() < 0.15
+    # A ramp's range shrinks with the part that is left of it: at least .7 of the area has at least .7 * 3/4 of a side.
+    ramp = jnp.broadcast_to(jnp.linspace(-0.2, 0.2, 64)[None, None, :, None], (256, 64, 64, 1))
+    left = np.ptp(np.asarray(domainbed(0)(jax.random.key(1), ramp)), axis=(1, 2, 3)) / 0.4
+    assert left.min() > 0.5 * 0.7  # contrast may take another .3
+    assert len(np.unique(left.round(3))) > 50
+
+
+def test_an_operation_of_no_place_leaves_the_image() -> None:
+    choice = Choice(jnp.full(24, len(OPERATIONS)), jnp.ones(24), jnp.ones(24))
+    for full in (RANDAUGMENT, WIDE):
+        np.testing.assert_allclose(operate(0.5 * (IMAGES + 1), choice, full), 0.5 * (IMAGES + 1), atol=1e-5)
+
+
+def test_full_magnitudes_are_torchvisions() -> None:
+    photograph = RNG.integers(0, 256, (1, 16, 16, 3), np.uint8)
+    for full, bits in ((RANDAUGMENT, 4), (WIDE, 2)):
+        choice = Choice(jnp.asarray([OPERATIONS.index("posterize")]), jnp.ones(1), jnp.ones(1))
+        ours = np.round(255 * np.asarray(operate(jnp.asarray(photograph, jnp.float32) / 255, choice, full)))
+        np.testing.assert_array_equal(ours[0], photograph[0] & (256 - 2 ** (8 - bits)))
+    turned = operate(
+        jnp.asarray(photograph, jnp.float32) / 255,
+        Choice(jnp.asarray([OPERATIONS.index("rotate")]), jnp.full(1, 2 / 3), jnp.ones(1)),
+        WIDE,
+    )
+    theirs = (
+        np.asarray(Image.fromarray(photograph[0]).rotate(-90)),
+        np.asarray(Image.fromarray(photograph[0]).rotate(90)),
+    )
+    error = min(np.abs(255 * np.asarray(turned[0]) - one).mean() for one in theirs)
+    assert error < 1, "two thirds of 135 degrees are a right angle"
+
+
+def test_a_list_is_applied_in_order() -> None:
+    key = jax.random.key(5)
+    first, second = jax.random.split(key)
+    wanted = trivial(second, augmentation("crop_flip", 12)(jax.random.split(first, 1)[0], IMAGES))
+    single = augmentation("crop_flip", 12)
+    assert single is not None
+    combined = augmentation("crop_flip, trivial", 12)(key, IMAGES)
+    assert combined.shape == wanted.shape
+    assert augmentation("none") is None
+    assert augmentation("") is None
+    assert augmentation("none,none", 8) is None

@@ -1,0 +1,160 @@
+"""Rounds over requests and replies, from folders of images to models: each party in folders of its own."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdgjax.config import make_config, read_config
+from fdgjax.deploy.agreement import Samples, Terms, agree, from_words, to_words
+from fdgjax.deploy.app import ServerSettings, write_app
+from fdgjax.deploy.image_folder import decoded_folder, files_of, write_folder
+from fdgjax.deploy.node import Node, NodeState
+from fdgjax.deploy.request_handlers import Desk, read_kept, serve, write_kept
+from fdgjax.deploy.rounds import Policy, run_rounds
+from fdgjax.deploy.server import ServerPrograms, make_server
+from fdgjax.deploy.wire import Reply, Request
+from fdgjax.utils.errors import UserError
+from tests.deploy.trial import Trial, compare, make_trial
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+
+class Direct:
+    """A transport within one process; the clients in `away` do not answer, and the round that is `last` never ends."""
+
+    def __init__(self, desks: Sequence[Desk], last: int = 99) -> None:
+        self.desks, self.last, self.away = desks, last, set[int]()
+        self.nodes: list[dict[str, Node]] = [{} for _ in desks]
+
+    def ask(self, request: Request, client: int) -> Reply:
+        return serve(self.desks[client], request, self.nodes[client])
+
+    def join(self, terms: str, clients: int) -> Mapping[int, int]:
+        replies = [self.ask(Request("join", -1, terms, {}, {}), client) for client in range(clients)]
+        return {reply.client: int(reply.facts["samples"]) for reply in replies}
+
+    def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
+        replies = [self.ask(one, one.client) for one in requests if one.client not in self.away]
+        if requests[0].action == "train" and int(requests[0].facts["round"]) == self.last:
+            raise KeyboardInterrupt  # the server dies when all clients have trained
+        return replies
+
+
+@pytest.fixture(scope="module")
+def trial(cache: Path, perceptron: None) -> Trial:
+    config = make_config("fedbn", "rotated_digits")
+    config.model.name = "perceptron"
+    config.data.cache_dir, config.data.clients = str(cache), 2
+    config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1})
+    return make_trial(read_config(config), most=12)
+
+
+def test_the_simulation_begins_and_trains_on_what_the_parties_have(trial: Trial) -> None:
+    """A first state may count the server's labels, so it is made of no others."""
+    assert trial.experiment.init.args[-1] is trial.experiment.train
+    assert [len(one.labels) for one in trial.clients] == np.asarray(trial.experiment.train.train.length).tolist()
+
+
+@pytest.fixture(scope="module")
+def server(trial: Trial) -> ServerPrograms:
+    return make_server(agree(trial.terms), trial.server)
+
+
+def desks(trial: Trial, folder: Path) -> list[Desk]:
+    for client, own in enumerate(trial.clients):
+        write_folder(folder / f"node{client}" / "images", own, trial.terms.class_names)
+    return [Desk(i, folder / f"node{i}" / "images", folder / f"node{i}" / "states") for i in range(len(trial.clients))]
+
+
+def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoint(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    said, direct = list[str](), Direct(desks(trial, tmp_path), last=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    direct.last = 99
+    run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    assert any("continuing after round 1 of 2" in line for line in said)
+    found = compare(trial, tmp_path)
+    assert max(found.server, found.rows) <= 1e-5 * found.largest
+    records = [json.loads(line) for line in (tmp_path / "server" / "rounds.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records] == [1, 2]
+    up, down = (2 * trial.experiment.facts[f"bytes_{way}_per_round"] // 2 for way in ("up", "down"))
+    assert [(record["bytes_up"], record["bytes_down"]) for record in records] == 2 * [(up, down)]
+    assert len(list(tmp_path.glob("node*/states/*/model.safetensors"))) == 2
+    assert (tmp_path / "server" / "model.safetensors").exists()
+
+
+def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
+    said, direct = list[str](), Direct(desks(trial, tmp_path))
+    direct.away = {1}
+    held = run_rounds(server, direct, tmp_path / "server", Policy(deadline=1.0), said.append)
+    assert list(held.accepted) == [1, -1]
+    assert all("1 of 2 clients, without [1]" in line for line in said[:2])
+
+
+def test_terms_travel_as_words(trial: Trial) -> None:
+    assert from_words(to_words(trial.terms)) == trial.terms
+
+
+def test_the_app_is_settings_and_no_program(trial: Trial, tmp_path: Path) -> None:
+    import tomllib
+
+    write_app(tmp_path / "app", ServerSettings(trial.terms, tmp_path / "server", deadline=2.5, authentication=True))
+    assert [file.name for file in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
+    settings = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert from_words(settings["terms"]) == trial.terms
+    assert (settings["deadline"], settings["authentication"]) == (2.5, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "words"),
+    [
+        ("central", {}, "gathers all samples at one place"),
+        ("fedavg", {"seeds": 2}, "config.seeds got 2; expected 1"),
+        ("fedavg", {"data.protocol": "labelled_server"}, "pseudo-labels from a model trained before"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused(
+    method: str, changes: dict[str, object], words: str, perceptron: None
+) -> None:
+    config = make_config(method)
+    config.model.name = "perceptron"
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UserError, match=words):
+        agree(Terms(read_config(config), ("a", "b"), (8, 8, 1), 2))
+
+
+def test_images_come_back_from_their_folder_in_their_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for channels in (1, 3):
+        own = Samples(rng.integers(0, 256, (5, 4, 4, channels), np.uint8), np.array([1, 0, 1, 1, 0], np.int32))
+        folder = tmp_path / str(channels)
+        write_folder(folder, own, ("a", "b"))
+        for _ in range(2):  # decoded, then kept
+            found = decoded_folder(folder, ("a", "b"), (4, 4, channels), tmp_path / "cache")
+            assert all(np.array_equal(a, b) for a, b in zip(found, own, strict=True))
+
+
+def test_a_folder_that_is_no_class_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    with pytest.raises(UserError, match="expected folders named a, b"):
+        files_of(tmp_path, ("a", "b"))
+
+
+def test_what_a_node_keeps_is_read_back_and_damage_is_noticed(tmp_path: Path) -> None:
+    kept = NodeState(2, {"[0]['a']": np.arange(3.0)}, 3, {"[0]['a']": np.ones(3)})
+    file = tmp_path / "state.npz"
+    assert read_kept(file) is None
+    write_kept(file, kept)
+    found = read_kept(file)
+    assert found is not None
+    assert (found.accepted, found.trained) == (2, 3)
+    assert np.array_equal(found.before["[0]['a']"], kept.before["[0]['a']"])
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(UserError, match="is damaged"):
+        read_kept(file)

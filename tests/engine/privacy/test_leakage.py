@@ -1,0 +1,135 @@
+"""No method that shows more than noise covers runs under privacy: which run, and why the others do not."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fdgjax.contract import Method
+from fdgjax.data.federation import Federation, pool
+from fdgjax.engine.privacy.leakage import (
+    client_leaks,
+    depends,
+    mixes_samples,
+    sample_leaks,
+    takes_another_mean,
+    why_not,
+)
+from fdgjax.methods import METHODS
+from tests.toys import FULL_LENGTHS, build, toy_federation
+
+MORE, STATISTICS = "send more than their updates", "send statistics"
+KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
+RULES = ("fedgma", "fedomg")
+"""Methods whose rule looks at each update: that takes numbers to see."""
+CLIENTS: dict[str, str] = {
+    **dict.fromkeys(["cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "semifl"], MORE),
+    **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
+    **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
+    **dict.fromkeys(["hfedf", "local", "pfedhn"], ONE_MEAN),
+    **dict.fromkeys(["central", "coral", "fishr", "groupdro", "irm", "mixup", "mmd"], "pooled at one client"),
+    **dict.fromkeys(["gperxan", "lgfedavg"], KEPT),
+    **dict.fromkeys(RULES, ""),
+    **dict.fromkeys(
+        ["ditto", "fedavg", "fedbn", "feddyn", "fedprox", "fedsr", "moon", "partialfed", "scaffold", "ssfl", "uap"], ""
+    ),
+}
+"""Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
+
+BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
+SAMPLES: dict[str, str] = {
+    **dict.fromkeys(["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
+    **dict.fromkeys(
+        ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
+    ),
+    **dict.fromkeys(["fishr", "gperxan", "groupdro"], BATCHES),
+    **dict.fromkeys(["coral", "irm", "mixup", "mmd"], "orders its minibatches"),
+    "scaffold": "number of steps",
+    **dict.fromkeys(
+        ["central", "ditto", "fedavg", "fedbn", "feddyn", "fedgma", "fedheal", "fedomg", "fedprox", "fedsr", "hfedf"],
+        "",
+    ),
+    **dict.fromkeys(["lgfedavg", "local", "moon", "partialfed", "pfedhn"], ""),
+}
+"""The same for samples."""
+
+
+def of_toys(name: str, model: str = "dense", **chosen: Any) -> tuple[Method, Federation]:
+    """A method with equal weights, where it has a choice, and what it trains on."""
+    federation, fields = toy_federation(FULL_LENGTHS), {field.name for field in dataclasses.fields(METHODS[name].hyper)}
+    method = build(name, federation, model, **({"weighting": "uniform"} if "weighting" in fields else {}) | chosen)
+    return method, pool(federation) if method.pooled else federation
+
+
+def agrees(found: str | None, expected: str) -> bool:
+    return expected in found if found and expected else not found and not expected
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_who_may_protect_clients(name: str) -> None:
+    found = next(client_leaks(*of_toys(name)), None)
+    assert agrees(found, CLIENTS[name]), found
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_who_may_protect_samples(name: str) -> None:
+    found = next(sample_leaks(*of_toys(name)), None)
+    assert agrees(found, SAMPLES[name]), found
+
+
+def test_a_rule_that_looks_at_each_update_is_no_mean() -> None:
+    for name in RULES:
+        assert takes_another_mean(*of_toys(name))
+    assert not takes_another_mean(*of_toys("feddyn"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [False, True])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_who_may_run_by_all_tests(name: str, samples: bool) -> None:
+    expected = SAMPLES[name] if samples else CLIENTS[name] or ("one by one" if name in RULES else "")
+    found = why_not(*of_toys(name), samples=samples)
+    assert agrees(found, expected), found
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "chosen", "reasons", "expected"),
+    [
+        ("fedavg", "dense", {"weighting": "samples"}, client_leaks, "method.weighting=uniform"),
+        ("fedavg", "dense", {"weighting": "samples"}, sample_leaks, "method.weighting=uniform"),
+        ("scaffold", "dense", {"weighting": "samples"}, client_leaks, "or on how many they have"),
+        ("fedavg", "norm", {}, client_leaks, STATISTICS),
+        ("fedavg", "norm", {}, sample_leaks, BATCHES),
+        ("fedbn", "norm", {}, client_leaks, KEPT),
+        ("fedbn", "norm", {}, sample_leaks, BATCHES),
+        ("hfedf", "dense", {"embeddings": "fixed"}, sample_leaks, "initial state depends on"),
+    ],
+)
+def test_what_leaks_beside_the_noise(name: str, model: str, chosen: Any, reasons: Any, expected: str) -> None:
+    found = next(reasons(*of_toys(name, model, **chosen)), "")
+    assert expected in found, found
+
+
+def test_a_loss_that_compares_samples_is_found() -> None:
+    method, federation = of_toys("fedavg")
+
+    def compares(variables: Any, batch: Any, key: Any, context: Any) -> Any:
+        loss, rest = method.objective(variables, batch, key, context)
+        return loss + jnp.mean((batch.images[0] - batch.images[1]) ** 2), rest
+
+    assert not mixes_samples(method, federation)
+    assert mixes_samples(method._replace(objective=compares), federation)
+
+
+def test_dependence_is_followed_through_programs_that_are_called() -> None:
+    @jax.jit
+    def swapped(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return b + 1, a * 2
+
+    one = jnp.ones(2)
+    assert depends(lambda a, b: swapped(a, b)[1], one, one)
+    assert not depends(lambda a, b: swapped(a, b)[0], one, one)
+    assert not depends(lambda a, b: jnp.ones_like(a) + b, one, one)
+    assert depends(lambda a, b: jax.lax.fori_loop(0, 3, lambda i, both: (both[0], both[1] + 1), (a, b))[1], one, one)

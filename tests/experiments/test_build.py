@@ -1,0 +1,99 @@
+"""Which network an experiment trains: the config's word, the method's wish, the network's own kind of units."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from fdgjax.config import Config, ModelConfig, make_config, read_config
+from fdgjax.contract import Setup
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.engine.local import Batching
+from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
+from fdgjax.methods import METHODS
+from fdgjax.models import AlexNet, DSEUnit, GaussianHead
+from fdgjax.models.client_model import make_network, resized
+from fdgjax.models.units import official_dse_unit
+from fdgjax.utils.errors import UserError
+from tests.toy_models import tiny_model
+
+
+def network_of(model: ModelConfig) -> nn.Module:
+    return make_network(model.name, 3, width=model.width, unit=model.unit, head=model.head)
+
+
+@pytest.mark.parametrize(
+    ("model", "wish", "expected", "facts"),
+    [
+        (ModelConfig("alexnet"), "", AlexNet(3), {}),
+        (ModelConfig("alexnet", 0.25), "", AlexNet(3, 0.25), {"width": 0.25}),
+        (ModelConfig("alexnet"), "dse", AlexNet(3, unit=DSEUnit), {"unit": "dse"}),
+        (ModelConfig("alexnet", unit="dse"), "", AlexNet(3, unit=DSEUnit), {"unit": "dse"}),
+        (
+            ModelConfig("alexnet", unit="dse_official"),
+            "dse",
+            AlexNet(3, unit=official_dse_unit),
+            {"unit": "dse_official"},
+        ),
+    ],
+)
+def test_units_by_config_then_method_then_model(model: ModelConfig, wish: str, expected: AlexNet, facts: dict) -> None:
+    chosen = model_config(model, METHODS["fedavg"]._replace(unit=wish))
+    assert network_of(chosen) == expected
+    assert model_facts(chosen) == {"model": "alexnet"} | facts
+
+
+def test_a_head_by_config_or_method() -> None:
+    wrapped = GaussianHead(AlexNet(256, 0.25), 3)
+    model, entry = ModelConfig("alexnet", 0.25), METHODS["fedavg"]
+    by_config = model_config(dataclasses.replace(model, head="gaussian"), entry)
+    assert network_of(by_config) == wrapped
+    assert model_facts(by_config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
+    assert network_of(model_config(model, entry)) == AlexNet(3, 0.25)
+    assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped
+
+
+def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:
+    config = make_config("fedavg")
+    config.rounds, config.devices = 1, 1
+    config.data.update({"image_size": image_size, "crop_size": crop_size, "augmentation": augmentation})
+    return build(read_config(config))
+
+
+def test_a_network_sees_crops_of_larger_images() -> None:
+    built, smaller = cropped(16, 8), cropped(8, 0, "none")
+    assert built.data.images.shape[1:3] == (16, 16)
+    assert built.cost == smaller.cost
+    shapes = [jax.eval_shape(one.model.init, jax.random.key(0)) for one in (built, smaller)]
+    assert shapes[0] == shapes[1]
+    fresh = built.init()
+    evaluated = built.evaluation.observe(fresh, built.federation)
+    _, info = built.round(built.init(), built.train)
+    assert np.isfinite(info.loss).all()
+    again = built.evaluation.observe(fresh, built.federation)
+    jax.tree.map(np.testing.assert_array_equal, evaluated, again)
+
+
+def test_a_crop_larger_than_the_images_is_refused() -> None:
+    with pytest.raises(UserError, match=r"crop_size got 32, but the images have 16x16 pixels; expected at most that"):
+        cropped(16, 32)
+
+
+def test_images_are_resized_as_by_pillow() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)
+    theirs = np.asarray(Image.fromarray(image).resize((8, 8), Image.Resampling.BILINEAR), np.float32)
+    np.testing.assert_allclose(resized(image[None].astype(np.float32), (8, 8, 3))[0], theirs, atol=1)
+
+
+def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
+    entry, setup = METHODS["central"], Setup(tiny_model(), 4, 3)
+    config, others = (
+        Config(method=entry.hyper(name="central")),
+        (PROTOCOLS["leave_one_out"], setup, Batching(1, 2, False)),
+    )
+    assert make_method(config, entry, *others).pooled
+    with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
+        make_method(config, METHODS["fedavg"]._replace(name="central", build=entry.build), *others)

@@ -1,0 +1,84 @@
+"""Files of torch.save are read as tensors, and a file that asks for anything else is refused without running it."""
+
+import io
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdgjax.models.pretrained import torch_pickle
+from fdgjax.models.pretrained.torch_pickle import MAGIC, PROTOCOL, read_torch_file
+from fdgjax.utils.errors import UserError
+
+NUMBERS = np.arange(12, dtype="<f4")
+
+
+def written(path: Path, state: bytes, storages: dict[str, np.ndarray]) -> Path:
+    """A file in the format of torch.save before 1.6, around a pickled state."""
+    content = b"".join(pickle.dumps(part, 2) for part in (MAGIC, PROTOCOL, {"little_endian": True}))
+    content += state + pickle.dumps(list(storages), 2)
+    for numbers in storages.values():
+        content += np.asarray(len(numbers), "<i8").tobytes() + numbers.tobytes()
+    path.write_bytes(content)
+    return path
+
+
+def state_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0, size: int = 12) -> bytes:
+    """A state_dict of one tensor `w`, assembled opcode by opcode, as torch.save writes it."""
+    ints = lambda values: b"(" + b"".join(pickle.dumps(v, 2)[2:-1] for v in values) + b"t"  # noqa: E731
+    text = lambda word: b"X" + len(word).to_bytes(4, "little") + word.encode()  # noqa: E731
+    pid = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + ints([size])[1:-1] + b"NtQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + pid + ints([offset])[1:-1] + ints(shape) + ints(strides)
+    tensor += b"\x89ccollections\nOrderedDict\n)RtR"
+    return b"\x80\x02ccollections\nOrderedDict\n)R(" + text("w") + tensor + b"u."
+
+
+def test_tensors_are_views_of_their_storage(tmp_path: Path) -> None:
+    file = written(tmp_path / "w.pth", state_of((3, 2), (1, 3), offset=2), {"0": NUMBERS})
+    np.testing.assert_array_equal(read_torch_file(file)["w"], [[2, 5], [3, 6], [4, 7]])
+
+
+def test_nothing_of_a_hostile_file_is_run(tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+            return os.system, (f"touch {tmp_path / 'run'}",)
+
+    file = written(tmp_path / "w.pth", pickle.dumps(OrderedDict(w=Hostile()), 2), {})
+    with pytest.raises(UserError, match=r"no file of tensors alone \(it asks for posix.system\)") as error:
+        read_torch_file(file)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["builtins.eval", "torch.load", "numpy.load", "collections.Counter", "os.system"])
+def test_no_other_name_is_found(name: str) -> None:
+    module, _, what = name.rpartition(".")
+    with pytest.raises(pickle.UnpicklingError, match="asks for"):
+        torch_pickle.Tensors(io.BytesIO()).find_class(module, what)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "offset"), [((13,), (1,), 0), ((2,), (-1,), 0), ((2, 2), (11, 1), 0), ((1,), (1,), 12)]
+)
+def test_a_tensor_cannot_reach_outside_its_storage(
+    tmp_path: Path, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> None:
+    file = written(tmp_path / "w.pth", state_of(shape, strides, offset), {"0": NUMBERS})
+    with pytest.raises(UserError, match="reaches outside its storage"):
+        read_torch_file(file)
+
+
+def test_what_is_cut_short_or_something_else_is_refused_in_one_line(tmp_path: Path) -> None:
+    whole = written(tmp_path / "w.pth", state_of((12,), (1,)), {"0": NUMBERS}).read_bytes()
+    for kept in (0, 1, 20, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.pth").write_bytes(whole[:kept])
+        with pytest.raises(UserError) as error:
+            read_torch_file(tmp_path / "cut.pth")
+        assert "\n" not in str(error.value)
+    for path in (tmp_path, tmp_path / "absent.pth"):
+        with pytest.raises(UserError, match="cannot be read"):
+            read_torch_file(path)

@@ -1,0 +1,159 @@
+"""A checkpoint is there completely or not at all: damage is noticed, and the last good one is used."""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fdgjax.contract import PyTree
+from fdgjax.run.records import History, newest_checkpoint, open_checkpoints
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder
+from tests.earlier import write_earlier_checksums
+from tests.run.records.power_cut import watched
+
+Saved = dict[str, jax.Array]
+
+
+def state(round_: int) -> Saved:
+    return {"w": jnp.arange(6.0).reshape(2, 3) + round_, "round": jnp.int32(round_)}
+
+
+def history(round_: int) -> History:
+    return History([[{"round": r} for r in range(1, round_ + 1)]], float(round_))
+
+
+LIKE = state(0)
+
+
+def save(path: Path, *rounds: int) -> Path:
+    with contextlib.closing(open_checkpoints(path, pytest.fail)) as checkpoints:
+        for round_ in rounds:
+            checkpoints.save(round_, state(round_), history(round_))
+    return path
+
+
+def restored(path: Path, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
+    with contextlib.closing(open_checkpoints(path, warn)) as checkpoints:
+        return checkpoints.restore(LIKE)
+
+
+def is_of_round(found: tuple[PyTree, History] | None, round_: int) -> None:
+    assert found is not None
+    chex.assert_trees_all_equal(found[0], state(round_))
+    assert found[1] == history(round_)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def files(path: Path, round_: int) -> list[Path]:
+    return sorted(p for p in (path / str(round_)).rglob("*") if p.is_file() and p.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, flip, Path.unlink])
+def test_damage_to_any_file_of_the_newest_is_noticed_and_the_one_before_used(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    good = save(tmp_path / "good", 2, 4)
+    for number, file in enumerate(files(good, 4)):
+        run = tmp_path / str(number)
+        shutil.copytree(good, run / "checkpoints")
+        damage(run / "checkpoints" / file.relative_to(good))
+        said: list[str] = []
+        is_of_round(newest_checkpoint(run / "checkpoints", LIKE, said.append), 2)
+        assert (run / "checkpoints/4").is_dir(), "a reader moved another's checkpoint"
+        is_of_round(restored(run / "checkpoints", said.append), 2)
+        assert len(said) == 2, f"{file}: {said}"
+        assert not any("\n" in line for line in said)
+        assert len(list((run / "damaged").iterdir())) == 1, "what was damaged is gone"
+    is_of_round(restored(save(tmp_path / "0/checkpoints", 4), pytest.fail), 4)
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, flip, Path.unlink])
+def test_checkpoints_with_checksums_of_before_are_read_and_damage_to_them_is_noticed(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    good = save(tmp_path / "good", 2, 4)
+    for round_ in (2, 4):
+        write_earlier_checksums(good / str(round_))
+    is_of_round(newest_checkpoint(good, LIKE, pytest.fail), 4)
+    is_of_round(restored(good, pytest.fail), 4)
+    said: list[str] = []
+    for file in files(good, 4):
+        whole = file.read_bytes()
+        damage(file)
+        is_of_round(newest_checkpoint(good, LIKE, said.append), 2)
+        file.write_bytes(whole)
+    assert len(said) == len(files(good, 4))
+
+
+def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 2, 4)
+    for round_ in (2, 4):
+        flip(files(path, round_)[-1])
+    for read in (restored, lambda path, warn: newest_checkpoint(path, LIKE, warn)):
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"every checkpoint in .* is damaged .* begins again") as error:
+                read(path, pytest.fail)
+            assert "\n" not in str(error.value)
+
+
+def test_a_first_save_cut_short_begins_the_run_again(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 2)
+    (path / "2/checksums.txt").unlink()
+    said: list[str] = []
+    assert restored(path, said.append) is None
+    assert "unfinished" in said[0]
+
+
+def test_a_power_cut_at_any_moment_leaves_the_last_that_was_saved(tmp_path: Path) -> None:
+    saved = []
+    with watched(tmp_path) as disk:
+        make_folder(tmp_path / "run")
+        with contextlib.closing(open_checkpoints(tmp_path / "run/checkpoints", pytest.fail)) as checkpoints:
+            for round_ in (1, 2, 3, 4):
+                checkpoints.save(round_, state(round_), history(round_))
+                saved.append(len(disk.moments) - 1)
+    assert len(disk.moments) > 20
+    for moment in range(len(disk.moments)):
+        left = disk.after(moment, tmp_path / f"cut_{moment}") / "run/checkpoints"
+        newest = sum(moment >= done for done in saved)
+        found = restored(left, lambda line: None) if left.exists() else None
+        if found is None:
+            assert newest == 0, f"after sync {moment} round {newest} is lost"
+        else:
+            assert int(found[0]["round"]) >= newest
+            is_of_round(found, int(found[0]["round"]))
+
+
+def test_a_state_is_not_written_twice_and_two_are_kept(tmp_path: Path) -> None:
+    path = save(save(tmp_path / "checkpoints", 1, 2, 3), 3)
+    assert sorted(folder.name for folder in path.iterdir() if folder.is_dir()) == ["2", "3"]
+
+
+def test_a_disk_that_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
+        monkeypatch.setattr("fdgjax.run.records.checkpoints.write_checksums", full)
+        with pytest.raises(UserError, match=r"round 1 cannot be written .*No space left.*the same command") as error:
+            checkpoints.save(1, state(1), history(1))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,90 @@
+"""A command's door: what the machine refuses is one line and a status, whatever became of its streams."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fdgjax.utils.command import CLOSED, MISTAKE, command
+from fdgjax.utils.errors import UserError
+
+PRINTS = (
+    "import sys; from fdgjax.utils.command import command; "
+    "sys.exit(command(lambda argv: print(argv[1]) or 0)(['', {text!a}]))"
+)
+
+
+def printing(text: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """A process whose command prints the text."""
+    return subprocess.run(
+        [sys.executable, "-c", PRINTS.format(text=text)], text=True, stderr=subprocess.PIPE, check=False, **streams
+    )
+
+
+def raising(error: BaseException) -> Callable[[Any], int]:
+    def main(argv: Any) -> int:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UserError("got a\nb; expected c"), "fdgjax: got a\\nb; expected c\n"),
+        (OSError(28, "No space left on device", "/full/file"), "the system refuses with /full/file (No space left"),
+        (NotADirectoryError(20, "Not a directory", "/a/b"), "refuses with /a/b (Not a directory)"),
+        (MemoryError("9 TiB"), "out of memory (9 TiB)"),
+    ],
+)
+def test_mistakes_and_refusals_are_one_line(
+    error: BaseException, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(raising(error))([]) == MISTAKE
+    text = capsys.readouterr().err
+    assert said in text
+    assert text.startswith("fdgjax: ")
+    assert text.count("\n") == 1
+
+
+def test_a_defect_of_the_program_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        command(raising(ZeroDivisionError()))([])
+
+
+def test_a_status_is_passed_on() -> None:
+    assert [command(lambda argv, status=status: status)([]) for status in (0, 1, 143)] == [0, 1, 143]
+
+
+def test_a_reader_that_has_gone_ends_the_command_as_the_shell_expects() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = printing("x", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (CLOSED, "")
+    assert CLOSED == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_standard_output_on_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = printing("x", stdout=full)
+    assert done.returncode == MISTAKE
+    assert "No space left" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_of_few_characters_shows_the_others_escaped() -> None:
+    done = printing("r\u00e9seau", stdout=subprocess.PIPE, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout) == (0, "r\\xe9seau\n")
+
+
+def test_without_any_standard_output_the_command_does_its_work() -> None:
+    closed = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, PRINTS.format(text="x")]
+    done = subprocess.run(closed, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
