@@ -35,7 +35,7 @@ class Terms(NamedTuple):
     clients: int
 
 
-class Samples(NamedTuple):
+class OwnSamples(NamedTuple):
     """A party's own samples: images uint8 `[samples, H, W, channels]`, labels int32 `[samples]`."""
 
     images: np.ndarray
@@ -116,7 +116,7 @@ def agree(terms: Terms) -> Agreed:
 
 
 def federation_of(
-    clients: int, own: Samples, *, client: int | None = None, lengths: np.ndarray | None = None
+    clients: int, own: OwnSamples, *, client: int | None = None, lengths: np.ndarray | None = None
 ) -> Federation:
     """The federation as one party sees it: its own samples and no others.
 

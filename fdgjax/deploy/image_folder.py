@@ -10,7 +10,7 @@ import numpy as np
 from fdgjax.data.sources.decoding import CONTENTS, decode_image
 from fdgjax.data.sources.listing import list_whole
 from fdgjax.data.sources.source import read_bytes
-from fdgjax.deploy.agreement import Samples
+from fdgjax.deploy.agreement import OwnSamples
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 
@@ -34,7 +34,7 @@ def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]
     return sorted(found, key=lambda item: (item[0].name, item[1]))
 
 
-def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> Samples:
+def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> OwnSamples:
     """The images of a folder, decoded and resized as in a simulation; the result is kept in `cache`.
 
     Raises:
@@ -46,7 +46,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     kept = cache / f"images-{digest}.npy"
     labels = np.array([label for _, label in files], np.int32)
     if kept.is_file():
-        return Samples(np.load(kept, allow_pickle=False), labels)
+        return OwnSamples(np.load(kept, allow_pickle=False), labels)
     images = np.empty((len(files), size, size, channels), np.uint8)
     for place, (path, _) in enumerate(files):
         try:
@@ -62,10 +62,10 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     encoded = io.BytesIO()
     np.save(encoded, images, allow_pickle=False)
     write_bytes(kept, encoded.getvalue())
-    return Samples(images, labels)
+    return OwnSamples(images, labels)
 
 
-def write_folder(folder: Path, own: Samples, class_names: Sequence[str]) -> None:
+def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
     """Writes samples as a folder of (lossless) PNG files, named by their order."""
     from PIL import Image
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.deploy.agreement import Agreed, Samples, federation_of, first_row
+from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, first_row
 from fdgjax.deploy.placement import Leaves, by_path, with_leaves
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     largest: float
 
 
-def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
+def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
     """The client's functions; nothing is compiled yet.
 
     Raises:

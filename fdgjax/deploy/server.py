@@ -16,7 +16,7 @@ import numpy as np
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.deploy.agreement import Agreed, Samples, federation_of, zeros
+from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, zeros
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
@@ -75,7 +75,7 @@ class DeployedRound(NamedTuple):
     loss: float | None
 
 
-def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
+def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
     """The server's functions; nothing is compiled yet.
 
     Args:

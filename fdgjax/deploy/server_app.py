@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fdgjax.deploy.agreement import Samples, agree, from_words
+from fdgjax.deploy.agreement import OwnSamples, agree, from_words
 from fdgjax.deploy.flower import FlowerTransport
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.request_handlers import remember_programs
@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
     remember_programs(folder / "compiled")
     terms = from_words(str(settings["terms"]))
     images = str(settings["images"])
-    nothing = Samples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
+    nothing = OwnSamples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
     try:
         agreed = agree(terms)
         if agreed.method.server_training and not images:

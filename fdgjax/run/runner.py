@@ -121,7 +121,7 @@ def train_with_records(
     stop: Stop,
     observers: Sequence[Observer],
 ) -> list[dict[str, Any]]:
-    """Training from the newest checkpoint to the summary of each seed; see `run_experiment`. Without berths it is
+    """Training from the newest checkpoint to the summary of each seed; see `run_experiment`. Without outputs it is
     training in memory, from the first round.
 
     Raises:
@@ -180,7 +180,7 @@ def train_with_records(
 
 
 def summed_up(outputs: Sequence[RunOutput], each: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each berth's summary from those of its seeds, all of them written by process 0."""
+    """Each run's summary from those of its seeds, all of them written by process 0."""
     found = []
     for output, place in zip(outputs, places(outputs), strict=True):
         seeds = [{**one, **continued_from(output.workdir)} for one in each[place]]
