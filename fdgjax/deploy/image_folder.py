@@ -16,10 +16,10 @@ from fdgjax.utils.files import make_folder, write_bytes
 
 
 def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]:
-    """The images of a folder with their labels, in the order of their files' names.
+    """The images of a folder with their labels, in the order of the file names.
 
     Raises:
-      UserError: no such folder, or a class that nobody agreed on.
+      UserError: no such folder, or a class that is not among `class_names`.
     """
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; expected one with a folder of images for each class; see node-config")
@@ -35,7 +35,7 @@ def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]
 
 
 def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> OwnSamples:
-    """The images of a folder, decoded and resized as a simulation's are; decoded once, and kept in `cache`.
+    """The images of a folder, decoded and resized as in a simulation; the result is kept in `cache`.
 
     Raises:
       UserError: like `files_of`, or an image that cannot be decoded.
@@ -53,7 +53,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
             images[place] = decode_image(read_bytes(path), size, channels)
         except UserError:
             raise
-        except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+        except Exception as error:  # Pillow documents no complete list of errors for damaged files
             raise UserError(
                 f"cannot decode the image {path} ({type(error).__name__}); expected {', '.join(CONTENTS)}; repair the "
                 "file or remove it"
@@ -66,7 +66,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
 
 
 def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
-    """OwnSamples as a folder of PNG files (lossless), named by their order."""
+    """Writes samples as a folder of (lossless) PNG files, named by their order."""
     from PIL import Image
 
     for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):

@@ -18,12 +18,12 @@ from fdgjax.utils.files import write_json
 
 app = ServerApp()
 FAILED = "failed.json"
-"""In the workdir, the line of a run that ended with a mistake."""
+"""The file in the workdir with the error line of a failed run."""
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """All rounds, from the newest checkpoint."""
+    """Runs all rounds, from the newest checkpoint on."""
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
     remember_programs(folder / "compiled")
@@ -49,5 +49,5 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def tell(line: str) -> None:
-    """A line that `flwr run --stream` and `flwr log` show."""
+    """Prints a line, which `flwr run --stream` and `flwr log` show."""
     print(json.loads(json.dumps(line)), flush=True)
