@@ -1,4 +1,4 @@
-"""FedCCRL: clients train on images in the style of other clients', whose views must agree.
+"""FedCCRL: clients train on images in the style of other clients' images, and the views must agree.
 
 Paper: Wang et al., 2024; hyperparameters of its official code.
 

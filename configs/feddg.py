@@ -1,6 +1,6 @@
 """FedDG: clients also train on their images with low-frequency amplitudes of other clients' images.
 
-Paper: Liu et al., 2021. Amplitudes of some images are sent: statistics of the data are shared.
+Paper: Liu et al., 2021. Amplitudes of some images are sent, so statistics of the data are shared.
 
     python -m fdgjax.main --config=configs/feddg.py
     python -m fdgjax.main --config=configs/feddg.py:pacs --config.data.dir=DATA --config.data.target=photo

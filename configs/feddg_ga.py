@@ -1,6 +1,6 @@
 """FedDG-GA: FedAvg with larger weights for clients with a larger generalization gap.
 
-Paper: Zhang et al., 2023; step and its decay of the official code.
+Paper: Zhang et al., 2023; step size and its decay from the official code.
 
     python -m fdgjax.main --config=configs/feddg_ga.py
     python -m fdgjax.main --config=configs/feddg_ga.py:pacs --config.data.dir=DATA --config.data.target=photo

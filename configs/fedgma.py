@@ -1,4 +1,4 @@
-"""FedGMA: FedAvg whose updates count in full only where clients agree on their sign.
+"""FedGMA: FedAvg in which an update counts in full only where clients agree on its sign.
 
 Paper: Tenison et al., 2023; hyperparameters of hFedF v2, Table 10 (PACS column).
 

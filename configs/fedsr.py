@@ -1,4 +1,4 @@
-"""FedSR: FedAvg over a network with a random representation, regularised in length (L2R) and given the class (CMI).
+"""FedSR: FedAvg with a random representation, regularised in L2 norm (L2R) and conditional mutual information (CMI).
 
 Paper: Nguyen et al., 2022; hyperparameters of hFedF v2, Table 10 (PACS column).
 

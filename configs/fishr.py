@@ -1,6 +1,6 @@
 """Fishr on pooled data, a reference without federation.
 
-Paper: Rame et al., 2022: gradients that vary alike in every domain.
+Paper: Rame et al., 2022: gradients with the same variance in every domain.
 
     python -m fdgjax.main --config=configs/fishr.py
     python -m fdgjax.main --config=configs/fishr.py:pacs --config.data.dir=DATA --config.data.target=photo

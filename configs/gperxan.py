@@ -1,4 +1,4 @@
-"""gPerXAN: BatchNorm that stays and InstanceNorm that is shared, assembled; a guiding classifier.
+"""gPerXAN: norms that mix local BatchNorm and shared InstanceNorm, and a guiding classifier.
 
 Paper: Le et al., CVPR 2024; lambda of its official code.
 

@@ -1,6 +1,6 @@
 """GroupDRO on pooled data, a reference without federation.
 
-Paper: Sagawa et al., 2020, as in DomainBed: the worst domains weigh most.
+Paper: Sagawa et al., 2020, as in DomainBed: domains with a larger loss get a larger weight.
 
     python -m fdgjax.main --config=configs/groupdro.py
     python -m fdgjax.main --config=configs/groupdro.py:pacs --config.data.dir=DATA --config.data.target=photo

@@ -1,4 +1,4 @@
-"""LG-FedAvg: each client has its own representation, the last layers are shared.
+"""LG-FedAvg: each client has its own representation; the last layers are shared.
 
 Paper: Liang et al., 2020; hyperparameters of hFedF v2, Table 10 for FedAvg.
 

@@ -1,4 +1,4 @@
-"""MOON: FedAvg whose clients contrast their features with the received and their own former model's.
+"""MOON: FedAvg whose clients contrast their features with those of the received model and of their own former one.
 
 Paper: Li et al., 2021; mu and temperature of FDSE, A7.4.
 

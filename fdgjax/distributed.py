@@ -1,7 +1,7 @@
-"""`--distributed`: this process as one of several, on one machine or on many, that run one program.
+"""`--distributed`: several processes, on one machine or on many, that run one program.
 
-JAX's runtime joins the processes, computes over all of them and notices where one is lost. Every process calls the same
-functions in the same order; what process 0, the coordinator, reads or decides goes to the others by `broadcast`.
+JAX's runtime joins the processes, computes over all of them and detects when one is lost. Every process calls the same
+functions in the same order; `broadcast` sends to all what process 0, the coordinator, reads or decides.
 """
 
 import atexit
@@ -23,18 +23,18 @@ from fdgjax.utils.errors import UserError
 
 OPTION, AUTO, BY_HAND = "distributed", "auto", "HOST:PORT,RANK,COUNT"
 JOINING_SECONDS = 300.0
-"""How long processes wait for one another at the start."""
+"""How long processes wait for one another when they start."""
 HEARTBEAT_SECONDS = 30
-"""How long JAX waits for a sign of life of a process before it ends the others. JAX's default is 100."""
+"""How long JAX waits for a process's heartbeat before it ends the other processes. JAX's default is 100."""
 LEAVING_SECONDS = 5.0
-"""How long a process that failed waits for the others to come to the same end."""
+"""How long a process that failed waits for the others to shut down, too."""
 EXPECTED = f"expected --{OPTION}={AUTO}, or --{OPTION}={BY_HAND} such as 10.0.0.1:9876,0,2"
 
 
 class ProcessAddress(NamedTuple):
-    """A process's place among several; all None where JAX finds it.
+    """A process's address and rank among several; all fields are None if JAX is to detect them.
 
-    address: `HOST:PORT`, where process 0 listens. rank: this one's number. size: the number of processes.
+    address: `HOST:PORT`, where process 0 listens. rank: this process's number. size: the number of processes.
     """
 
     address: str | None = None
@@ -43,10 +43,10 @@ class ProcessAddress(NamedTuple):
 
 
 def split_off(argv: Sequence[str]) -> tuple[list[str], ProcessAddress | None]:
-    """The arguments without `--distributed`, and what it says; None where it is not given.
+    """The arguments without `--distributed`, and its value; None if it is not given.
 
     Raises:
-      UserError: a value that is none.
+      UserError: `--distributed` has an invalid value.
     """
     rest: list[str] = []
     place = None
@@ -61,7 +61,7 @@ def split_off(argv: Sequence[str]) -> tuple[list[str], ProcessAddress | None]:
 
 
 def read_place(text: str) -> ProcessAddress:
-    """A value of `--distributed`; raises a `UserError` for one that is none."""
+    """Parses a value of `--distributed`; raises a `UserError` if it is invalid."""
     if text == AUTO:
         return ProcessAddress()
     address, *numbers = text.split(",")
@@ -77,7 +77,7 @@ def read_place(text: str) -> ProcessAddress:
 
 
 def await_process_0(address: str) -> None:
-    """Returns once something listens at the address; raises a `UserError` where nothing does in time."""
+    """Returns once a process listens at the address; raises a `UserError` if none does in time."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + JOINING_SECONDS
     while True:
@@ -95,18 +95,17 @@ def await_process_0(address: str) -> None:
 
 
 def join_processes(place: ProcessAddress) -> None:
-    """Joins this process to the others, before JAX looks for devices; returns once all have come.
+    """Joins this process to the others, before JAX looks for devices; returns once all have joined.
 
     Raises:
-      UserError: no cluster that JAX knows, a process 0 that cannot be reached, or not all came within five minutes.
+      UserError: JAX detects no cluster, process 0 cannot be reached, or not all processes joined within five minutes.
     """
-    # The first signal is the run's own request to save and stop (`fdgjax.cli.train`), which the service would take
-    # over.
+    # A first signal asks the run to save and stop (`fdgjax.cli.train`); JAX's preemption service would intercept it.
     if "jax_enable_preemption_service" in jax.config.values:
         jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if place.address is not None and place.rank:
-        await_process_0(place.address)  # in vain, JAX would end the process with a stack trace
+        await_process_0(place.address)  # if JAX's own attempt failed, it would abort with a stack trace
     try:
         if place.address is None:
             jax.distributed.initialize(heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
@@ -128,12 +127,13 @@ class Stop(Protocol):
     """Whether a stop is requested; a `threading.Event` is one."""
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Whether a stop is requested."""
         ...
 
 
 class AnyStop(NamedTuple):
-    """A stop that is set in all processes where it is in any: a collective, so that all ask equally often."""
+    """A stop that is set in all processes once it is set in any. `is_set` is a collective operation: all processes must
+    call it equally often."""
 
     own: Stop
 
@@ -150,20 +150,20 @@ def is_distributed() -> bool:
 
 
 def is_coordinator() -> bool:
-    """Whether this process decides, and writes what the run leaves behind: process 0 does."""
+    """Whether this process, process 0, makes the decisions and writes the run's records."""
     return not is_distributed() or jax.process_index() == 0
 
 
 def any_stop(stop: Stop) -> Stop:
-    """A stop that every process sees at the same look, whichever was asked."""
+    """A stop that all processes see at the same call of `is_set`, whichever of them was asked to stop."""
     return AnyStop(stop) if is_distributed() else stop
 
 
 def broadcast(decide: Callable[[], Any]) -> Any:
-    """What a function returns in process 0, which alone calls it, in every process: JSON.
+    """Calls a function in process 0 only and returns its result, a JSON value, in every process.
 
     Raises:
-      UserError: the one that the function raises, in every process.
+      UserError: the function's own, raised in every process.
     """
     if not is_distributed():
         return decide()
@@ -186,14 +186,14 @@ def broadcast(decide: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def process_group() -> Iterator[None]:
-    """The processes that JAX has joined, for the length of the block: where one fails, none waits for it for ever.
+    """Runs a block in the processes that JAX has joined, so that no process waits forever for one that failed.
 
-    At its exit a process that failed waits for the others no longer than `LEAVING_SECONDS`; JAX would wait for minutes.
-    The others end with their next computation, or are ended by JAX: at once where process 0 is gone, else as the
-    heartbeats stop.
+    When a process that failed exits, it waits for the others no longer than `LEAVING_SECONDS`; JAX would wait for
+    minutes. The others fail in their next computation or are ended by JAX: at once if process 0 is gone, else when the
+    failed process's heartbeats have stopped.
 
     Raises:
-      UserError: processes with different numbers of devices, or a computation that failed.
+      UserError: processes have different numbers of devices, or a computation over all processes failed.
     """
     if not is_distributed():
         yield
@@ -213,13 +213,13 @@ def process_group() -> Iterator[None]:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether a computation failed, as it does without one of the processes. Where JAX computes at once, Gloo's failure
-    is a ValueError."""
+    """Whether an error is a failed computation, as raised when a process is lost. If JAX computes synchronously, Gloo's
+    failure is a ValueError."""
     return isinstance(error, jax.errors.JaxRuntimeError) or (isinstance(error, ValueError) and "Gloo" in str(error))
 
 
 def check_devices() -> None:
-    """Raises a `UserError` where processes have different numbers of devices."""
+    """Raises a `UserError` if processes have different numbers of devices."""
     ranks = [one.process_index for one in jax.devices()]
     numbers = [ranks.count(rank) for rank in range(jax.process_count())]
     if len(set(numbers)) > 1:
@@ -230,7 +230,7 @@ def check_devices() -> None:
 
 
 def leave(status: int) -> None:
-    """Ends this process, together with the others where they come to the same end, else without them."""
+    """Ends this process, together with the others if they shut down in time, else without them."""
 
     def shut_down() -> None:
         with contextlib.suppress(Exception):  # the others may be gone

@@ -1,1 +1,1 @@
-"""What clusters are given to run, and the curves that are kept with the project."""
+"""Launchers for clusters, and the curves that are kept with the project."""

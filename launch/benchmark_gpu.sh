@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The round on one GPU: which client axis, which convolutions, which precision, beside PyTorch. About half an hour.
+# Benchmarks of the round on one GPU: client axes, convolutions and precisions, beside PyTorch. About half an hour.
 #
 #   pip install -c constraints.txt '.[bench]' 'jax[cuda12]'
 #   bash launch/benchmark_gpu.sh runs/gpu                                 records and tables go to runs/gpu
@@ -17,7 +17,8 @@ measure() { # name, benchmark, options
     python -m "benchmarks.$benchmark" --json "$folder/$name.json" "$@" | tee "$folder/$name.txt"
 }
 
-# hFedF's client network. TF32 is what PyTorch users run; float32 forbids it on both sides; bfloat16 computes in it.
+# hFedF's client network. TF32 is what PyTorch users run; float32 forbids TF32 on both sides; bfloat16 computes in
+# bfloat16.
 for precision in tensorfloat32 float32; do
     measure "inception-$precision" round --clients 10 --steps 50 --naive_steps 50 --precision "$precision" \
         --contenders vmap chunk map naive torch --plans library im2col winograd "$@"

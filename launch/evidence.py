@@ -1,9 +1,9 @@
-"""Curves of runs in a form small enough to be kept with the project, from which reports are drawn without any data.
+"""Curves of runs, small enough to be kept with the project; reports can be drawn from them without any data.
 
     python -m launch.evidence RUN [RUN ...] --out benchmarks/results/NAME --commit HASH
 
-Of each run, finished or not: its config without the places of data, versions without the machine, one line of metrics
-for each round, and its summary. Numbers have five significant digits; bins of calibration are left out.
+For each run, finished or not, it keeps the config without paths of data, the versions without the machine, one line of
+metrics for each round, and the summary. Numbers have five significant digits; calibration bins are left out.
 
     fdgjax report benchmarks/results/NAME --out DIR --no-states
 """
@@ -24,7 +24,7 @@ from fdgjax.utils.files import write_text
 
 DIGITS = 5
 BULKY = ("calibration",)
-"""Entries of records that are many numbers and draw no curve."""
+"""Entries of records that hold many numbers and are in no curve."""
 MACHINE = ("platform",)
 
 
@@ -49,7 +49,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
     """Writes what is kept of a run; an earlier state of the same run is replaced.
 
     Raises:
-      UserError: no run of one seed.
+      UserError: no run, or one of several seeds.
     """
     if not (run.config.is_file() and run.metrics.is_file()):
         raise UserError(

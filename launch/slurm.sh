@@ -4,8 +4,8 @@
 #   sbatch --array=1-8 launch/slurm.sh reproduce hfedf-pacs --out runs/hfedf-pacs --data_dir DATA
 #   sbatch --array=1-4 launch/slurm.sh search fedprox --out runs/search
 #
-# Before its time is over a task saves and stops. Whatever ended the tasks, the same command goes on, and runs only what
-# is left. Options of SLURM, such as a partition, come before the script. The interpreter is `python`, or $PYTHON.
+# Before its time limit a task saves and stops. However the tasks ended, the same command runs only what is left.
+# Options of SLURM, such as a partition, come before the script. The interpreter is `python`, or $PYTHON.
 #SBATCH --job-name=fdgjax
 #SBATCH --output=slurm-%A_%a.log
 #SBATCH --gres=gpu:1

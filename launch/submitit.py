@@ -4,9 +4,9 @@
     python -m launch.submitit --tasks 4 -- search fedprox --out DIR
     python -m launch.submitit --tasks 2 --cluster local --stay -- sweep SPEC.py --out DIR     # on this machine
 
-What follows -- is a command of fdgjax, of which every task runs its share (--shard) on the one folder. Before its time
-is over, and when it is preempted, a task saves, stops, and is queued anew; given again, the command runs what is left.
-Logs are in DIR/submitit.
+What follows -- is a command of fdgjax; every task runs its share of it (--shard) on the same folder. Before its time
+limit, and when it is preempted, a task saves, stops, and is queued again; the same command, given again, runs what is
+left. Logs are in DIR/submitit.
 """
 
 import argparse
@@ -28,19 +28,19 @@ from fdgjax.utils.errors import UserError, unknown
 SHARED = ("reproduce", "search", "sweep")
 """The commands that several tasks can run on one folder."""
 SAVING_SECONDS = 300
-"""Before its time is over a task is told to save."""
+"""How long before its time limit a task is told to save, in seconds."""
 TIMEOUTS = 1000
-"""How often a task may be queued anew because its time was over."""
+"""How often a task may be queued again after reaching its time limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a task runs: a command of fdgjax. A class, as submitit asks for `checkpoint`."""
+    """What a task runs: a command of fdgjax. It is a class because submitit needs its `checkpoint`."""
 
     words: tuple[str, ...]
 
     def __call__(self) -> int:
-        """Runs the command; where submitit's signal came, the state is saved and the task is queued anew.
+        """Runs the command; at submitit's signal, the state is saved and the task is queued again.
 
         Raises:
           RuntimeError: the command failed, which submitit shows as a failed job.
@@ -63,7 +63,7 @@ class Task:
         return status
 
     def checkpoint(self) -> Any:
-        """What submitit queues anew: the same, as the folder has the state."""
+        """What submitit queues again: the same task, as the folder has the state."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)

@@ -5,8 +5,8 @@
 #   gcloud compute tpus tpu-vm ssh POD --zone=ZONE --worker=all \
 #       --command='cd fdgjax && bash launch/tpu_pod.sh reproduce hfedf-pacs --out /mnt/shared/hfedf-pacs --data_dir DATA'
 #
-# The folder must be one file system for all hosts, such as Filestore's (NFS). Ended at any moment, the same command goes
-# on. $CHIPS is the shape of a host's chips, 2,2,1 for four. The interpreter is `python`, or $PYTHON.
+# The folder must be one file system for all hosts, such as Filestore's (NFS). If it is stopped at any moment, the same
+# command continues. $CHIPS is the shape of a host's chips, 2,2,1 for four. The interpreter is `python`, or $PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 attribute() { # name: what Google's metadata server says of this host
@@ -15,6 +15,6 @@ attribute() { # name: what Google's metadata server says of this host
 }
 host=$(attribute agent-worker-number) # from 0
 hosts=$(attribute worker-network-endpoints | tr ',' '\n' | grep --count .)
-# Each host for itself: otherwise JAX waits until all have joined into one program.
+# Each host runs by itself: otherwise JAX waits until all hosts have joined one program.
 export TPU_CHIPS_PER_PROCESS_BOUNDS=${CHIPS:-2,2,1} TPU_PROCESS_BOUNDS=1,1,1
 exec "${PYTHON:-python}" -m fdgjax "$@" --shard "$((host + 1))/$hosts"

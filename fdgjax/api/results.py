@@ -33,10 +33,10 @@ class Result:
     """A trained experiment.
 
     built: what was trained, see `fdgjax.experiments.Experiment`.
-    state: after the last round, with a seed axis where there are several seeds.
-    seed_records: of each seed, the records of its rounds.
-    summary: the figures, as in `summary.json`; empty for a training that was stopped before its last round.
-    workdir: the run's folder; None for one in memory. programs: those compiled for predictions.
+    state: the state after the last round, with a leading seed axis if there are several seeds.
+    seed_records: for each seed, the records of its rounds.
+    summary: the figures, as in `summary.json`; empty if training was stopped before its last round.
+    workdir: the run's folder; None if trained in memory. programs: the compiled prediction functions.
     """
 
     built: Experiment
@@ -63,12 +63,12 @@ class Result:
 
     @property
     def records(self) -> Sequence[Record]:
-        """A record for each round, of the first seed; `seed_records` has all."""
+        """The first seed's record of each round; `seed_records` has those of all seeds."""
         return self.seed_records[0]
 
     @property
     def evaluated(self) -> Record:
-        """The record of the last round that was evaluated, of the first seed; empty where none was."""
+        """The first seed's record of the last evaluated round; empty if none was evaluated."""
         return last_evaluated(self.records)
 
     @property
@@ -78,12 +78,12 @@ class Result:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The classes, by the numbers that `predict` gives."""
+        """The names of the classes, indexed by the numbers that `predict` returns."""
         return self.built.data.class_names
 
     @property
     def domain_names(self) -> tuple[str, ...]:
-        """The domains."""
+        """The names of the domains."""
         return self.built.data.domain_names
 
     def predict(
@@ -98,11 +98,11 @@ class Result:
         """The probabilities of the classes for each image, float32 `[n, classes]`.
 
         Args:
-          images: uint8 `[n, H, W, channels]`, of the size of those trained on.
-          domain: whose client's model; None, or the unseen domain, for the model for unseen domains (of several, the
-            mean of the probabilities).
-          client: that client's model, from 0, where a domain has several.
-          seed: of an experiment with several; None for the first.
+          images: uint8 `[n, H, W, channels]`, of the size of the training images.
+          domain: selects the model of the client that holds this domain; None, or the unseen domain, selects the model
+            for unseen domains (if there are several, their probabilities are averaged).
+          client: selects the model of this client, from 0; needed if several clients hold a domain.
+          seed: one of the experiment's seeds; None for the first.
 
         Raises:
           UserError: images of another type or size, an unknown domain, client or seed, or a method without labels.
@@ -115,15 +115,15 @@ class Result:
     def features(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """The input of the model's last layer for each image, `[n, m]`; arguments as for `predict_proba`. Of several
-        models for an unseen domain it is the first one's."""
+        """The input of the model's last layer for each image, `[n, m]`; arguments as for `predict_proba`. If there are
+        several models for an unseen domain, the features are the first model's."""
         return self.computed(features_of, images, domain, client, seed)
 
     def variables(
         self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> list[Variables]:
-        """The Flax variables that predict, without those of frozen stages: one for a client, and for unseen domains one
-        or, with some methods, several; arguments as for `predict_proba`."""
+        """The Flax variables of each predicting model, without those of frozen stages: one model for a client; for
+        unseen domains one or, with some methods, several. Arguments as for `predict_proba`."""
         return unstacked(self.classifier(domain, client, seed).models)
 
     def computed(
@@ -134,14 +134,14 @@ class Result:
         client: int | None,
         seed: int | None,
     ) -> np.ndarray:
-        """A classifier's function of images; compiled at the first call for a model."""
+        """Applies a classifier's function to images; it is compiled at the first call for each model."""
         found, key = self.checked(images), (of, domain, client, seed)
         if key not in self.programs:
             self.programs[key] = jax.jit(of(self.classifier(domain, client, seed)))
         return in_compiled_batches(self.programs[key], found)
 
     def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
-        """The models that predict, as `fdgjax.inference` knows them; arguments as for `predict_proba`."""
+        """The predicting models as a `Classifier`; arguments as for `predict_proba`."""
         trained = of_seed(self.built, self.state, self.seed_records, seed)
         return classifier_of(trained, client_of(trained, domain, client))
 
@@ -157,7 +157,7 @@ class Result:
 
 
 def client_of(trained: TrainedRun, domain: str | None, client: int | None) -> int:
-    """The number of the client that is meant, or `UNSEEN`; see `Result.predict_proba`."""
+    """The number of the selected client, or `UNSEEN`; see `Result.predict_proba`."""
     data, count = trained.experiment.data, trained.clients
     if client is not None:
         if domain is not None or not 0 <= client < count:

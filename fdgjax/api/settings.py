@@ -23,16 +23,16 @@ ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
     float: lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool),
     str: lambda value: isinstance(value, str | os.PathLike),
 }
-"""Whether a value may be given for a key of a type."""
+"""Whether a value is accepted for a key, by the key's type."""
 
 METHOD = re.compile(r"\w+")
-"""A method's name alone, neither with a preset nor a file."""
+"""Matches a method's bare name, without a preset; matches no file."""
 SMALL = 32
-"""Images with shorter sides get the network for digits by default: hFedF's is made for 32x32."""
+"""Images with a side shorter than this get the digits network by default: hFedF's network is made for 32x32 images."""
 
 
 def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
-    """The config that the command line has for the same word.
+    """The config that the command line makes of the same argument.
 
     Args:
       what: `METHOD[:PRESET]`, `FILE.py[:PRESET]`, a method's entry, which is registered, or a config, which is copied.
@@ -53,10 +53,10 @@ def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
 
 
 def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int, ...]) -> ConfigDict:
-    """`config_for` for a data set of arrays, instead of the config's own; raises like it.
+    """`config_for`, with the config's data set replaced by one of arrays; raises like `config_for`.
 
     Args:
-      what: of a method's name alone, or an entry, nothing is taken that was chosen for another data set.
+      what: as for `config_for`; a bare method name or an entry gets no settings that were chosen for another data set.
       data: the name of the arrays in the registry.
       image_shape: `(H, W, channels)`.
     """
@@ -89,6 +89,6 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
 
 
 def set_model(config: ConfigDict, name: str) -> None:
-    """Sets the network to one of the registry, with default width and units, no pretrained weights, nothing frozen."""
+    """Sets the network to a registered one, with default width and units, no pretrained weights and nothing frozen."""
     lookup("model.name", name, MODELS)
     config.update({"model": {"name": name, "width": 1.0, "unit": "", "pretrained": "", "frozen": 0}})

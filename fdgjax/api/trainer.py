@@ -1,4 +1,4 @@
-"""An experiment from Python: made by a name or from arrays, trained with or without a folder, opened again."""
+"""Experiments from Python: built from a name or on arrays, trained with or without a run folder, and reopened."""
 
 import contextlib
 import dataclasses
@@ -38,8 +38,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lent
 
 Callback = Callable[[Record], Any]
-"""Called with each round's record; a true result stops the training. Of several seeds the record has the round, the
-figures' means, and each seed's own record under `seeds`."""
+"""Called with each round's record; a true result stops the training. With several seeds, the record has the round, the
+means of the figures, and each seed's own record under `seeds`."""
 
 
 def experiment(
@@ -55,14 +55,14 @@ def experiment(
     """An experiment, built and checked, ready to train.
 
     Args:
-      method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the entry of a method of
-        one's own.
+      method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the `Entry` of a
+        user-defined method.
       data: arrays `{domain: (images, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
         labels whole numbers `[n]` from 0.
-      target: the unseen domain; None for the preset's, of arrays the first.
-      classes: the names of the classes of `data`, in the order of the labels; None for the numbers.
-      model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx one through
-        `flax.nnx.bridge.to_linen`, or a function of the number of outputs that makes one. None for the preset's.
+      target: the unseen domain; None for the preset's, or the first domain of `data`.
+      classes: the names of the classes of `data`, in the order of the labels; None uses the numbers.
+      model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx module wrapped by
+        `flax.nnx.bridge.to_linen`, or a function from the number of outputs to such a module. None for the preset's.
       keys: any key of the config, with `__` for a dot: `rounds=20`, `method__tau=0.5`; or
         `**{"method.tau": 0.5}`.
 
@@ -96,16 +96,16 @@ def open_run(
     model: Network | None = None,
     data_dir: str = "",
 ) -> Result:
-    """What a run's folder holds: the newest state with its models, the records, and the summary where it is finished.
+    """Opens a run's folder: its newest state with the models, its records, and the summary of a finished run.
 
     Args:
       path: the folder.
-      method, data, classes, model: those of one's own that the run was trained with, as for `experiment`; registered
-        ones need not be given.
+      method, data, classes, model: the user-defined ones that the run was trained with, as for `experiment`; registered
+        ones may be left out.
       data_dir: folder of the data, if it has moved since the run.
 
     Raises:
-      UserError: no run, or one whose method, model or data is neither given nor registered; the message names it.
+      UserError: no run, or its method, model or data is neither given nor registered; the message names it.
     """
     given = by_name(data, classes)
     if method is not None:
@@ -120,7 +120,8 @@ def open_run(
 
 
 def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
-    """Given arrays as a data set, by a name made of their content; empty without arrays. Raises like `experiment`."""
+    """The given arrays as a data set, under a name derived from their content; empty without arrays. Raises like
+    `experiment`."""
     if data is None:
         return {}
     found = domains_of(data, classes)
@@ -128,7 +129,7 @@ def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Dom
 
 
 def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
-    """The given arrays are in the registry of data sets while this is open."""
+    """A context within which the given arrays are in the registry of data sets."""
     added: dict[str, Callable[[str], Source | Domains]] = {
         name: partial(same_data, found) for name, found in given.items()
     }
@@ -139,8 +140,8 @@ def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[N
 class Trainer:
     """An experiment that can be trained.
 
-    asked: the config as requested, its number of devices perhaps still open.
-    built: the experiment, see `fdgjax.experiments.Experiment`. given: arrays by the name they have in its config.
+    asked: the config as requested; its number of devices may still be undecided.
+    built: the experiment, see `fdgjax.experiments.Experiment`. given: the arrays, by their name in the config.
     """
 
     asked: Config = dataclasses.field(repr=False)
@@ -149,7 +150,7 @@ class Trainer:
 
     @property
     def config(self) -> Config:
-        """All keys with their values, the number of devices included where it was left open."""
+        """All keys with their values, including the number of devices that was chosen if none was requested."""
         return self.built.config
 
     def __repr__(self) -> str:
@@ -166,8 +167,8 @@ class Trainer:
         """Trains, and returns the result.
 
         Args:
-          workdir: a folder. The run is that of `fdgjax train --workdir`, bit for bit: recorded, resumed where it
-            stopped, and not repeated once finished. None trains in memory and writes nothing.
+          workdir: a folder. The run equals that of `fdgjax train --workdir` bit for bit: it is recorded, resumed where
+            it stopped, and not repeated once finished. None trains in memory and writes nothing.
           on_round: called with the record of each round that is trained. Training stops after the round for which it
             returns a true value, and that round is saved; an exception that it raises ends the training at once.
           verbose: whether to print what the command line prints.
@@ -199,14 +200,14 @@ class Trainer:
 
 
 def as_one(records: Sequence[Record]) -> Record:
-    """The records of a round's seeds as one; a single seed's own."""
+    """Merges the seeds' records of a round into one; a single seed's record is returned unchanged."""
     if len(records) == 1:
         return records[0]
     return {"round": records[0]["round"], **mean_figures(records), "seeds": list(records)}
 
 
 def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence[Observer]) -> Result:
-    """Training from the first round without a file."""
+    """Trains from the first round on, without writing files."""
     last: list[Progress] = []
     records: list[list[Record]] = [[] for _ in built.seeds]
 

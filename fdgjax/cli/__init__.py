@@ -1,1 +1,1 @@
-"""What there is to choose from, one line each: the commands `fdgjax methods` and `fdgjax models`."""
+"""The subcommands of `fdgjax`, one module each."""

@@ -1,13 +1,14 @@
-"""How far the clients' models of a trained run are apart, and which classes they predict.
+"""How far apart the clients' models of a trained run are, and which classes they predict.
 
     fdgjax apart RUN [RUN ...] [--data_dir DATA]
 
-At each run's newest checkpoint: the distance of the clients' models, the mean over all pairs of `||w_i - w_j||` divided
-by the mean of `||w_i||`, w being all parameters; and the accuracy of each model, of the mean of their parameters and,
-where the server keeps a hypernetwork, of the model that it generates from the mean embedding. `id` is a client's model
-on that client's held-out data, and of a mean the mean over clients; `ood` is the accuracy on the unseen domain. A model
-whose `ood` is near the share of one class may predict that class alone: the most predicted class and its share stand
-beside it. It prints a table for each run and writes it to `RUN/apart.json`.
+It measures, at each run's newest checkpoint, the distance between the clients' models: the mean of `||w_i - w_j||`
+over all pairs, divided by the mean of `||w_i||`, w being all parameters. It also measures the accuracy of each client's
+model, of the mean of their parameters and, if the server keeps a hypernetwork, of the model generated from the mean
+embedding. `id` is the accuracy of a client's model on that client's held-out data; for the latter two models it is the
+mean over all clients. `ood` is the accuracy on the unseen domain. A model whose `ood` is near the share of one class
+may predict only that class: the most predicted class and its share stand beside it. A table for each run is printed
+and written to `RUN/apart.json`.
 """
 
 import argparse

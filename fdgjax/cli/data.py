@@ -3,9 +3,9 @@
     fdgjax data                       lists what can be fetched
     fdgjax data NAME --dir DATA       fetches it into DATA, which is then config.data.dir
 
-A command that was stopped goes on with the files that it has; a data set that is there already is verified instead.
-Archives lie in DATA/downloads/NAME until they are unpacked; one that was fetched by other means may be put there. The
-record DATA/downloads/NAME/fetched.txt has the checksums that were seen.
+A command that was stopped continues with the files it already has; a data set that is already there is verified
+instead. Archives are kept in DATA/downloads/NAME until they are unpacked; an archive fetched by other means may be put
+there. DATA/downloads/NAME/fetched.txt records the checksums of the files that were fetched.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
 STOPPED = 130
-"""The shell's status of a program that was ended by Ctrl-C."""
+"""The shell's exit status for a program ended by Ctrl-C."""
 
 
 @command
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command.
 
     Returns:
-      The exit status: 0 when the data are there, 2 for a mistake or a failure, 130 when stopped by Ctrl-C.
+      The exit status: 0 when done, 2 for a mistake or a failure, 130 when stopped by Ctrl-C.
     """
     args = parser().parse_args(argv[1:])
     if not args.name:
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespace) -> int:
-    """Verifies what is there, or fetches it."""
+    """Verifies the data set if it is there, else fetches it; returns the exit status."""
     if said := verified_already(release, base):
         print(f"{base / release.folder} is there: {said}")
         return 0
@@ -83,7 +83,7 @@ def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespac
 
 
 def agreed() -> bool:
-    """Asks at the terminal.
+    """Asks at the terminal whether to fetch the data set.
 
     Raises:
       UserError: there is no terminal.
@@ -97,7 +97,7 @@ def agreed() -> bool:
 
 
 def about(name: str, release: Release) -> Iterator[str]:
-    """What one should know before fetching: the licence first."""
+    """What a user should know before fetching, the licence first."""
     yield f"{name}{': ' + release.remark if release.remark else ''}"
     yield f"  licence  {release.licence}"
     yield f"  size     {amount(release.size)} to fetch, {amount(release.unpacked)} unpacked" + (
@@ -109,7 +109,7 @@ def about(name: str, release: Release) -> Iterator[str]:
 
 
 def listing(releases: Mapping[str, Release]) -> Iterator[str]:
-    """A line for each data set: name, bytes to fetch, by what they are known, licence."""
+    """A line for each data set: name, bytes to fetch, how the files are identified, licence."""
     yield f"{'name':18s}{'size':>9s}  {'known by':22s}licence"
     for name, release in releases.items():
         yield f"{name:18s}{amount(release.size):>9s}  {release.pinned:22s}{release.licence}"

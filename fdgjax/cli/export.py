@@ -1,9 +1,9 @@
-"""A trained run's classifier, to be used without this package.
+"""A trained run's classifier, for use without this package.
 
     fdgjax export RUN --out DIR [--client K] [--calibrated]
 
-DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program of `jax.export` from bytes of
-images to probabilities, for any batch; `model.json`, the classes; and README.md, the model card.
+DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program made by `jax.export` that maps
+images as bytes to probabilities, for any batch size; `model.json`, the classes; and README.md, the model card.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""The command `fdgjax flower`: a federation between real parties, by Flower.
+"""The command `fdgjax flower`: a federation of real parties, run by Flower.
 
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
 
---app: --workdir is the server's folder; --images its own labelled images, where the method needs some;
---authentication lets in nodes with a registered key alone; --deadline SECONDS goes on without clients that do not
-answer (0 waits); --least N never with fewer.
+With --app: --workdir is the server's folder; --images the folder of its own labelled images, if the method needs some;
+--authentication admits only nodes with a registered key; --deadline SECONDS continues a round without clients that have
+not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round.
 """
 
 import argparse
@@ -38,12 +38,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def of_experiment(word: str) -> bool:
-    """Whether a word belongs to the experiment: `--config` or one of its keys."""
+    """Whether an argument belongs to the experiment: `--config` or one of its keys."""
     return word.lstrip("-").startswith(("config=", "config."))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's own words; all others are the experiment's."""
+    """The command's own arguments; all others are the experiment's."""
     made = argparse.ArgumentParser(
         "fdgjax flower", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -64,7 +64,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     """Writes the app's folder.
 
     Raises:
-      UserError: a key that a deployment needs is not given, or what cannot be deployed.
+      UserError: a key that a deployment needs is missing, or the config cannot be deployed.
     """
     from fdgjax.deploy.agreement import Terms, agree
     from fdgjax.deploy.app import ServerSettings, write_app

@@ -1,4 +1,4 @@
-"""What the code says of a method that an engineer asks first: who has labels, what comes out, what travels."""
+"""What an engineer asks first about a method, read from its code: who has labels, what it yields, what is sent."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from fdgjax.methods import Entry
 from fdgjax.utils.variables import bytes_of
 
 NETWORK, WIDTH = "resnet10", 0.25
-"""The network whose bytes are counted: it has BatchNorm, which some methods treat apart, and is small."""
+"""The network whose bytes are counted: it is small and has BatchNorm, which some methods treat separately."""
 HEAD = (
     "| method | labels | comes out | adapts | up | down | kept |",
     "|---|---|---|---|--:|--:|--:|",
@@ -21,9 +21,9 @@ HEAD = (
 class Facts(NamedTuple):
     """A row of the table.
 
-    labels: where they are. comes_out: what predicts. adapts: whether a model is fitted to an unseen domain without its
-    labels. up, down: bytes that a client sends and receives in a round; kept: bytes that are kept for it from round to
-    round, by itself or by the server; each as a multiple of the network's. None where no model travels.
+    labels: where they are. comes_out: what predicts. adapts: whether a model is adapted to an unseen domain without its
+    labels. up, down: bytes that a client sends and receives in a round; None if no model is sent. kept: bytes kept for
+    a client from round to round, by itself or by the server. Each as a multiple of the network's bytes.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Facts(NamedTuple):
 
 
 def facts(entries: Iterable[Entry]) -> Iterator[Facts]:
-    """The facts of each method with its defaults on rotated digits; nothing is compiled."""
+    """The facts of each method, with its default hyperparameters on rotated digits; nothing is compiled."""
     whole = bytes_of(experiment_of("fedavg").shapes)
     for entry in entries:
         built = experiment_of(entry.name)
@@ -62,7 +62,7 @@ def experiment_of(name: str) -> Experiment:
 
 
 def labels_of(entry: Entry) -> str:
-    """Where the labels are that a method learns from."""
+    """Where the labels that a method learns from are."""
     if entry.unlabelled:
         return "nowhere"
     return "server" if entry.protocol == "labelled_server" else "clients"

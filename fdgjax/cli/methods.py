@@ -1,9 +1,9 @@
-"""The methods, by where their labels are.
+"""The methods, grouped by who has the labels.
 
     fdgjax methods
     fdgjax methods --facts
 
-With `--facts`, a table in Markdown: who has labels, what comes out, and how much travels (docs/choosing.md).
+With `--facts`, a table in Markdown: who has labels, what is trained, and how much is sent (docs/choosing.md).
 `fdgjax train --config=NAME --help` explains a method's hyperparameters.
 """
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
-    """A line for each method, below one on where its labels are."""
+    """A line for each method, grouped below headings on where the labels are."""
     places = {labels_of(entry) for entry in methods.values()}
     for place in sorted(places):
         yield f"{place}:"
@@ -39,7 +39,7 @@ def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
 
 
 def labels_of(entry: Entry) -> str:
-    """Where the labels are that a method learns from."""
+    """Where the labels that a method learns from are."""
     if entry.unlabelled:
         return "no labels"
     return "labels at the server" if entry.protocol == "labelled_server" else "labels at the clients"

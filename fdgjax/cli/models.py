@@ -1,4 +1,4 @@
-"""The networks of the registry, and what they and their FDSE twins cost.
+"""The networks of the registry, and what they and their FDSE variants cost.
 
 fdgjax models
 fdgjax models --cost [--image_size 224] [--classes 10]
@@ -16,7 +16,7 @@ ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
 
 
 def cost_table(models: Mapping[str, Backbone], image_size: int, classes: int) -> Iterator[str]:
-    """A line for every network and for its twin, and one with the ratios of their numbers."""
+    """A line for every network and one for its FDSE variant, and a line with the ratios of their numbers."""
     yield ROW.format("model", "unit", "parameters [M]", "MiB", "multiply-adds [M/image]")
     for name, maker in models.items():
         try:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parses a positive whole number."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
     return int(text)

@@ -1,10 +1,10 @@
-"""Class and probabilities of images, by a trained run.
+"""Class and probabilities of images, predicted by a trained run.
 
     fdgjax predict RUN IMAGES... [--client K] [--out FILE.csv] [--calibrated]
 
-Without --client it is the model for an unseen domain; of a method that has several the probabilities are averaged.
-Images are decoded and resized as those of the run were. The result is CSV: file, class, and a column for the
-probability of each class.
+Without --client, the model for an unseen domain predicts; if the method has several, their probabilities are averaged.
+Images are decoded and resized like those of the run. The result is CSV: file, class, and a column for the probability
+of each class.
 """
 
 import argparse

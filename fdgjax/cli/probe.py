@@ -3,7 +3,7 @@
     fdgjax probe RUN [RUN ...] [--percent 10,20,30,40,50,60] [--layer features] [--repeats 5]
 
 It probes each run's newest checkpoint and, for comparison, a randomly initialised encoder and the raw pixels. The
-settings of the probe are the run's `config.probe`, except for those given here. It prints the tables and writes them to
+settings of the probe are the run's `config.probe`, except for those given here. The tables are printed and written to
 `RUN/probes.json`, by layer.
 """
 

@@ -2,7 +2,7 @@
 
     fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
 
-RUNS are folders that `fdgjax train --workdir` or `fdgjax sweep --out` made, or folders of these. DIR gets
+RUNS are folders made by `fdgjax train --workdir` or `fdgjax sweep --out`, or folders that contain such. DIR gets
 `report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
 """
 
@@ -61,14 +61,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def check_libraries() -> None:
-    """Raises a `UserError` where the libraries of reports are not installed."""
+    """Raises a `UserError` if the libraries of reports are not installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"a report needs {' and '.join(missing)}, not installed; pip install 'fdgjax[report]'")
 
 
 def accuracies(words: str) -> list[float]:
-    """`50,60` as fractions.
+    """Parses percentages such as `50,60` into fractions.
 
     Raises:
       UserError: a part that is not a percentage.

@@ -1,11 +1,11 @@
-"""A paper's table, run by its protocol and compared with its figures.
+"""Reproduces a paper's table by the paper's protocol and compares it with the published figures.
 
     fdgjax reproduce NAME --out DIR --data_dir DATA --scale cpu
     fdgjax reproduce hfedf-pacs --out runs/hfedf-pacs --data_dir DATA --jobs 2
 
-A sweep of a spec by name, with all of a sweep's options: stopped at any moment, the same command goes on.
-`DIR/table.md` and `DIR/table.csv` compare every figure: within the paper's deviation, better or worse, and `reduced` at
-a scale below the paper's, where a verdict would mislead.
+It is a sweep of one of the package's specs, with all options of `fdgjax sweep`; if stopped at any moment, the same
+command continues it. `DIR/table.md` and `DIR/table.csv` compare every figure with the paper's: within the paper's
+deviation, better or worse, or `reduced` at a smaller scale than the paper's, where such a verdict would mislead.
 """
 
 import argparse

@@ -1,13 +1,14 @@
-"""A search over a method's declared hyperparameters, by accuracy on data that the source domains held out.
+"""A search over a method's declared hyperparameters, by accuracy on held-out data of the source domains.
 
     fdgjax search fedprox --out DIR --trials 20
     fdgjax search hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
 
-The values are those that each method declares (`fdgjax methods`, `hyper(..., search=...)`) and the config's own, which
-is the first trial; Optuna proposes the others, and trials that fall behind the median are given up (`--no_pruning` for
-none). Each trial is a run in a folder of its own. Nothing of the unseen domain is looked at. Stopped or killed at any
-moment, the same command goes on, an unfinished trial from its last checkpoint; hosts with one folder share the trials,
-each by its own `--shard`. `search.md` and `search.csv` in DIR list them. Needs `pip install 'fdgjax[search]'`.
+The search space is the values that the method declares (`hyper(..., search=...)`) and the config's own, which are the
+first trial; Optuna proposes the other trials. Trials that fall behind the median are stopped early (none with
+`--no_pruning`). Each trial is a run in its own folder. No data of the unseen domain are used. If stopped or killed at
+any moment, the same command continues the search, an unfinished trial from its last checkpoint; hosts that share one
+folder split the trials, each with its own `--shard`. `search.md` and `search.csv` in DIR list the trials. Needs
+`pip install 'fdgjax[search]'`.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def begin(search: Search) -> None:
-    """Makes the study, or raises a `UserError` where the folder holds another search."""
+    """Makes the study; raises a `UserError` if the folder holds another search."""
     from fdgjax.sweeps.trials import open_study
 
     keep_identity(search)
@@ -79,7 +80,7 @@ def end(search: Search, console: Console, stopped: bool) -> int:
     """Writes the tables and prints the outcome. Returns the exit status.
 
     Raises:
-      Interrupted: it was stopped before all was done.
+      Interrupted: the search was stopped before all trials were done.
     """
     from fdgjax.sweeps.trial_table import write_table
     from fdgjax.sweeps.trials import distinct_trials, left, open_study, stopped_search
@@ -97,11 +98,11 @@ def end(search: Search, console: Console, stopped: bool) -> int:
 
 
 def read_search(args: argparse.Namespace) -> Search:
-    """The search of the arguments.
+    """The search that the arguments request.
 
     Raises:
-      UserError: no such method, preset, key, value or share, a method without labels, a selection that looks at the
-        unseen domain, or a hyperparameter that declares no values.
+      UserError: an unknown method, preset or key, an invalid value or shard, a method without labels, a selection that
+        uses the unseen domain, or a hyperparameter that declares no values.
     """
     method, _, preset = args.config.partition(":")
     config = make_config(method, *([preset] if preset else []))
@@ -115,7 +116,7 @@ def read_search(args: argparse.Namespace) -> Search:
 
 
 def keep_identity(search: Search) -> None:
-    """Writes what the folder's search is, or raises a `UserError` where it is another."""
+    """Records the search's settings in its folder; raises a `UserError` if the folder holds another search."""
     ours: Mapping[str, Any] = json.loads(
         json.dumps(
             {

@@ -3,7 +3,7 @@
     fdgjax shift RUN [--data_dir DATA] [--batches 20] [--repeats 5]
 
 For each pair of domains of a run's data set, the unseen domain included, it computes at the run's newest checkpoint the
-covariance of the loss gradients and the mutual information of the model's features. It prints the table and writes it
+covariance of the loss gradients and the mutual information of the model's features. The table is printed and written
 to `RUN/domain_shift.json`, from which a report draws the figure.
 """
 
@@ -47,7 +47,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """The table of pairs, the nearest domains first."""
+    """Prints the table of pairs, the pair with the most mutual information first."""
     table = Table("domains", "mutual information", "covariance of gradients", "their correlation")
     for pair in sorted(found["pairs"], key=lambda pair: -pair["mutual_information"]):
         table.add_row(

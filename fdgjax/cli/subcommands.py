@@ -1,11 +1,11 @@
-"""The command `fdgjax`: one subcommand for each thing that can be done.
+"""The command `fdgjax` and its subcommands.
 
     fdgjax NAME ARGUMENTS...
     fdgjax NAME --help
     fdgjax --with FILE NAME ARGUMENTS...
 
-With --with, a Python file (or a module) that registers methods, models or data sets of one's own is run first. A
-subcommand's libraries are loaded when it is called.
+With --with, a Python file (or a module) that registers user-defined methods, models or data sets is run first. A
+subcommand's libraries are loaded only when it is called.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from fdgjax.utils.registry import lookup
 
 
 class Command(NamedTuple):
-    """A subcommand: the module whose `main(argv)` it calls, and one line on what it does."""
+    """A subcommand: the module whose `main(argv)` it calls, and a one-line summary."""
 
     module: str
     summary: str
@@ -46,7 +46,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 """The subcommands by name, in the order of the help."""
 WITH = "FDGJAX_WITH"
-"""The environment variable with the files of `--with`."""
+"""The environment variable that holds the files of `--with`."""
 
 
 @command
@@ -66,9 +66,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_files(words: Sequence[str]) -> list[str]:
-    """Runs the files of `--with FILE` before the subcommand, and returns the words after them.
+    """Runs the files of `--with FILE` before the subcommand, and returns the remaining words.
 
-    The processes that a sweep starts run them, too: they find the files in the environment (`WITH`).
+    The processes that a sweep starts run these files, too: they find them in the environment (`WITH`).
     """
     given, rest = os.environ.get(WITH, "").split(os.pathsep), list(words)
     while rest and rest[0].partition("=")[0] == "--with":
@@ -93,6 +93,6 @@ def subcommand_lines() -> str:
 
 
 def run_command_line(argv: Sequence[str] | None = None) -> int:
-    """The console's entry, the first that a process calls: `main`, with huge pages where the system has them."""
+    """The console entry point, called first in a process: `main`, with huge pages if the system supports them."""
     begin_with_huge_pages()
     return main(sys.argv if argv is None else argv)

@@ -1,12 +1,12 @@
-"""Every cell of a table, resumable, by one process, by several, or by the tasks of a job on many hosts.
+"""Trains every cell of a table, resumably, in one process, in several, or in the tasks of a job on many hosts.
 
     fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --scale cpu --jobs 2
-    fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --shard 3/8     # of eight hosts that have DIR the third
+    fdgjax sweep hfedf_pacs --out DIR --data_dir DATA --shard 3/8     # the third of eight hosts that share DIR
 
-SPEC is a name of the package's own, or a Python file with `cells(scale: str) -> Sequence[Cell]`. Each cell is a run in
-a folder of its own. A finished cell is skipped, a stopped or lost one goes on from its checkpoint, and one that failed
-is listed, and tried again next time. After each cell `table.md` and `table.csv` in DIR are written anew: our figures
-beside those of SPEC.csv.
+SPEC is the name of one of the package's specs, or a Python file with `cells(scale: str) -> Sequence[Cell]`. Each cell
+is a run in its own folder. A finished cell is skipped, a stopped or lost one continues from its checkpoint, and one
+that failed is listed and tried again next time. After each cell, `table.md` and `table.csv` in DIR are rewritten: our
+figures beside those of SPEC.csv.
 """
 
 import argparse
@@ -38,12 +38,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def start_sweep(spec: Path, args: argparse.Namespace, command: Sequence[str]) -> int:
-    """Runs what the arguments ask for.
+    """Runs the sweep that the arguments request.
 
     Args:
       spec: the file of the cells.
-      args: those of `add_options`.
-      command: the same command as a subcommand of fdgjax, which workers are started with.
+      args: the arguments defined by `add_options`.
+      command: the command's words, subcommand first, with which workers are started.
 
     Returns:
       The exit status: 0 when all cells of the share are done, 1 when some are not, 2 for a mistake in the input, 128 +
@@ -55,8 +55,8 @@ def start_sweep(spec: Path, args: argparse.Namespace, command: Sequence[str]) ->
 
 
 def begin(sweep: Sweep) -> None:
-    """What failed is tried again; a `UserError` where a cell's folder holds another experiment, such as the same cell
-    at another scale."""
+    """Forgets earlier failures, so that failed cells are tried again. Raises a `UserError` if a cell's folder holds
+    another experiment, such as the same cell at another scale."""
     for cell in sweep.shown:
         if (sweep.out / cell.name / "config.json").exists():
             open_workdir(sweep.out / cell.name, read_config(cell.config))
@@ -68,7 +68,7 @@ def end(sweep: Sweep, console: Console, stopped: bool) -> int:
     """Writes the tables and prints the outcome. Returns the exit status.
 
     Raises:
-      Interrupted: it was stopped before all was done.
+      Interrupted: the sweep was stopped before all cells were done.
     """
     write_tables(sweep.shown, sweep.out, sweep.published)
     left = unfinished(sweep)

@@ -1,9 +1,9 @@
-"""The command line: one experiment.
+"""Trains and evaluates one experiment.
 
     fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ...
 
-With `--distributed=auto`, or `--distributed=HOST:PORT,RANK,COUNT`, it is one of several processes that train together.
-`python -m fdgjax.main` is the same.
+With `--distributed=auto` or `--distributed=HOST:PORT,RANK,COUNT`, this is one of several processes that train one run
+together. `python -m fdgjax.main` does the same.
 """
 
 import gc
@@ -57,26 +57,26 @@ def main(argv: Sequence[str]) -> int:
 
 
 def train_together(config: Config, workdir: Path, stop: Stop, place: ProcessAddress) -> None:
-    """The run of several processes, of which the first alone writes records and speaks. Raises like `run_config`."""
+    """Trains with several processes, of which only process 0 writes records and prints. Raises like `run_config`."""
     join_processes(place)
     prepare_cpu(as_begun(config, workdir), workdir, place.size or 1)
     stopped: Interrupted | None = None
     with process_group():
         try:
             train(config, workdir, Console() if is_coordinator() else silent_console(), stop)
-        except Interrupted as news:  # all of them are
+        except Interrupted as news:  # raised in all processes
             stopped = news
     if stopped is not None:
         raise stopped
 
 
 def train(config: Config, workdir: Path, console: Console, stop: Stop) -> None:
-    """The run of the command, and its result on the console."""
+    """Trains the run and prints its result."""
     console.result(run_config(config, workdir, console, stop))
     console.say(f"records in {workdir}")
 
 
 def collect_rarely() -> None:
-    """Fewer collections of garbage: tracing makes millions of objects, of which nearly all stay."""
+    """Makes garbage collection rarer: tracing creates millions of objects, and nearly all of them stay alive."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,4 +1,4 @@
-"""An experiment as data: the typed config, its command line, presets and checks."""
+"""An experiment as data: the typed config, its command-line parsing, presets and checks."""
 
 from fdgjax.config.make import completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import (

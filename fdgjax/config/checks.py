@@ -1,6 +1,7 @@
 """Checks of a config; an invalid value is refused in one line.
 
-What a key may be by itself stands beside its field (`fdgjax.config.schema`); here is what several must agree on.
+The values that a single key may have are declared beside its field (`fdgjax.config.schema`); checks that involve
+several keys are here.
 """
 
 import math
@@ -74,7 +75,7 @@ def check_protocol(config: Config) -> None:
 
 
 def check_heterogeneity(data: DataConfig) -> None:
-    """Raises a `UserError` for a heterogeneity of clients that does not exist."""
+    """Raises a `UserError` for invalid or contradictory settings of the clients' heterogeneity."""
     if not (data.homogeneity == -1 or 0 <= data.homogeneity <= 1):
         raise UserError(
             f"config.data.homogeneity got {data.homogeneity}; expected a number from 0 (few domains a client) to 1 "

@@ -18,7 +18,7 @@ from fdgjax.utils.errors import UserError, unknown
 from fdgjax.utils.registry import lookup
 
 SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
-"""Flags whose value may be the next word."""
+"""Flags whose value may be given as the next word, instead of after `=`."""
 
 
 def parse(argv: Sequence[str]) -> tuple[Config, Path]:
@@ -28,7 +28,7 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
       argv: the command's arguments, program name first.
 
     Raises:
-      UserError: no or an unknown config, an unknown flag or key, a value of the wrong type, or an invalid value.
+      UserError: a missing or unknown config, an unknown flag or key, a value of the wrong type, or an invalid value.
     """
     words = joined_words(argv)
     chosen, workdir = read_flags([word for word in words if not is_override(word)])
@@ -49,7 +49,7 @@ def is_override(argument: str) -> bool:
 
 
 def check_no_section(key: str, known: Iterable[str]) -> None:
-    """Raises a `UserError` where a key has keys of its own."""
+    """Raises a `UserError` if the key is a section, which contains further keys."""
     inside = [name for name in known if name.startswith(f"{key}.")]
     if inside:
         raise UserError(f"config.{key} got a value but is a section; expected one of its keys: {', '.join(inside)}")
@@ -72,7 +72,7 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
 
 
 def read_value(key: str, text: str, default: Any) -> Any:
-    """`text` as the type of the key's default; a `UserError` where it cannot be read."""
+    """`text` converted to the type of the key's default; raises a `UserError` if that fails."""
     expected, read = TYPES[type(default)]
     try:
         return read(text)
@@ -81,7 +81,7 @@ def read_value(key: str, text: str, default: Any) -> Any:
 
 
 WORDS: Mapping[tuple[str, str], Any] = {("devices", "auto"): Config().devices}
-"""Words that stand for a value of a key."""
+"""Words that may be given instead of a key's value."""
 
 
 def read_bool(value: str) -> bool:
@@ -98,9 +98,9 @@ TYPES: Mapping[type, tuple[str, Callable[[str], Any]]] = {
 
 
 def read_flags(argv: Sequence[str]) -> tuple[ConfigDict, str]:
-    """The config that `argv` names, and the word of `--workdir`.
+    """The config that `argv` names, and the value of `--workdir`.
 
-    A file is run as ml_collections runs configs; a name without a file is the package's own config.
+    A file is run as ml_collections runs config files; a name that is not a file selects the package's own config.
     """
     given = config_word(argv)
     name, _, preset = given.partition(":")
@@ -116,13 +116,13 @@ def read_flags(argv: Sequence[str]) -> tuple[ConfigDict, str]:
 
 
 def search_beside(file: Path) -> None:
-    """Lets a program's file import what lies beside it, as Python lets a script."""
+    """Lets a file import modules from its own folder, as Python does for a script."""
     if (folder := str(file.absolute().parent)) not in sys.path:
         sys.path.insert(0, folder)
 
 
 def unknown_file(name: str) -> UserError:
-    """The error for a config file that does not exist, in a folder without any."""
+    """The error for a config file that does not exist, in a folder without config files."""
     own = Path(name).stem if Path(name).stem in METHODS else "hfedf"
     return UserError(
         f"there is no config file '{name}'; expected a Python file with get_config(), or the name of a method for the "
@@ -136,7 +136,7 @@ def is_config(argument: str) -> bool:
 
 
 def config_word(argv: Sequence[str]) -> str:
-    """The word of the last `--config`; a `UserError` where there is none."""
+    """The value of the last `--config`; raises a `UserError` if there is none."""
     given = [word.partition("=")[2] for word in argv[1:] if is_config(word)]
     if not given or not given[-1]:
         raise UserError("no --config given; expected --config=METHOD[:PRESET] or --config=FILE.py, e.g. hfedf:pacs")
@@ -144,7 +144,7 @@ def config_word(argv: Sequence[str]) -> str:
 
 
 def as_config(returned: Any) -> ConfigDict:
-    """What a config file returned; a `UserError` where that is no config."""
+    """Checks what a config file returned; raises a `UserError` if it is not a `ConfigDict`."""
     if isinstance(returned, ConfigDict):
         return returned
     raise UserError(
@@ -154,7 +154,7 @@ def as_config(returned: Any) -> ConfigDict:
 
 
 def read_absl(argv: Sequence[str]) -> flags.FlagValues:
-    """absl's flags from `argv`, with their own registry so that nothing global is touched."""
+    """absl's flags parsed from `argv`, in a registry of their own so that no global state changes."""
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", None, "METHOD[:PRESET] or FILE.py[:PRESET]", flag_values=values)
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
@@ -178,7 +178,7 @@ def read_absl(argv: Sequence[str]) -> flags.FlagValues:
 
 
 def first_user_error(error: BaseException | None) -> UserError | None:
-    """The `UserError` raised by a config file, the cause of an error of the flags; None where there is none."""
+    """The first `UserError` in an error's chain of causes, as raised by a config file; None if there is none."""
     found = None
     while error is not None:
         found = error if isinstance(error, UserError) else found
@@ -187,7 +187,7 @@ def first_user_error(error: BaseException | None) -> UserError | None:
 
 
 def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """All keys of a nested config with their values, `data.target` style."""
+    """All keys of a nested config, in the form `data.target`, with their values."""
     for key, value in config.items():
         if isinstance(value, ConfigDict):
             yield from leaves(value, f"{prefix}{key}.")
@@ -196,7 +196,7 @@ def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def default_workdir(config: Config) -> str:
-    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`: each experiment has its own; several seeds: `sFIRST-LAST`."""
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`, unique to the experiment; with several seeds `sFIRST-LAST`."""
     content = json.dumps(experiment_identity(to_plain(config)), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     seeds = seeds_of(config)

@@ -1,7 +1,7 @@
 """The help of a config: each key with its value, what it means, and what it may be.
 
-Meanings are those of the docstrings of the dataclasses, `key: meaning.` or `key, other: meaning.`; choices and bounds
-are those that stand beside the fields.
+Meanings are read from the docstrings of the dataclasses, `key: meaning.` or `key, other: meaning.`; choices and bounds
+from the declarations of the fields.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ WIDTH = 110
 
 
 def usage(argv: Sequence[str]) -> str:
-    """How to call the program; with a config given, also its keys, their values and their meanings."""
+    """How to call the program; if a config is given, also its keys with their values and meanings."""
     lines = ["fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."]
     chosen = [word for word in joined_words(argv) if is_config(word)]
     lines.append(f"one of several processes that train one run: --{OPTION}={AUTO}, or --{OPTION}={BY_HAND}")
@@ -34,7 +34,7 @@ def usage(argv: Sequence[str]) -> str:
 
 
 def explained(config: ConfigDict) -> Iterator[str]:
-    """The lines of each key: its value, and indented below it what it means and may be."""
+    """The lines for each key: its value and, indented below, its meaning and allowed values."""
     for key, value in leaves(config):
         yield f"  --config.{key}={value}"
         section, _, name = key.rpartition(".")
@@ -44,15 +44,15 @@ def explained(config: ConfigDict) -> Iterator[str]:
 
 
 def class_of(section: str, method: str) -> type[Any]:
-    """The dataclass that holds the keys of a section; '' for those of no section."""
+    """The dataclass that holds the keys of a section; the section '' is the top level."""
     kinds: Mapping[str, type[Any]] = {"": Config, "method": METHODS[method].hyper, **SECTIONS}
     return kinds[section]
 
 
 def meanings(kind: type[Any]) -> Mapping[str, str]:
-    """What the docstrings of a dataclass, and of those it extends, say of each field.
+    """The meaning of each field, from the docstrings of a dataclass and of its base classes.
 
-    A field without an entry of its own has the first one that mentions it.
+    A field without an entry of its own gets the first entry that mentions it.
     """
     fields = [field.name for field in dataclasses.fields(kind)]
     found: dict[str, str] = {}
@@ -65,7 +65,7 @@ def meanings(kind: type[Any]) -> Mapping[str, str]:
 
 
 def entries(text: str, fields: Sequence[str]) -> dict[str, str]:
-    """The entries of a docstring by field."""
+    """The entries of a docstring, by field name."""
     name = "|".join(sorted(fields, key=len, reverse=True))
     heads = list(re.finditer(rf"(?:^|(?<=[.;)]\s))\s*((?:{name})(?:, (?:{name}))*): ", text, re.MULTILINE))
     places = [*(head.start() for head in heads), len(text)]
@@ -88,7 +88,7 @@ def may_be(kind: type[Any], name: str, value: Any) -> str:
 
 
 def of_hyper(metadata: Mapping[str, Any], value: Any) -> str:
-    """The choices or bounds of a hyperparameter, what a search would try, and where both come from."""
+    """The choices or bounds of a hyperparameter, the values a search tries, and the source of these values."""
     tried = ", ".join(map(str, metadata["search"]))
     source = f"({metadata['source']})"
     if isinstance(value, bool):

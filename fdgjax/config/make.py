@@ -29,7 +29,7 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
     Args:
       method: name of the method; its hyperparameters become the keys of `config.method`.
       preset: a data set (with its model, image size and target) or an entry of `fdgjax.config.presets.PRESETS`, which
-        names its data set and may set any other key. The method's own settings for that preset take precedence.
+        names its data set and may set any other key. The method's own settings for that preset override it.
 
     Raises:
       UserError: unknown method, data set or preset, or a preset that sets a key that does not exist.
@@ -46,16 +46,16 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
 
 
 def read_config(config: ml_collections.ConfigDict) -> Config:
-    """The typed experiment of a config file, checked.
+    """The typed config of a config file, checked.
 
     Raises:
-      UserError: an invalid value; the message has the key, what was got and what was expected.
+      UserError: an invalid value; the message names the key, the value and what was expected.
     """
     return from_plain(config.to_dict())
 
 
 def from_plain(plain: Mapping[str, Any]) -> Config:
-    """The typed experiment of nested plain data, the inverse of `to_plain`; checked and `resolved`.
+    """The typed config of nested plain data, checked and `resolved`; the inverse of `to_plain`.
 
     Raises:
       UserError: like `read_config`.
@@ -74,8 +74,8 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
 
 
 def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as nested plain data, with the keys that it lacks at their defaults: those that exist only since it was
-    written. A method that is not registered is left as it is."""
+    """A config as nested plain data, with missing keys (added to the package after it was written) at their defaults. A
+    config whose method is not registered is returned unchanged."""
     method = METHODS.get(plain["method"]["name"])
     if method is None:
         return dict(plain)
@@ -87,7 +87,7 @@ def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolved(config: Config) -> Config:
-    """The config with what follows from other keys: the scaling of images, where none is given, is the one that the
+    """The config with the values that follow from other keys: if no scaling of images is given, it is the one that the
     pretrained weights expect, else `signed`."""
     names = PRETRAINED.get(config.model.name) if config.model.pretrained else None
     scaling = config.data.scaling or (names.scaling if names else "signed")

@@ -1,4 +1,4 @@
-"""Named settings: those of a data set, and the protocols of papers; `--config=configs/METHOD.py:PRESET`."""
+"""Named settings, of data sets and of papers' protocols: `--config=configs/METHOD.py:PRESET`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +18,9 @@ FDSE: Mapping[str, Any] = {
         "client_clip": 10.0,
     },
 }
-"""FDSE, section 5.1 and A7.4: AlexNet, one client per domain, 224x224, pixels in [0, 1] (official code), every method
-with the same training. Learning rate and weight decay are the official ones for PACS; the paper takes the best rate of
-{0.001, 0.01, 0.05, 0.1, 0.5} for each method."""
+"""FDSE, section 5.1 and A7.4: AlexNet, one client per domain, 224x224, pixels in [0, 1] (official code), the same
+local training for every method. Learning rate and weight decay are the official ones for PACS; the paper takes the best
+rate of {0.001, 0.01, 0.05, 0.1, 0.5} for each method."""
 
 
 def fdse_on(dataset: str, image_size: int = 224, **changes: Any) -> Mapping[str, Any]:
@@ -56,8 +56,8 @@ UAP: Mapping[str, Any] = {
         "client_schedule": "cosine",
     },
 }
-"""UAP, section 5: a labelled domain at the server, one unseen, the others at clients without labels; every method with
-the same training."""
+"""UAP, section 5: one labelled domain at the server, one unseen domain, the others at clients without labels; the same
+local training for every method."""
 
 
 def uap_on(
@@ -81,17 +81,17 @@ PRETRAINED: Mapping[str, Any] = {
     "model": {"name": "efficientnet_lite0", "pretrained": "efficientnet_lite0", "frozen": 7},
     "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3, "client_weight_decay": 1e-4},
 }
-"""Ours: a network pretrained on ImageNet, of which the last block, the last convolution and the last layer are trained:
-minutes on a CPU. Every method has the same training."""
+"""Our own: a network pretrained on ImageNet, of which only the last block, the last convolution and the last layer are
+trained, in minutes on a CPU. The local training is the same for every method."""
 
 
 def pretrained_on(dataset: str) -> Mapping[str, Any]:
-    """A pretrained network on a data set, each domain unseen in turn, 128x128."""
+    """The pretrained network on a data set, with images of 128x128."""
     return {**PRETRAINED, "data": {"name": dataset, "image_size": 128}}
 
 
 PHOTOGRAPHS: Mapping[str, Any] = {"model": {"name": "resnet18_imagenet"}, "data": {"image_size": 224}}
-"""For data sets on which the literature trains ResNet-18 with images of ImageNet's size."""
+"""For data sets on which the literature trains ResNet-18 on images of ImageNet's size, 224x224."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
@@ -116,8 +116,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         model={"name": "alexnet", "width": 0.25},
     ),
     "fedgala_pacs": fedgala_on("pacs"),
-    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings that suit them. The
-    # unseen domain is the largest one, which leaves the fewest images to train on.
+    # For a CPU: a small ResNet at a quarter of its width, 80 epochs instead of 700, and settings to match. The unseen
+    # domain is the largest one, which leaves the fewest images to train on.
     "fedgala_pacs_small": fedgala_on(
         "pacs",
         rounds=40,
@@ -132,7 +132,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "pretrained_pacs": pretrained_on("pacs"),
     "pretrained_office_caltech10": pretrained_on("office_caltech10"),
     "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}, same_images=True),
-    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that makes progress in these.
+    # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that makes progress in 15.
     "uap_rotated_mnist_small": uap_on(
         "rotated_mnist",
         {"name": "mnist_cnn", "width": 0.25},
@@ -145,7 +145,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "uap_office_home": uap_on("office_home", {"name": "resnet18_imagenet"}, 224),
     "uap_terra_incognita": uap_on("terra_incognita", {"name": "resnet18_imagenet"}, 224),
 }
-"""By name. An entry that does not set `data.name` bears the name of its data set."""
+"""The presets by name. A preset that does not set `data.name` has the name of its data set."""
 
 
 def dataset_of(preset: str) -> str:

@@ -17,9 +17,10 @@ from fdgjax.utils.errors import UserError
 
 
 class Protection(NamedTuple):
-    """Privacy as it is carried out.
+    """Differential privacy as it is carried out.
 
-    round: what the engine does. epsilon: what the rounds up to a number cost, the largest over those who are protected.
+    round: what the engine does. epsilon: the epsilon spent after a number of rounds, the largest over all those who are
+    protected.
     """
 
     round: Privacy
@@ -69,16 +70,17 @@ def check_privacy(config: Config) -> None:
 def protection(
     config: Config, method: Method, batching: Batching, federations: Sequence[Federation]
 ) -> Protection | None:
-    """What is done for privacy in each round, and its cost; None where nobody is protected.
+    """The privacy mechanism of each round, and its cost; None if nobody is protected.
 
     Args:
       config: the experiment, checked.
-      method: what is trained.
-      batching: of local training.
-      federations: what is trained on, of each seed.
+      method: the method that is trained.
+      batching: how local data become minibatches.
+      federations: each seed's training data.
 
     Raises:
-      UserError: no accountant is installed, the method shows more than the noise covers, or no noise reaches epsilon.
+      UserError: no accountant is installed, the method reveals more than the noise covers, or no noise level reaches
+        the requested epsilon.
     """
     chosen = config.privacy
     if not chosen.unit:

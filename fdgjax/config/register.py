@@ -1,7 +1,7 @@
-"""Methods, models and data sets of one's own, registered under names that configs and the command line take.
+"""User-defined methods, models and data sets, registered under names that configs and the command line accept.
 
-A run's `config.json` says which of its names a program registered, and from which file: what must be registered again
-before the run is opened. `fdgjax --with FILE` runs such a file first.
+A run's `config.json` records which of its names a user's program registered, and from which file; these must be
+registered again before the run is opened. `fdgjax --with FILE` runs such a file first.
 """
 
 import importlib
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from fdgjax.models.user_module import Network
 
 REGISTRIES: Mapping[str, Registry[Any]] = {"method.name": METHODS, "model.name": MODELS, "data.name": DATASETS}
-"""The registries that a program may add to, by the key of a config that names an entry."""
+"""The registries that a user's program may add to, by the config key that names an entry."""
 REGISTERED = "registered"
-"""The key of `config.json` with what a program registered for the run: `{key: {"name": ..., "from": FILE}}`."""
+"""The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`."""
 
 
 def register_method(entry: Entry, origin: str | None = None) -> str:
-    """Registers a method by its entry, as the package's own files have one (`fdgjax.methods.Entry`).
+    """Registers a method by its entry, an `fdgjax.methods.Entry` as in the package's own methods.
 
     Args:
-      entry: the entry; one of the same name that a program registered before is replaced.
-      origin: the file that registers it, for `config.json`; None for the caller's.
+      entry: the entry; it replaces one of the same name that a program registered before.
+      origin: the file that registers it, recorded in `config.json`; None for the caller's file.
 
     Returns:
       Its name.
 
     Raises:
-      UserError: no entry, or the name of one of the package's methods.
+      UserError: `entry` is not an `Entry`, or has the name of one of the package's methods.
     """
     if not isinstance(entry, Entry):
         raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, build, summary)")
@@ -54,18 +54,18 @@ def register_model(name: str, network: "Network", origin: str | None = None) -> 
     """Registers a network under a name, for `config.model.name`.
 
     Args:
-      name: '' for one made of the module's class and attributes.
-      network: a linen module, called as `module(images, train=...)`; an nnx one through `flax.nnx.bridge.to_linen`; or
-        a function of the number of outputs that makes one.
+      name: the name; '' for one derived from the module's class and attributes.
+      network: a linen module, called as `module(images, train=...)`; an nnx module, wrapped by
+        `flax.nnx.bridge.to_linen`; or a function from the number of outputs to such a module.
       origin: as for `register_method`.
 
     Returns:
       Its name.
 
     Raises:
-      UserError: no network, or the name of one of the package's.
+      UserError: `network` is not a network, or `name` is that of one of the package's networks.
     """
-    from fdgjax.models import user_module as networks  # loads flax.nnx, a tenth of all imports, which few runs need
+    from fdgjax.models import user_module as networks  # loads flax.nnx, a tenth of the import time, which few runs need
 
     return register(MODELS, name or networks.module_name(network), networks.backbone_of(network), origin)
 
@@ -76,7 +76,7 @@ def register_data(
     """Registers arrays as a data set under a name, for `config.data.name`; they stay in memory from then on.
 
     Args:
-      name: '' for one made of their content.
+      name: the name; '' for one derived from the content of the arrays.
       data: `{domain: (images, labels)}`, see `fdgjax.data.sources.arrays.domains_of`.
       classes: the names of the classes, in the order of the labels.
       origin: as for `register_method`.
@@ -85,7 +85,7 @@ def register_data(
       Its name.
 
     Raises:
-      UserError: arrays that are no data set, or the name of one of the package's data sets or presets.
+      UserError: arrays that do not form a data set, or the name of one of the package's data sets or presets.
     """
     found = arrays.domains_of(data, classes)
     if name in PRESETS and name not in DATASETS.own:
@@ -94,13 +94,13 @@ def register_data(
 
 
 def same_data(found: Any, data_dir: str) -> Any:
-    """The same data set for every folder."""
+    """The data set `found`, whatever the data folder."""
     del data_dir
     return found
 
 
 def provenance(config: Config) -> dict[str, Any]:
-    """The entry of `config.json` on what a program registered; empty for a run of the package's own."""
+    """The entry of `config.json` on the registered names that the run uses; empty if it uses the package's own only."""
     names = {"method.name": config.method.name, "model.name": config.model.name, "data.name": config.data.name}
     found = {
         key: {"name": name, "from": REGISTRIES[key].origins.get(name, "")}
@@ -111,11 +111,11 @@ def provenance(config: Config) -> dict[str, Any]:
 
 
 def check_registered(where: str, content: Mapping[str, Any]) -> None:
-    """Raises a `UserError` for a run that needs what nobody has registered; the line says what, and from where.
+    """Raises a `UserError` if the run uses names that are not registered; it says which, and what file registers them.
 
     Args:
       where: the run's folder.
-      content: of its `config.json`.
+      content: the content of its `config.json`.
     """
     missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in REGISTRIES[key]}
     if not missing:
@@ -136,10 +136,11 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
 
 
 def run_file(word: str) -> None:
-    """Runs a Python file, or imports a module, that registers; its global entries of methods are registered, too.
+    """Runs a Python file, or imports a module, that registers methods, models or data sets; every `Entry` among its
+    global variables is registered, too.
 
     Raises:
-      UserError: no such file or module, or one that fails.
+      UserError: the file or module does not exist, or it fails.
     """
     file = Path(word)
     is_file = word.endswith(".py") or file.is_file()
@@ -147,7 +148,7 @@ def run_file(word: str) -> None:
         module = of_file(file.absolute()) if is_file else importlib.import_module(word)
     except UserError:
         raise
-    except Exception as error:  # it is a program, which may fail in any way
+    except Exception as error:  # a user's program may fail in any way
         raise UserError(
             f"--with {word} cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a Python "
             "file, or the name of a module, that registers a method, a model or a data set"
@@ -158,12 +159,12 @@ def run_file(word: str) -> None:
 
 
 def of_file(file: Path) -> Any:
-    """A file as a module, which may import what lies beside it."""
+    """A file loaded as a module, which may import modules from its own folder."""
     search_beside(file)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # dataclasses look their module up
+    sys.modules.setdefault(file.stem, module)  # dataclasses look up their module there
     spec.loader.exec_module(module)
     return module

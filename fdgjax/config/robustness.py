@@ -1,4 +1,4 @@
-"""The defence and the attack that a config asks for."""
+"""The defence and the attack that a config requests."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from fdgjax.utils.registry import lookup
 
 
 def defence_of(chosen: DefenceConfig) -> Defence | None:
-    """The defence, None for none.
+    """The defence; None if the config requests none.
 
     Raises:
       UserError: an unknown clip or rule, or mixing without a rule.
@@ -28,7 +28,7 @@ def defence_of(chosen: DefenceConfig) -> Defence | None:
 
 
 def attack_of(chosen: AttackConfig, classes: int) -> Attack | None:
-    """The attack on data of so many classes, None for none."""
+    """The attack, on data of `classes` classes; None if the config requests none."""
     if chosen.kind == "none":
         return None
     ids = hostile_ids(chosen.clients, chosen.ids)
@@ -36,7 +36,7 @@ def attack_of(chosen: AttackConfig, classes: int) -> Attack | None:
 
 
 def refuse_attack(config: Config) -> None:
-    """Raises a `UserError` for a config with hostile clients, which is for experiments on one machine alone."""
+    """Raises a `UserError` for a config with hostile clients, which exist only in simulations on one machine."""
     if config.attack.kind != "none":
         raise UserError(
             f"config.attack.kind got '{config.attack.kind}', but attacks are for experiments on one machine; expected "
@@ -45,6 +45,6 @@ def refuse_attack(config: Config) -> None:
 
 
 def hostility(config: Config) -> dict[str, Any]:
-    """The entries of the summary on attack and defence; none where there are none."""
+    """The summary's entries on attack and defence; empty if the config requests neither."""
     attack = {} if config.attack == AttackConfig() else {"attack": dataclasses.asdict(config.attack)}
     return attack | ({} if config.defence == DefenceConfig() else {"defence": dataclasses.asdict(config.defence)})

@@ -1,4 +1,4 @@
-"""An experiment as typed data."""
+"""The config of an experiment, as typed data."""
 
 import dataclasses
 import math
@@ -29,28 +29,30 @@ from fdgjax.utils.fields import key
 class DataConfig:
     """The federation.
 
-    name: data set. dir: where it lies. cache_dir: where decoded data are kept ('' for the user's cache folder).
-    image_size: pixels a side (0 for the data set's own). crop_size: pixels a side of what the network sees, where that
-      is less than what is kept: training images are cropped or resized to it, others resized; 0 for `image_size`.
-    augmentation: what training images go through, entries of `fdgjax.data.augmentations.training.AUGMENTATIONS` with
-      commas between, one after the other, at random for every sample, round and epoch; `none` for nothing. Evaluation
-      never augments.
-    scaling: how bytes become a network's numbers, an entry of `fdgjax.models.scaling.SCALINGS`; '' for what the
-      pretrained weights expect, else `signed`. A config that is read has the entry itself.
+    name: data set. dir: the folder that holds it. cache_dir: where decoded data are kept ('' for the user's cache
+      folder).
+    image_size: pixels a side (0 for the data set's own). crop_size: pixels a side of the network's input, if smaller
+      than the stored images: training images are cropped or resized to it, others resized; 0 for `image_size`.
+    augmentation: augmentations of training images, comma-separated entries of
+      `fdgjax.data.augmentations.training.AUGMENTATIONS`, applied in this order and drawn anew for every sample, round
+      and epoch; `none` for nothing. Evaluation never augments.
+    scaling: how image bytes are scaled to the network's input, an entry of `fdgjax.models.scaling.SCALINGS`; '' for the
+      scaling that the pretrained weights expect, or `signed` without such weights. A config that was read names the
+      entry.
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
-    target: the unseen domain ('' for the first, or for none where the protocol has none). server: the domain whose
-      labelled data the server holds ('' for the first that is not the target, or for none).
+    target: the unseen domain ('' for the first, or for none if the protocol has none). server: the domain whose
+      labelled data the server holds ('' for the first that is not the target, or for none if the protocol has none).
     clients: number of clients; 0 for the number of source domains. domains_per_client: d of hFedF v2, Algorithm 5.
-    homogeneity: lambda of Bai et al., 2024, from 0 (clients of one domain each, or of few) to 1 (the same mixture of
-      domains at every client); -1 for hFedF's split, by `domains_per_client`.
-    label_skew: alpha of the Dirichlet distribution of each client's labels within a domain (Hsu et al., 2019); small is
-      skewed, 0 is none.
-    same_images: all domains show the same images, turned by each angle, as in UAP; else each domain has images of its
-      own. For `rotated_digits` and `rotated_mnist`.
+    homogeneity: lambda of Bai et al., 2024, from 0 (each client has one domain, or few) to 1 (every client has the same
+      mixture of domains); -1 for hFedF's split, by `domains_per_client`.
+    label_skew: alpha of the Dirichlet distribution of each client's labels within a domain (Hsu et al., 2019); small
+      values are skewed, 0 means no skew.
+    same_images: whether all domains show the same images, rotated by each domain's angle, as in UAP; else each domain
+      has different images. For `rotated_digits` and `rotated_mnist`.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
-    streaming: the images stay on disk and a round requests each batch from the host, for data larger than the device's
-      memory; same samples and views, different speed and memory. A streaming round waits for the host at every step;
-      without streaming all images are on the device and no round waits for the host.
+    streaming: whether the images stay on disk and a round requests each batch from the host, for data larger than the
+      device's memory; same samples and augmentations, different speed and memory. A streaming round waits for the host
+      at every step; without streaming all images are on the device and no round waits for the host.
     """
 
     name: str = key("rotated_digits", names=DATASETS)
@@ -78,14 +80,14 @@ class DataConfig:
 class ModelConfig:
     """The client model.
 
-    name: network. width: factor on its channels. unit: kind of its replaceable units ('' for the method's choice, else
-    the network's own). head: what follows it, an entry of `fdgjax.models.HEADS` ('' for the method's choice, else
-    nothing). pretrained: a .safetensors file to start from (`fdgjax.models.pretrained.convert`), or the name of weights
-    that
-      are fetched (`fdgjax.models.pretrained.hosted_weights`: timm/resnet18.tv_in1k) or in a package, '' for none.
+    name: network. width: factor on its numbers of channels. unit: kind of its replaceable units ('' for the method's
+      choice, or the network's own if the method makes none). head: what follows the network, an entry of
+      `fdgjax.models.HEADS` ('' for the method's choice, or nothing if the method makes none).
+    pretrained: a .safetensors file to start from (`fdgjax.models.pretrained.convert`), or the name of weights that are
+      downloaded (`fdgjax.models.pretrained.hosted_weights`: timm/resnet18.tv_in1k) or in a package, '' for none.
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
-      all: the last layer alone is trained. keep_features: what the frozen stages make of an image is computed once and
-      kept, where no random view comes before them; False computes it in each step.
+      all: only the last layer is trained. keep_features: whether the frozen stages' output for each image is computed
+      once and kept, unless a random augmentation precedes them; False computes it in each step.
     """
 
     name: str = key("inception", names=MODELS)
@@ -101,14 +103,15 @@ class ModelConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DefenceConfig:
-    """What stands between the clients' updates and the method's rule (`fdgjax.engine.robustness.defences`).
+    """A defence, applied to the clients' updates before the method's aggregation (`fdgjax.engine.robustness.defences`).
 
-    clip: the largest norm of an update: `none`, `median` for that of the round's updates, or a number.
-    rule: the robust rule whose result takes the place of every update, `none` for the method's own rule alone; for
-    methods that average updates. hostile: the clients that the rule is to withstand.
-    mixing: whether the rule is given updates mixed with their nearest neighbours (NNM).
-    radius: of `centered_clipping`, 0 for the median of the distances from the centre.
-    steps: of `geometric_median` and `centered_clipping`, 0 for 8 and 3.
+    clip: the norm to which updates are clipped: `none`, `median` for the median norm of the round's updates, or a
+    number.
+    rule: the robust rule whose result replaces every update, `none` for the method's own rule alone; for methods that
+    average updates. hostile: the number of hostile clients that the rule has to withstand.
+    mixing: whether the updates are mixed with their nearest neighbours (NNM) before the rule is applied.
+    radius: the radius of `centered_clipping`, 0 for the median of the distances from the centre.
+    steps: the iterations of `geometric_median` and `centered_clipping`, 0 for 8 and 3.
     """
 
     clip: str = "none"
@@ -123,8 +126,9 @@ class DefenceConfig:
 class AttackConfig:
     """Hostile clients, for experiments (`fdgjax.engine.robustness.attacks`).
 
-    kind: what they do. strength: how much, see the table of attacks in docs/robustness.md.
-    clients: how many attack, the first ones. ids: those that do, numbers with commas between, in their place.
+    kind: the attack. strength: its strength, see the table of attacks in docs/robustness.md.
+    clients: how many clients attack; these are the first ones. ids: comma-separated ids of the clients that attack, to
+    choose them instead of the first ones.
     from_round: the first round of the attack.
     """
 
@@ -140,12 +144,12 @@ class PrivacyConfig:
     """Differential privacy, see docs/privacy.md.
 
     unit: who is protected, a `client` (all its data) or a `sample` of a client; '' for nobody.
-    clip: the largest norm of a client's update, or of a sample's gradient; what is longer is scaled down to it.
-    noise: the noise multiplier, the standard deviation of the Gaussian noise on a sum over `clip`; 0 where `epsilon` is
-      given.
-    epsilon: what all `rounds` together may cost; the noise follows from it. 0 where `noise` is given.
-    delta: of (epsilon, delta); well below one over the number of those who are protected.
-    where: who adds the noise that protects clients, the `server` to the sum, or the `clients`, each a share of it.
+    clip: the norm to which a client's update, or a sample's gradient, is clipped.
+    noise: the noise multiplier: the standard deviation of the Gaussian noise on a sum, divided by `clip`; 0 if
+      `epsilon` is given.
+    epsilon: the privacy budget of all `rounds` together, from which the noise follows; 0 if `noise` is given.
+    delta: of (epsilon, delta); well below one over the number of protected clients or samples.
+    where: who adds the noise that protects clients: the `server`, to the sum, or the `clients`, each a share of it.
     """
 
     unit: str = key("", names=EXPOSURES, optional=True)
@@ -160,35 +164,38 @@ class PrivacyConfig:
 class Config:
     """One experiment.
 
-    seed: of everything random: split, initialisation, shuffling, dropout, participation.
+    seed: the seed of everything random: split, initialisation, shuffling, dropout, participation.
     seeds: number of runs, with `seed`, `seed + 1`, ..., that are trained side by side in one program.
     seed_axis: `auto`, `vmap` or `map`; same results, different speed and memory.
-    rounds: of communication. local_epochs: passes of a client over its samples in a round. batch_size: samples of a
-      minibatch. drop_last: leave a last, partial minibatch out.
+    rounds: number of communication rounds. local_epochs: passes of a client over its samples in a round.
+    batch_size: samples of a minibatch. drop_last: whether a last, partial minibatch is left out.
     clients_per_round: participants that each round selects; 0 for all clients.
     client_axis: `auto`, `vmap`, `map` or `chunk`; same results, different speed and memory.
-    chunk: clients at a time where `client_axis` is `chunk`.
-    unroll: minibatches written out at a time in the compiled round, where `client_axis` is `vmap` or `chunk`; larger
-      programs, fewer turns. One client at a time (`map`) takes its own number of steps, and nothing is written out.
+    chunk: clients at a time if `client_axis` is `chunk`.
+    unroll: minibatches per iteration of the compiled training loop, if `client_axis` is `vmap` or `chunk`; more make
+      the program larger and its loop shorter. With `map`, each client takes its own number of steps and the loop is not
+      unrolled.
     dtype: in which the network is computed, `float32` or `bfloat16`. Variables, statistics, gradients, optimisers,
-      losses, what is sent and aggregated, and checkpoints are float32 in any case, and so are frozen stages.
+      losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
-      `auto`, for the fewest on which they take as few turns as on all. A run keeps the number it began with.
-    eval_every: rounds between evaluations; the last round always has one. eval_batch_size: samples at a time in them.
+      `auto`, for the fewest devices on which a round takes no more turns than on all of them. A run keeps the number it
+      began with.
+    eval_every: rounds between evaluations; the last round is always evaluated. eval_batch_size: samples at a time in
+      an evaluation.
     checkpoint_every: rounds between checkpoints; the last round always has one.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
       over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
       upper bound, never a fair result).
-    writers: where each round's numbers go besides `metrics.jsonl`, words with commas between; empty for nowhere.
-    client_model: which model of a client is evaluated: `received`, from which it would start the next round, or
-      `trained`, the one it just trained, where clients have models of their own (as in FDSE's framework).
-    drop_nonfinite: leave a client whose update is not finite out of the round, instead of stopping the run; a defence
-      always does.
-    defence: what is done about hostile clients. attack: hostile clients, for experiments.
-    pseudo_labels: how a supervised method gets labels where clients have none.
+    writers: loggers that get each round's numbers besides `metrics.jsonl`, comma-separated; empty for none.
+    client_model: which model of a client is evaluated: `received`, from which it would start the next round, or, for
+      methods with one model per client, `trained`, the one it just trained (as in FDSE's framework).
+    drop_nonfinite: whether a client whose update is not finite is left out of the round, instead of stopping the run; a
+      defence always leaves it out.
+    defence: the defence against hostile clients. attack: hostile clients, for experiments.
+    pseudo_labels: how a supervised method gets labels if the clients have none.
     probe: how a method that learns without labels is evaluated.
-    privacy: what others may learn of a client or of a sample.
-    model: the client model. method: its `name` and its hyperparameters.
+    privacy: differential privacy of clients or samples.
+    model: the client model. method: the method's `name` and hyperparameters.
     """
 
     seed: int = key(0, least=0)
@@ -222,7 +229,7 @@ class Config:
 
 
 def seeds_of(config: Config) -> range:
-    """The seeds of an experiment."""
+    """The seeds of an experiment, `seed` to `seed + seeds - 1`."""
     return range(config.seed, config.seed + config.seeds)
 
 
@@ -237,7 +244,7 @@ def to_plain(config: Config) -> dict[str, Any]:
 
 
 TOLD = ("writers",)
-"""Keys that say who is told of a run and do not change the experiment."""
+"""Keys that choose where a run's numbers are logged and do not change the experiment."""
 
 PLACES = ("dir", "cache_dir")
 """Keys of `data` that locate files and do not change the experiment."""

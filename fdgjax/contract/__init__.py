@@ -1,10 +1,11 @@
 """The contract: a federated method is a value of pure functions, and the engine does everything else.
 
 A method defines only what differs from federated averaging. Its state lives in two pytrees, `server` and `clients`
-(stacked, client axis first), which hold everything of the method that a run needs to continue exactly. Functions
-named for one client see one row of `clients`; the engine adds the client axis.
+(stacked, client axis first), which hold all method state that a run needs to continue exactly. Functions of one client
+see one row of `clients`; the engine adds the client axis.
 
-`Method` is in `method.py`, the functions it is made of are in `functions.py`, what they take and return in `values.py`.
+`Method` is in `method.py`, the functions it is made of are in `functions.py`, their arguments and results in
+`values.py`.
 """
 
 from fdgjax.contract.functions import (

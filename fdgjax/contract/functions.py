@@ -1,6 +1,6 @@
 """The functions that a method is made of.
 
-Their parameters are positional, so that a method may give its states and messages names and types of its own.
+Their parameters are positional-only, so that a method may choose its own names and types for states and messages.
 """
 
 from typing import Protocol
@@ -20,12 +20,12 @@ class Objective(Protocol):
     """A local training objective, averaged over the unmasked samples of the batch."""
 
     def __call__(self, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        """The loss of one batch.
+        """Computes the loss of one batch.
 
         Args:
-          variables: the model's; the gradient is taken with respect to `variables["params"]`.
+          variables: the model's variables; the gradient is taken with respect to `variables["params"]`.
           batch: the samples; the mask is 0 for padding.
-          key: of this step.
+          key: random key of this step.
           context: what the client knows.
 
         Returns:
@@ -41,11 +41,11 @@ class Rule(Protocol):
         """Combines the clients' updates.
 
         Args:
-          updates: `[clients, ...]`.
+          updates: pytree of arrays `[clients, ...]`.
           weights: None (uniform), `[clients]`, or a prefix tree of such arrays.
 
         Returns:
-          `(update, coefficients)`: the aggregate, without client axis, and the factors of the clients' updates.
+          `(update, coefficients)`: the aggregate, without client axis, and the clients' factors in it.
         """
         ...
 
@@ -57,7 +57,7 @@ class Order(Protocol):
         """Puts a client's samples into an order.
 
         Args:
-          key: of this epoch.
+          key: random key of this epoch.
           labels, domains: int32 `[longest]`, padded.
           count: number of samples without padding.
 
@@ -74,11 +74,11 @@ class InitFn(Protocol):
         """Makes the states of the server and of the clients.
 
         Args:
-          key: of the initialisation.
-          federation: the data, of one seed.
+          key: random key of the initialisation.
+          federation: the data of one seed.
 
         Returns:
-          `(server, clients)`; a row of `clients`, `[clients, ...]`, for each of `federation.ids`.
+          `(server, clients)`; `clients`, `[clients, ...]`, has one row for each of `federation.ids`.
         """
         ...
 
@@ -91,10 +91,10 @@ class SendFn(Protocol):
 
         Args:
           server: the server's state.
-          client: the client's row, of which the server may read what it keeps on the client's behalf.
+          client: the client's row; the server may read only the parts of it that it keeps on the client's behalf.
 
         Returns:
-          `sent`; its size is the reported traffic to the client.
+          `sent`; its size is the reported downlink traffic.
         """
         ...
 
@@ -103,11 +103,11 @@ class StartFn(Protocol):
     """The variables a client starts from."""
 
     def __call__(self, sent: PyTree, client: PyTree, /) -> Variables:
-        """Combines what the client was sent and what it keeps.
+        """Combines what the client received with what it keeps.
 
         Args:
           sent: what `send` made for this client.
-          client: its row.
+          client: the client's row.
 
         Returns:
           All variables of the client model.
@@ -119,14 +119,14 @@ class PrepareFn(Protocol):
     """What a client computes before it trains."""
 
     def __call__(self, context: Context, samples: Samples, /) -> Prepared:
-        """Computes pseudo-labels, or other results that the objective and `finish` read.
+        """Computes pseudo-labels, or other results for the objective and `finish`.
 
         Args:
-          context: what the client knows; its `notes` are empty.
+          context: what the client knows; its `aux` is empty.
           samples: the client's training samples.
 
         Returns:
-          The labels to train on, and notes for the context.
+          The labels to train on, and the `aux` of the context.
         """
         ...
 
@@ -135,20 +135,20 @@ class FinishFn(Protocol):
     """What a client sends and what it keeps."""
 
     def __call__(self, context: Context, trained: Trained, /) -> tuple[PyTree, PyTree]:
-        """Makes the message and the new row after local training.
+        """Makes the client's message and its new row after local training.
 
         Args:
           context: what the client knows; `context.client` is its old row.
           trained: variables, optimiser state, loss and number of steps.
 
         Returns:
-          `(message, client)`: what is sent to the server, whose size is the reported traffic, and the new row.
+          `(message, client)`: the message to the server, whose size is the reported uplink traffic, and the new row.
         """
         ...
 
 
 class AggregateFn(Protocol):
-    """Messages to one aggregate."""
+    """Aggregates messages."""
 
     def __call__(
         self, server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, /
@@ -162,7 +162,7 @@ class AggregateFn(Protocol):
           weights: aggregation weights, `[participants]`; 0 for a client that is left out of the round.
 
         Returns:
-          `(aggregate, coefficients)`; the second is diagnostics, a tree of arrays whose first axis is the clients'.
+          `(aggregate, coefficients)`; the latter are diagnostics, a pytree of arrays `[participants, ...]`.
         """
         ...
 
@@ -173,16 +173,16 @@ class UpdateFn(Protocol):
     def __call__(
         self, server: PyTree, clients: PyTree, aggregate: PyTree, moment: ServerStep, /
     ) -> tuple[PyTree, PyTree]:
-        """Makes the new states, given the aggregate.
+        """Computes the new states from the aggregate.
 
         Args:
           server: the server's state.
           clients: the participants' rows, `[participants, ...]`.
           aggregate: what `aggregate` returned.
-          moment: the round, and a key.
+          moment: the round and a random key.
 
         Returns:
-          The new `(server, clients)`, of the same shapes.
+          The new `(server, clients)`, with unchanged shapes.
         """
         ...
 
@@ -207,7 +207,7 @@ class UnseenFn(Protocol):
     """The variables that predict for an unseen domain."""
 
     def __call__(self, server: PyTree, clients: PyTree, /) -> Variables:
-        """Makes the models for a domain that no client has.
+        """Makes the models for a domain that no client holds.
 
         Args:
           server: the server's state.
@@ -244,7 +244,7 @@ class WeightsFn(Protocol):
           counts: int32 `[participants]`.
 
         Returns:
-          float32 `[participants]`, not negative; they need not sum to one.
+          float32 `[participants]`, non-negative; they need not sum to one.
         """
         ...
 
@@ -256,7 +256,7 @@ class TrainedFn(Protocol):
         """Makes the client's model without the server.
 
         Args:
-          variables: as the client trained them.
+          variables: the variables as the client trained them.
 
         Returns:
           All variables of the client model.

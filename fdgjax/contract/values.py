@@ -1,4 +1,4 @@
-"""The values that a method's functions take and return."""
+"""The arguments and results of a method's functions."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -12,15 +12,15 @@ from fdgjax.utils.variables import PyTree, Variables
 class Batch(NamedTuple):
     """A minibatch of one client.
 
-    images: float32 `[batch, height, width, channels]` in [-1, 1], or the features `[batch, ...]` that a frozen trunk
-      made of them, which the model starts from.
+    images: float32 `[batch, height, width, channels]` in [-1, 1], or, as the model's input, the features `[batch, ...]`
+      that a frozen trunk computed from them.
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
     label_weight: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
-    extra_batch: as many further samples of the client, drawn with replacement from all of them, where the method asks
-      for them (`Method.extra_batch`); else empty.
-    domains: int32 `[batch]`, the domain of each sample, for methods on pooled data; no client of a federation needs to
-      know the domains of its samples, and no federated method looks at them. Empty in a batch made without domains.
+    extra_batch: equally many further samples of the client, drawn with replacement from all its samples, if the method
+      requests them (`Method.extra_batch`); else empty.
+    domains: int32 `[batch]`, the domain of each sample, for methods on pooled data. No client of a federation needs to
+      know the domains of its samples, and no federated method uses them. Empty in a batch made without domains.
     """
 
     images: jax.Array
@@ -48,8 +48,8 @@ class Model(NamedTuple):
     """A client model as two pure functions.
 
     init: `(key) -> variables`.
-    apply: `(variables, images, train, key) -> (output, changed collections)`; the second is empty where nothing is
-      mutable, and `key` feeds dropout (unused when `train` is false).
+    apply: `(variables, images, train, key) -> (output, changed collections)`; the latter are empty if no collection is
+      mutable, and `key` is for dropout (unused when `train` is false).
     """
 
     init: Callable[[jax.Array], Variables]
@@ -57,15 +57,16 @@ class Model(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """How a function of one client is run over stacked clients; all choices give the same results, up to rounding.
+    """How a function of one client is executed for stacked clients; all choices give the same results, up to rounding.
 
     axis: `"vmap"` (all at once), `"map"` (one at a time inside the same program), `"chunk"` (`chunk` at a time) or
-      `"auto"` (`map` on a CPU, `vmap` elsewhere). On several devices, each runs its own clients in this way.
+      `"auto"` (`map` on a CPU, `vmap` elsewhere). With several devices, each executes its share of clients in this way.
     chunk: clients at a time for `"chunk"`.
     devices: number of devices that the clients are split over.
-    seed_axis: how several seeds are run, each with all its clients: `"map"`, `"vmap"` or `"auto"`.
-    unroll: minibatches written out at a time, where clients run together and their number is known (not `"map"`).
-    mesh: the caller's own devices, as many as `devices`; clients are split over all its axes. None for JAX's first.
+    seed_axis: how several seeds, each with all its clients, are executed: `"map"`, `"vmap"` or `"auto"`.
+    unroll: minibatches per iteration of the training loop, if clients run together (not `"map"`).
+    mesh: a mesh of `devices` devices given by the caller; clients are split over all its axes. None for JAX's first
+      devices.
     """
 
     axis: str = "auto"
@@ -80,10 +81,10 @@ class Setup(NamedTuple):
     """What a method is built for: facts that do not depend on the data, so that one method serves every seed's split.
 
     model: the client model.
-    clients: number of clients that train.
+    clients: number of training clients.
     rounds: communication rounds the experiment will run.
-    execution: how clients are run, for a method that maps over them outside local training.
-    domains: number of domains of the data set, the unseen one included; 0 where they are not known.
+    execution: how clients are executed, for a method that maps over clients outside local training.
+    domains: number of domains of the data set, the unseen one included; 0 if unknown.
     """
 
     model: Model
@@ -94,10 +95,10 @@ class Setup(NamedTuple):
 
 
 class PseudoLabels(NamedTuple):
-    """Pseudo-labels: labels that a model assigns to samples; `[samples]` each.
+    """Pseudo-labels: labels that a model assigns to samples; each field is `[samples]`.
 
     labels: int32. confidence: the model's probability of the label, in [0, 1], for the records. label_weight: the
-    label's weight in the loss; 0 leaves the sample out of the epochs, which pass over the other samples alone.
+    label's weight in the loss; samples with weight 0 are left out of the epochs.
     """
 
     labels: jax.Array
@@ -109,13 +110,13 @@ class Each(Protocol):
     """Applies a function to all samples of a client, minibatch by minibatch."""
 
     def __call__(self, function: Callable[[Batch], PyTree], pseudo_labels: PseudoLabels | None = None) -> PyTree:
-        """`function` of each minibatch, `[batch, ...]`, as one array for all samples, `[longest, ...]`; with the labels
-        of `pseudo_labels` where it is given."""
+        """The results of `function` for each minibatch, `[batch, ...]`, joined for all samples, `[longest, ...]`. If
+        `pseudo_labels` is given, its labels replace those of the data."""
         ...
 
 
 class Samples(NamedTuple):
-    """A client's samples, in the order of its row, padded at the end.
+    """A client's samples, in the order of the federation's row, padded at the end.
 
     mask: float32 `[longest]`, 1 for a sample, 0 for padding. each: applies a function to them.
     """
@@ -127,8 +128,8 @@ class Samples(NamedTuple):
 class Prepared(NamedTuple):
     """What a client computes before it trains.
 
-    pseudo_labels: the labels to train on, `[longest]` in the order of its samples; None for those of the data.
-    aux: further results, which the objective and `finish` read from the context.
+    pseudo_labels: the labels to train on, `[longest]` in the order of the client's samples; None for the data's labels.
+    aux: further results, passed to the objective and `finish` in the context.
     """
 
     pseudo_labels: PseudoLabels | None = None
@@ -161,7 +162,7 @@ class Trained(NamedTuple):
 
 
 class ServerStep(NamedTuple):
-    """When a server update happens: `round` (int32, from 0) and a key of its own."""
+    """The round of a server update, `round` (int32, from 0), and its random key."""
 
     round: jax.Array
     key: jax.Array

@@ -1,4 +1,4 @@
-"""What all parties agree on before the first round, and the method that each of them makes of it."""
+"""What all parties agree on before the first round, and the method that each of them builds from it."""
 
 import json
 from typing import Any, NamedTuple
@@ -23,10 +23,10 @@ from fdgjax.utils.errors import UserError
 class Terms(NamedTuple):
     """What all parties know.
 
-    config: of the experiment; where data lie is each party's own matter.
+    config: the experiment's; each party sets its own data folder.
     class_names: in the order of the labels.
     image_shape: `(H, W, channels)`.
-    clients: their number.
+    clients: number of clients.
     """
 
     config: Config
@@ -35,7 +35,7 @@ class Terms(NamedTuple):
     clients: int
 
 
-class Samples(NamedTuple):
+class OwnSamples(NamedTuple):
     """A party's own samples: images uint8 `[samples, H, W, channels]`, labels int32 `[samples]`."""
 
     images: np.ndarray
@@ -51,7 +51,7 @@ class Agreed(NamedTuple):
 
 
 def to_words(terms: Terms) -> str:
-    """The terms as one word, for a message."""
+    """The terms as one JSON string, for a message."""
     return json.dumps({**terms._asdict(), "config": to_plain(terms.config)})
 
 
@@ -73,10 +73,10 @@ def from_words(words: str) -> Terms:
 
 
 def agree(terms: Terms) -> Agreed:
-    """The method for these terms; no sample is needed for that.
+    """Builds the method for these terms; needs no samples.
 
     Raises:
-      UserError: what cannot be deployed, or what the config asks for is not possible.
+      UserError: a config that cannot be deployed, or that is invalid in a simulation as well.
     """
     config = terms.config
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
@@ -103,7 +103,7 @@ def agree(terms: Terms) -> Agreed:
     )
     made = client_model(chosen, nothing, config.data, weights, config.dtype)
     batching = batching_of(config)
-    # A node has one client: nothing is run side by side, or split over devices.
+    # A node has one client: nothing is vectorised over clients or split over devices.
     execution = Execution(config.client_axis, config.chunk, 1, config.seed_axis, config.unroll)
     setup = Setup(made.whole, terms.clients, config.rounds, execution)
     method = make_method(config, entry, protocol, setup, batching)
@@ -116,15 +116,15 @@ def agree(terms: Terms) -> Agreed:
 
 
 def federation_of(
-    clients: int, own: Samples, *, client: int | None = None, lengths: np.ndarray | None = None
+    clients: int, own: OwnSamples, *, client: int | None = None, lengths: np.ndarray | None = None
 ) -> Federation:
     """The federation as one party sees it: its own samples and no others.
 
     Args:
       clients: number of clients.
       own: the party's samples.
-      client: the one whose they are; None for the server's.
-      lengths: numbers of training samples `[clients]`, where the party knows them; else only its own.
+      client: the client that holds the samples; None for the server.
+      lengths: each client's number of training samples, `[clients]`; None if the party knows only its own.
     """
     count, alone = len(own.labels), client is not None
     row = np.arange(count)[None]
@@ -157,5 +157,5 @@ def zeros(leaf: Any) -> jax.Array:
 
 
 def first_row(rows: PyTree, client: int) -> PyTree:
-    """One client's row of stacked ones."""
+    """One client's row of stacked rows."""
     return jax.tree.map(lambda leaf: leaf[client], rows)

@@ -1,6 +1,6 @@
-"""The folder that `flwr run` takes: a pyproject.toml with the terms; the code is the installed package's on each side.
+"""The app folder for `flwr run`: a pyproject.toml with the terms; each side runs the code of its installed package.
 
-So the server ships settings and no program: what a node runs is the fdgjax that its own people installed.
+The server thus ships settings and no program: a node runs the fdgjax that its own administrators installed.
 """
 
 import json
@@ -15,9 +15,9 @@ from fdgjax.utils.files import make_folder, write_text
 class ServerSettings(NamedTuple):
     """The server's settings.
 
-    terms: what all parties agree on. workdir: where the server keeps checkpoints and records. images: the folder of
-    its own labelled images; '' for none. deadline, least: see `fdgjax.deploy.rounds.Policy`. authentication: whether a
-    node must be registered by its client's name.
+    terms: what all parties agree on. workdir: where the server keeps checkpoints and records. images: the folder of the
+    server's own labelled images; '' for none. deadline, least: see `fdgjax.deploy.rounds.Policy`. authentication:
+    whether a node must be registered under its client's name.
     """
 
     terms: Terms
@@ -29,9 +29,9 @@ class ServerSettings(NamedTuple):
 
 
 def write_app(folder: Path, settings: ServerSettings) -> None:
-    """The app's folder, for `flwr run FOLDER`."""
+    """Writes the app's folder, for `flwr run FOLDER`."""
     values = {**settings._asdict(), "terms": to_words(settings.terms), "workdir": str(settings.workdir.absolute())}
-    # JSON's words, numbers and booleans are TOML's.
+    # JSON strings, numbers and booleans are valid TOML.
     config = "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
     make_folder(folder)
     write_text(

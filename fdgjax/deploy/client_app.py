@@ -1,6 +1,6 @@
-"""Flower's ClientApp: a message, in a fresh process, to the node's desk and back.
+"""Flower's ClientApp: hands a message, in a fresh process, to the node's request handlers and returns their reply.
 
-A node's settings are its own, in `--node-config`: `client` (its number), `images` and `states` (folders), and `fresh`.
+Each node sets its own settings in `--node-config`: `client` (its number), `images` and `states` (folders), and `fresh`.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; the only module, with the two apps, that knows it.
+"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; only this module and the two apps import Flower.
 
-An array travels as its own bytes, without a header of NumPy's; paths, shapes and types are in Flower's metadata.
+An array travels as its raw bytes, without a NumPy header; paths, shapes and types are in Flower's metadata.
 """
 
 import time
@@ -19,11 +19,11 @@ from fdgjax.utils.errors import UserError
 RAW = "fdgjax.bytes"
 PAUSE_SECONDS = 1.0
 NODE_NAME = "client"
-"""With authentication, the node of client 2 is registered by the name `client2`."""
+"""With authentication, the node of client 2 is registered under the name `client2`."""
 
 
 def to_record(arrays: Leaves) -> ArrayRecord:
-    """Arrays by path as Flower's."""
+    """Arrays by path as a Flower record."""
     each = ((path, np.asarray(leaf)) for path, leaf in arrays.items())
     return ArrayRecord(
         {path: Array(dtype=str(leaf.dtype), shape=leaf.shape, stype=RAW, data=leaf.tobytes()) for path, leaf in each}
@@ -34,7 +34,7 @@ def from_record(record: ArrayRecord) -> Leaves:
     """The inverse of `to_record`.
 
     Raises:
-      UserError: an array that is not written so.
+      UserError: an array in another format than that of `to_record`.
     """
     try:
         return {
@@ -73,7 +73,8 @@ def from_reply(content: RecordDict) -> Reply:
 
 
 class Seen(NamedTuple):
-    """A node that is online: its number in Flower, since when, and the name by which its key is registered."""
+    """An online node: its number in Flower, when it was last activated, and the name under which its key is
+    registered."""
 
     node: int
     since: str
@@ -81,20 +82,20 @@ class Seen(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A message without a reply yet: the node that it went to, and its id."""
+    """A sent message without a reply yet: the receiving node, and the message's id."""
 
     seen: Seen
     message: str
 
 
 class FlowerTransport:
-    """A `Transport` over Flower's grid: it knows which node is which client, and asks again where a node came back.
+    """A `Transport` over Flower's grid: it maps clients to nodes, and repeats its request to a node that came back.
 
     Args:
-      grid: Flower's.
-      named: whether a node must be registered by the name of its client, as with authentication; otherwise a node is
-        the client that it says. Of several the one that came last is the client.
-      say: where lines go.
+      grid: Flower's grid.
+      named: whether a node must be registered under its client's name, as with authentication; otherwise the client
+        number that a node reports is trusted. If several nodes report the same client, the last one to join counts.
+      say: receives the lines of output.
     """
 
     def __init__(self, grid: Grid, named: bool, say: Say) -> None:
@@ -114,7 +115,7 @@ class FlowerTransport:
         return self.samples
 
     def look(self) -> set[Seen]:
-        """Asks new nodes who they are, and reads their answers; the nodes that are online."""
+        """Asks new nodes which client they are, and reads their replies; returns the online nodes."""
         online = {Seen(info.node_id, info.last_activated_at, info.name) for info in self.grid.get_nodes()}
         for seen in online - self.known:
             self.asked[seen.node] = Waiting(seen, self.push(seen, Request("join", -1, self.terms, {}, {})))
@@ -132,7 +133,7 @@ class FlowerTransport:
         return online
 
     def refusal(self, seen: Seen, reply: Reply) -> str:
-        """Why a node has no part in this run; '' for one that has."""
+        """Why a node is refused for this run; '' if it is accepted."""
         if reply.error:
             return reply.error
         if self.named and seen.name != f"{NODE_NAME}{reply.client}":
@@ -140,7 +141,8 @@ class FlowerTransport:
         return ""
 
     def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
-        """See `Transport`. A node that went away and came back, perhaps as a new node, is asked again."""
+        """See `Transport`. A client whose node went offline and came back, perhaps as a new node, is sent its request
+        again."""
         begin, todo = time.monotonic(), {request.client: request for request in requests}
         waiting: dict[int, Waiting] = {}
         replies: list[Reply] = []
@@ -166,12 +168,12 @@ class FlowerTransport:
         return replies
 
     def push(self, seen: Seen, request: Request) -> str:
-        """Sends a request to a node; the message's id."""
+        """Sends a request to a node; returns the message's id."""
         message = Message(to_content(request), seen.node, MessageType.TRAIN)
         (name,) = self.grid.push_messages([message])
         return name
 
     def pull(self, messages: Iterable[str]) -> list[Message]:
-        """The replies that are there."""
+        """The replies that have arrived."""
         names = [name for name in messages if name]
         return list(self.grid.pull_messages(names)) if names else []

@@ -10,16 +10,16 @@ import numpy as np
 from fdgjax.data.sources.decoding import CONTENTS, decode_image
 from fdgjax.data.sources.listing import list_whole
 from fdgjax.data.sources.source import read_bytes
-from fdgjax.deploy.agreement import Samples
+from fdgjax.deploy.agreement import OwnSamples
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 
 
 def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]:
-    """The images of a folder with their labels, in the order of their files' names.
+    """The images of a folder with their labels, in the order of the file names.
 
     Raises:
-      UserError: no such folder, or a class that nobody agreed on.
+      UserError: no such folder, or a class that is not among `class_names`.
     """
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; expected one with a folder of images for each class; see node-config")
@@ -34,8 +34,8 @@ def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]
     return sorted(found, key=lambda item: (item[0].name, item[1]))
 
 
-def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> Samples:
-    """The images of a folder, decoded and resized as a simulation's are; decoded once, and kept in `cache`.
+def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> OwnSamples:
+    """The images of a folder, decoded and resized as in a simulation; the result is kept in `cache`.
 
     Raises:
       UserError: like `files_of`, or an image that cannot be decoded.
@@ -46,14 +46,14 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     kept = cache / f"images-{digest}.npy"
     labels = np.array([label for _, label in files], np.int32)
     if kept.is_file():
-        return Samples(np.load(kept, allow_pickle=False), labels)
+        return OwnSamples(np.load(kept, allow_pickle=False), labels)
     images = np.empty((len(files), size, size, channels), np.uint8)
     for place, (path, _) in enumerate(files):
         try:
             images[place] = decode_image(read_bytes(path), size, channels)
         except UserError:
             raise
-        except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+        except Exception as error:  # Pillow documents no complete list of errors for damaged files
             raise UserError(
                 f"cannot decode the image {path} ({type(error).__name__}); expected {', '.join(CONTENTS)}; repair the "
                 "file or remove it"
@@ -62,11 +62,11 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     encoded = io.BytesIO()
     np.save(encoded, images, allow_pickle=False)
     write_bytes(kept, encoded.getvalue())
-    return Samples(images, labels)
+    return OwnSamples(images, labels)
 
 
-def write_folder(folder: Path, own: Samples, class_names: Sequence[str]) -> None:
-    """Samples as a folder of PNG files (lossless), named by their order."""
+def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
+    """Writes samples as a folder of (lossless) PNG files, named by their order."""
     from PIL import Image
 
     for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):

@@ -1,7 +1,7 @@
-"""Keys and certificates for trying a deployment with TLS and authenticated nodes.
+"""Test keys and certificates for a deployment with TLS and authenticated nodes.
 
-For real use a hospital's own authority signs the server's certificate, and each node makes its own key: a private key
-never leaves the machine that it is for.
+In production, a hospital's own certificate authority signs the server's certificate, and each node generates its own
+key: a private key never leaves its machine.
 """
 
 import datetime
@@ -18,16 +18,16 @@ from fdgjax.utils.files import make_folder, write_bytes
 
 DAYS = 30
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
-"""Files of TLS, in the folder of keys."""
+"""TLS files in the folder of keys."""
 
 
 def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:
-    """A test authority `ca.crt`, the server's `server.pem` and `server.key`, and `client0`, `client0.pub`, ...
+    """Writes a test authority `ca.crt`, the server's `server.pem` and `server.key`, and `client0`, `client0.pub`, ...
 
     Args:
-      folder: where they are written; private keys can be read by their owner alone.
+      folder: where they are written; private keys are readable by their owner only.
       clients: number of nodes.
-      hosts: names and addresses of the server, as nodes reach it.
+      hosts: names and addresses by which nodes reach the server.
     """
     make_folder(folder)
     folder.chmod(0o700)
@@ -45,7 +45,7 @@ def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:
 
 
 def write_node_key(folder: Path, name: str) -> None:
-    """A node's key pair, `NAME` and `NAME.pub`, in OpenSSH's format, which Flower reads."""
+    """Writes a node's key pair, `NAME` and `NAME.pub`, in OpenSSH's format, which Flower reads."""
     key = ec.generate_private_key(ec.SECP384R1())
     write_private(folder / name, key, serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -53,18 +53,18 @@ def write_node_key(folder: Path, name: str) -> None:
 
 
 def write_private(file: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
-    """A private key that its owner alone can read."""
+    """Writes a private key that only its owner can read."""
     write_bytes(file, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
     file.chmod(0o600)
 
 
 def key_name(words: str) -> x509.Name:
-    """A name with these words in it."""
+    """A name with this common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, words)])
 
 
 def certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    """A certificate from now on, not signed yet."""
+    """A certificate that is valid from now on, not yet signed."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

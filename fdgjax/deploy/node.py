@@ -1,11 +1,12 @@
-"""A client's side of a round: its own samples and the part of its row that is its own; nothing else of anybody's.
+"""A client's side of a round, which uses only its own samples, its own part of its row, and what the server sends.
 
     row_i                          = what the node kept
     message_i, row_i               = engine.round.client_round of what was sent and row_i
 
-The node keeps the row before and after the round that it trained last, with their rounds. The server names the last
-round in which it used this client's message; the node goes on from the row of that round. So a message that came too
-late, a server that fell back to its checkpoint, and a message that was asked for twice leave no trace in the numbers.
+The node keeps its row before and after the round that it trained last, with the numbers of both rounds. The server
+names the last round in which it used this client's message, and the node continues from the row of that round. The
+numbers therefore do not change if a message comes too late or is requested twice, or if the server falls back to its
+checkpoint.
 """
 
 from collections.abc import Callable
@@ -16,20 +17,21 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.deploy.agreement import Agreed, Samples, federation_of, first_row
+from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, first_row
 from fdgjax.deploy.placement import Leaves, by_path, with_leaves
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError
 
 NEVER = -1
-"""The round of the row that a client begins with."""
+"""The round number of a client's initial row."""
 
 
 class NodeState(NamedTuple):
-    """What a node keeps between rounds: rows, with the optimiser's state, before and after the round trained last.
+    """What a node keeps between rounds: its row, with the optimiser's state, before and after the round it trained
+    last.
 
-    before, after: leaves by path. accepted, trained: the rounds after which these rows are, `NEVER` for the first.
+    before, after: leaves by path. accepted, trained: the rounds that left these two rows, `NEVER` for the initial row.
     """
 
     accepted: int
@@ -39,7 +41,8 @@ class NodeState(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A client: its number, what was agreed, its samples, the shapes of its round, and its compiled functions.
+    """A client: its number, what was agreed, the shapes of its messages and its row, and its functions over its
+    samples.
 
     first: `() -> row and optimiser's state`. train: `(sent, row, seed, round) -> (message, row, loss, largest)`.
     """
@@ -60,12 +63,12 @@ class Answer(NamedTuple):
     largest: float
 
 
-def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
+def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
     """The client's functions; nothing is compiled yet.
 
     Raises:
-      UserError: no samples, fewer than a minibatch where partial ones are left out, or labels and images that are not
-        those of the terms.
+      UserError: no samples, fewer samples than a minibatch if partial minibatches are left out, or labels or images
+        that do not fit the terms.
     """
     terms, method, plan = agreed
     count, least = len(own.labels), plan.batching.batch_size if plan.batching.drop_last else 1
@@ -77,7 +80,7 @@ def make_node(agreed: Agreed, client: int, own: Samples) -> Node:
         )
     hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
     federation = federation_of(terms.clients, hidden, client=client)
-    # What is sent is what `send` has made of the server's state, there.
+    # The server has applied `send` to its state already.
     received = method._replace(send=lambda server, row: server)
     of_round = client_round(received, plan)
 
@@ -116,11 +119,11 @@ def answer(
       sent: what the server sent, by path.
       round_: the round's number, from 0.
       accepted: the last round in which the server used this client's message; `NEVER` for none.
-      elsewhere: paths of the row that the server alone changes, which the node does not keep.
-      kept: what the node kept, None where it has nothing.
+      elsewhere: paths of the row's leaves that only the server changes; the node does not keep them.
+      kept: what the node kept; None if it has kept nothing.
 
     Raises:
-      UserError: what was sent is not of this method's shapes, or the node lacks the row of the round.
+      UserError: what was sent does not have this method's shapes, or the node lacks the row after round `accepted`.
     """
     row, like = row_after(node, accepted, kept), by_path(node.like)
     whole = with_leaves(node.like, row, blank)
@@ -138,7 +141,7 @@ def answer(
 
 
 def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
-    """The client's row after a round, the optimiser's state included; the one it begins with for `NEVER`."""
+    """The client's row after a round, with the optimiser's state; the initial row for `NEVER`."""
     if accepted == NEVER:
         return by_path(jax.device_get(node.first()))
     if kept and kept.trained == accepted:
@@ -153,10 +156,10 @@ def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
 
 
 def checked_leaves(leaves: Leaves, like: PyTree, what: str) -> Leaves:
-    """The leaves, which have the paths, shapes and types of a tree.
+    """The leaves, checked to have the paths, shapes and types of the tree `like`.
 
     Raises:
-      UserError: they do not.
+      UserError: a leaf is missing or differs in shape or type.
     """
     for path, wanted in by_path(like).items():
         found = leaves.get(path)
@@ -178,5 +181,5 @@ def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) ->
 
 
 def blank(leaf: Any) -> np.ndarray:
-    """Zeros of the host: no program is compiled for them."""
+    """Zeros as a NumPy array, for which no program is compiled."""
     return np.zeros(leaf.shape, leaf.dtype)

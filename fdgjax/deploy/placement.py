@@ -1,15 +1,15 @@
-"""Which party holds what of a client's row: found by asking which of its leaves the server's functions read and write.
+"""Which party holds which leaf of a client's row, derived from the leaves that the server's functions read and write.
 
-A row holds all state that is kept for a client, "by the client or by the server on its behalf". In a simulation nobody
-has to say which; between real parties it is a question of privacy. The answer follows from the method's own functions,
-traced to a jaxpr: a leaf on which neither `send` nor `aggregate` nor `update` depends is the node's alone and never
-leaves it.
+A row holds all state that is kept for a client, "by the client or by the server on its behalf". A simulation need not
+distinguish the two; between real parties it is a question of privacy. The answer follows from the method's own
+functions, traced to a jaxpr: a leaf on which neither `send` nor `aggregate` nor `update` depends is held by the node
+alone and never leaves it.
 
     send       (server, row_i)                          -> sent_i         reads a leaf: the server holds it
     aggregate, update (server, rows, messages, weights) -> server, rows   reads or writes a leaf: the server holds it
 
 A leaf that the server reads and the node writes, such as a count of rounds, is held by both: the server computes the
-same new value (`Placement.replayed`), which depends on nothing that it does not have.
+same new value (`Placement.replayed`), which depends only on what the server has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,15 +24,15 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 
 Leaves = dict[str, Any]
-"""Arrays by path, `.base.local['params']['kernel']`."""
+"""Arrays by path, such as `.base.local['params']['kernel']`."""
 
 
 class Placement(NamedTuple):
     """Who holds which leaf of a client's row, by path.
 
-    server: those that the server holds. written: those of them that it alone changes; a node's own values of them are
-    meaningless. replayed: those of them that change with a node's training, and in the same way without it. The node
-    holds all but `written`.
+    server: the leaves that the server holds. written: those of them that only the server changes; a node's values for
+    them are meaningless. replayed: those of them whose new value after a node's training the server computes itself.
+    The node holds all leaves but `written`.
     """
 
     server: frozenset[str]
@@ -41,22 +41,22 @@ class Placement(NamedTuple):
 
 
 def by_path(tree: PyTree) -> Leaves:
-    """The leaves of a tree by their paths, in its order."""
+    """The leaves of a tree by their paths, in the tree's order."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def with_leaves(like: PyTree, leaves: Mapping[str, Any], absent: Callable[[Any], Any]) -> PyTree:
-    """The tree of the structure of `like` with these leaves; `absent(leaf of like)` for those that are not given."""
+    """A tree with the structure of `like` and these leaves; `absent(leaf of like)` for those that are not given."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: leaves[key] if (key := jax.tree_util.keystr(path)) in leaves else absent(leaf), like
     )
 
 
 def placement_of(method: Method, federation: Federation) -> Placement:
-    """Who holds which leaf of a row; `federation` may be any party's, its shapes alone count.
+    """Who holds which leaf of a row; `federation` may be any party's, as only its shapes count.
 
     Raises:
-      UserError: the server needs of a row what only the client can know, and does not send.
+      UserError: the server needs a leaf that only the client can compute and that the client does not send.
     """
     shapes = traffic(method, federation)
     server, row = shapes.server, shapes.context.client
@@ -100,8 +100,8 @@ def placement_of(method: Method, federation: Federation) -> Placement:
 
 
 def check_init(method: Method, federation: Federation, placement: Placement) -> None:
-    """Raises a `UserError` where no party can compute the first state of its own: the server from what a client alone
-    has, or a client from what the server alone has."""
+    """Raises a `UserError` if the initial state of one party depends on another's data: the server's on what only a
+    client has, or a client's on what only the server has."""
     rows, leaves = jax.eval_shape(method.init, any_key(), federation)[1], "init"
     made = traced(method.init, any_key(), federation)
     inputs = list(by_path((any_key(), federation)))
@@ -123,7 +123,8 @@ def check_init(method: Method, federation: Federation, placement: Placement) -> 
 
 
 def unseen_from_server(method: Method, federation: Federation, placement: Placement) -> bool:
-    """Whether the server alone can tell the model for an unseen domain: it needs no leaf that is at the nodes."""
+    """Whether the server alone can compute the model for an unseen domain, which then needs no leaf held by nodes
+    alone."""
     server, rows = jax.eval_shape(method.init, any_key(), federation)
     made = traced(lambda rows, server: method.unseen(server, rows), rows, server)
     used = needed(made, [True] * len(made.outvars))
@@ -131,12 +132,13 @@ def unseen_from_server(method: Method, federation: Federation, placement: Placem
 
 
 def traced(function: Callable[..., PyTree], *arguments: PyTree) -> Any:
-    """The jaxpr of a function of arrays of these shapes."""
+    """The jaxpr of a function for arguments of these shapes."""
     return jax.make_jaxpr(function)(*arguments).jaxpr
 
 
 def needed(jaxpr: Any, outputs: Sequence[bool]) -> list[bool]:
-    """Which inputs of a jaxpr some of its outputs depend on; an equation's results depend on all that it takes."""
+    """Which inputs of a jaxpr the selected outputs depend on; an equation's results count as depending on all its
+    inputs."""
     wanted = {out for out, yes in zip(jaxpr.outvars, outputs, strict=True) if yes and not is_literal(out)}
     for equation in reversed(jaxpr.eqns):
         if wanted.intersection(equation.outvars):
@@ -145,7 +147,7 @@ def needed(jaxpr: Any, outputs: Sequence[bool]) -> list[bool]:
 
 
 def follows(jaxpr: Any, place: int, known: Sequence[bool]) -> bool:
-    """Whether an output of a jaxpr depends on known inputs alone."""
+    """Whether the output of a jaxpr at `place` depends on known inputs alone."""
     used = needed(jaxpr, [number == place for number in range(len(jaxpr.outvars))])
     return all(has for has, yes in zip(known, used, strict=True) if yes)
 

@@ -1,4 +1,4 @@
-"""A node's desk: what it does with a request, from its own folders, in a process that may be a new one for each."""
+"""A node's request handlers, which work on its own folders; each request may run in a new process."""
 
 import hashlib
 import io
@@ -24,14 +24,14 @@ from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten
 
 COMPILED = "/jax/compilation_cache/cache_misses"
-"""JAX's event of a program that its persistent cache lacks."""
+"""JAX's monitoring event for a program that is not in its persistent cache."""
 
 
 class Desk(NamedTuple):
     """A client's own settings.
 
-    client: its number. images: the folder of its images. states: the folder of what it keeps between rounds, and of
-    compiled programs. fresh: whether it begins anew where it lacks the state of the round.
+    client: its number. images: the folder of its images. states: the folder of its state between rounds, and of
+    compiled programs. fresh: whether it starts from its initial row if its folder has no state.
     """
 
     client: int
@@ -41,12 +41,12 @@ class Desk(NamedTuple):
 
 
 def serve(desk: Desk, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
-    """The reply to a request; a mistake of the user's is a line in it.
+    """The reply to a request; a `UserError` becomes the reply's `error`.
 
     Args:
       desk: the client's settings.
-      request: what is asked.
-      nodes: where made nodes are kept by their terms, for a process that answers several requests.
+      request: the server's request.
+      nodes: a cache of nodes by their terms, for a process that answers several requests.
     """
     begin = time.perf_counter()
     try:
@@ -59,7 +59,7 @@ def serve(desk: Desk, request: Request, nodes: dict[str, Node] | None = None) ->
 
 
 def handle_join(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
-    """The number of this client's training samples; nothing is decoded."""
+    """The number of this client's training samples; no image is decoded."""
     del nodes
     terms = from_words(request.terms)
     if not 0 <= desk.client < terms.clients:
@@ -68,7 +68,8 @@ def handle_join(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
 
 
 def handle_train(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
-    """A round: the message, the mean loss and the largest magnitude of its numbers; the row is kept here."""
+    """Trains one round; replies with the message, the mean loss and the message's largest magnitude. The row stays
+    here."""
     node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(desk, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
@@ -78,7 +79,7 @@ def handle_train(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
 
 
 def finish(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
-    """After the last round: the model that predicts for this client, written to its own folder."""
+    """After the last round: writes the model that predicts for this client to the client's own folder."""
     from safetensors.numpy import save
 
     node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
@@ -93,11 +94,11 @@ ACTIONS: Mapping[str, Callable[[Desk, Request, dict[str, Node]], Reply]] = {
     "train": handle_train,
     "finish": finish,
 }
-"""What a node does, by the name in a request."""
+"""A node's handlers, by a request's `action`."""
 
 
 def accepted_by(desk: Desk, request: Request, file: Path) -> int:
-    """The round of the row to go on from; the first one for a node that is to begin anew and has nothing."""
+    """The round of the row to continue from; `NEVER` for a node with `fresh` that has no state."""
     return NEVER if desk.fresh and not file.exists() else int(request.facts["accepted"])
 
 
@@ -111,14 +112,14 @@ def node_of(desk: Desk, words: str, nodes: dict[str, Node]) -> Node:
 
 
 def state_file(desk: Desk, terms: Terms) -> Path:
-    """Where this experiment's state is kept: another experiment, of other terms, has another."""
+    """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
     digest = hashlib.sha256(repr((plain, terms._replace(config=None))).encode()).hexdigest()[:16]  # type: ignore[arg-type]
     return desk.states / f"{digest}-client{desk.client}" / "state.npz"
 
 
 def read_kept(file: Path) -> NodeState | None:
-    """What `write_kept` wrote; None where there is nothing.
+    """What `write_kept` wrote; None if there is no file.
 
     Raises:
       UserError: a damaged file.
@@ -142,7 +143,7 @@ def read_kept(file: Path) -> NodeState | None:
 
 
 def write_kept(file: Path, kept: NodeState) -> None:
-    """What the node keeps, whole or not at all, with the checksums of the zip format."""
+    """Writes what the node keeps, atomically and with the checksums of the zip format."""
     make_folder(file.parent)
     encoded = io.BytesIO()
     sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
@@ -152,7 +153,7 @@ def write_kept(file: Path, kept: NodeState) -> None:
 
 
 def remember_programs(folder: Path) -> None:
-    """Keeps every compiled program in a folder of the party's own: the process of the next round compiles nothing."""
+    """Keeps every compiled program in the party's own folder, so that the next round's process compiles nothing."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -26,8 +26,8 @@ Say = Callable[[str], None]
 class Policy(NamedTuple):
     """What the server does about clients that do not answer.
 
-    deadline: seconds after which a round goes on without them; 0 waits for all.
-    least: answers without which a round is not finished, and repeated.
+    deadline: seconds after which a round continues without them; 0 waits for all.
+    least: number of replies that a round needs; with fewer, its requests are repeated.
     """
 
     deadline: float = 0.0
@@ -35,17 +35,17 @@ class Policy(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A round that is done: the server's state, and its record."""
+    """A finished round: the server's state, and the round's record."""
 
     held: DeployedState
     record: Record
 
 
 def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, policy: Policy, say: Say) -> DeployedState:
-    """All rounds of the agreed config, from the newest checkpoint in `folder`; then everybody's model.
+    """Runs all rounds of the agreed config, from the newest checkpoint in `folder` on; then delivers the models.
 
     Raises:
-      UserError: a client's mistake where the server waits for all, numbers that are not finite, or damaged
+      UserError: a client's error while the server waits for all clients, numbers that are not finite, or damaged
         checkpoints.
     """
     terms = server.agreed.terms
@@ -71,12 +71,12 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
 
 
 def on_host(held: DeployedState) -> DeployedState:
-    """The state with its tables as arrays of the host."""
+    """The state with `lengths` and `accepted` as NumPy arrays."""
     return held._replace(lengths=np.asarray(held.lengths), accepted=np.array(held.accepted))
 
 
 def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
-    """Raises a `UserError` where clients do not hold as many samples as when the run began."""
+    """Raises a `UserError` if a client's number of samples has changed since the run began."""
     for client, (before, now) in enumerate(zip(held.lengths, lengths, strict=True)):
         if before != now:
             raise UserError(
@@ -86,7 +86,7 @@ def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
 
 
 def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy) -> Iterator[Round]:
-    """One `Round` after another until the configured number. Raises like `run_rounds`."""
+    """Yields one `Round` after another, up to the configured number. Raises like `run_rounds`."""
     config = server.agreed.terms.config
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
@@ -148,7 +148,7 @@ def requests_of(
 
 
 def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool) -> Iterator[Reply]:
-    """The replies that have a part in the round. Raises like `run_rounds`."""
+    """The replies that are used in the round. Raises like `run_rounds`."""
     for reply in told:
         if reply.error:
             if not policy.deadline:
@@ -166,8 +166,8 @@ def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: boo
 def deliver(
     server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy, folder: Path, say: Say
 ) -> None:
-    """After the last round: each client gets what its model is made of; the model for an unseen domain is written,
-    where the server alone can tell it."""
+    """After the last round: sends each client what its model is computed from, and writes the model for an unseen
+    domain if the server alone can compute it."""
     from safetensors.numpy import save
 
     method = server.agreed.method
@@ -188,7 +188,7 @@ def deliver(
 
 
 def sent_to(server: ServerPrograms, held: DeployedState, client: int) -> Leaves:
-    """What a client would be sent for a next round."""
+    """What a client would be sent in a further round."""
     row = with_leaves(
         server.rows_like,
         {path: leaf[client] for path, leaf in held.state.clients.items()},

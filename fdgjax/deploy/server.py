@@ -1,6 +1,6 @@
-"""The server's side of a round: its own state, the parts of the clients' rows that it holds, and no sample of theirs.
+"""The server's side of a round: its own state, the parts of the clients' rows that it holds, and none of their samples.
 
-server                = its own training, where that comes first
+server                = its own training, if it trains before the clients
 sent_i                = send(server, row_i)
 server, rows          = engine.round.server_round of the messages
 """
@@ -16,7 +16,7 @@ import numpy as np
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.deploy.agreement import Agreed, Samples, federation_of, zeros
+from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, zeros
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
@@ -26,9 +26,9 @@ from fdgjax.engine.traffic import Traffic, traffic
 class DeployedState(NamedTuple):
     """Everything the server needs to continue exactly.
 
-    state: the engine's, in which `clients` has the leaves that the server holds, by path `[clients, ...]`, and
-      `optimizers`, which are at the nodes, is empty.
-    lengths: int32 `[clients]`, their numbers of training samples.
+    state: the engine's `State`, but `clients` has only the leaves that the server holds, by path, `[clients, ...]`, and
+      `optimizers` is empty, as the clients' optimiser states are at the nodes.
+    lengths: int32 `[clients]`, each client's number of training samples.
     accepted: int32 `[clients]`, the last round in which each client's message was used; `NEVER` for none.
     """
 
@@ -68,22 +68,22 @@ class Sending(NamedTuple):
 
 
 class DeployedRound(NamedTuple):
-    """What a round leaves: the new state, whether its numbers are finite, and the loss of the server's training."""
+    """The result of a round: the new state, whether its numbers are finite, and the loss of the server's training."""
 
     held: DeployedState
     finite: bool
     loss: float | None
 
 
-def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
+def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
     """The server's functions; nothing is compiled yet.
 
     Args:
       agreed: the method.
-      own: the server's labelled samples; empty where it has none.
+      own: the server's labelled samples; empty if it has none.
 
     Raises:
-      UserError: a method whose server needs what it does not have.
+      UserError: a method whose server needs data that it does not have.
     """
     method, plan = agreed.method, agreed.plan
     federation = federation_of(agreed.terms.clients, own)
@@ -93,7 +93,7 @@ def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
     rows_like = jax.eval_shape(lambda: jax.tree.map(zeros, shapes.context.client))
 
     def whole(leaves: Mapping[str, Any], count: int) -> PyTree:
-        """Rows with zeros for what the nodes hold, on which nothing depends."""
+        """Rows with zeros for the leaves that only nodes hold, on which nothing here depends."""
         return with_leaves(rows_like, leaves, lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype))
 
     def part(rows: PyTree) -> Leaves:
@@ -116,7 +116,7 @@ def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
         return server, who, sent, loss
 
     def replayed(row: PyTree, round_: jax.Array) -> PyTree:
-        """A client's new row, as far as it depends on nothing but its old one and the round."""
+        """A client's new row, valid for the leaves that depend only on its old row and the round."""
         blank = jax.tree.map(zeros, (shapes.context, shapes.trained))
         context: Context = blank[0]._replace(client=row, round=round_)
         trained: Trained = blank[1]
@@ -136,7 +136,7 @@ def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
         mine = {path: leaf[who] for path, leaf in state.clients.items()}
         new = by_path(jax.vmap(replayed, in_axes=(0, None))(whole(mine, count), state.round)) if mine else {}
         after = {path: new[path] if path in placement.replayed else leaf for path, leaf in mine.items()}
-        # As a client whose update is not finite: its row stays, and its weight is zero.
+        # A missing client is treated like one whose update is not finite: its row stays, and its weight is zero.
         after = keep_rows(arrived, after, mine)
         weights = jnp.where(arrived, method.weights(lengths[who]), 0)
         messages = keep_rows(arrived, messages, jax.tree.map(jnp.zeros_like, messages))
@@ -165,7 +165,7 @@ def make_server(agreed: Agreed, own: Samples) -> ServerPrograms:
 
 
 def begin_round(server: ServerPrograms, held: DeployedState) -> Sending:
-    """The server's own training where that comes first, and what each participant is sent."""
+    """Trains the server, if it trains before the clients, and computes what each participant is sent."""
     state, who, sent, loss = server.begin(held.state)
     stacked = by_path(jax.device_get(sent))
     who = np.asarray(who)
@@ -182,10 +182,10 @@ def finish_round(
       server: the server.
       held: its state before the round.
       sending: what the round began with.
-      messages: of the clients that answered, by their numbers; the others have no part in the round.
+      messages: those of the clients that replied, by client number; the others take no part in the round.
 
     Raises:
-      UserError: a message that is not of this method's shapes.
+      UserError: a message that does not have this method's shapes.
     """
     arrived = np.array([int(client) in messages for client in sending.who])
     blank = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(server.shapes.message).items()}

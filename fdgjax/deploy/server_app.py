@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fdgjax.deploy.agreement import Samples, agree, from_words
+from fdgjax.deploy.agreement import OwnSamples, agree, from_words
 from fdgjax.deploy.flower import FlowerTransport
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.request_handlers import remember_programs
@@ -18,18 +18,18 @@ from fdgjax.utils.files import write_json
 
 app = ServerApp()
 FAILED = "failed.json"
-"""In the workdir, the line of a run that ended with a mistake."""
+"""The file in the workdir with the error line of a failed run."""
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """All rounds, from the newest checkpoint."""
+    """Runs all rounds, from the newest checkpoint on."""
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
     remember_programs(folder / "compiled")
     terms = from_words(str(settings["terms"]))
     images = str(settings["images"])
-    nothing = Samples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
+    nothing = OwnSamples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
     try:
         agreed = agree(terms)
         if agreed.method.server_training and not images:
@@ -49,5 +49,5 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def tell(line: str) -> None:
-    """A line that `flwr run --stream` and `flwr log` show."""
+    """Prints a line, which `flwr run --stream` and `flwr log` show."""
     print(json.loads(json.dumps(line)), flush=True)

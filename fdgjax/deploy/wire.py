@@ -1,4 +1,4 @@
-"""What travels between server and node, whatever carries it."""
+"""The messages between server and nodes, for any transport."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -11,9 +11,9 @@ Fact = str | int | float
 
 
 class Request(NamedTuple):
-    """From the server to a client: what is to be done, arrays by path, and facts.
+    """A message from the server to a client: an action, arrays by path, and facts.
 
-    action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: whom it is for. terms: see `agreement.to_words`.
+    action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: its receiver. terms: see `agreement.to_words`.
     """
 
     action: str
@@ -24,7 +24,8 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """From a client to the server: arrays by path, and facts. error: one line in the place of both; '' for none."""
+    """A message from a client to the server: arrays by path, and facts. error: one line instead of both; '' for
+    none."""
 
     client: int
     arrays: Leaves
@@ -36,7 +37,7 @@ class Transport(Protocol):
     """How requests reach the clients."""
 
     def join(self, terms: str, clients: int) -> Mapping[int, int]:
-        """Waits until every client is there; their numbers of training samples."""
+        """Waits until every client has joined; returns each one's number of training samples."""
         ...
 
     def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
@@ -45,5 +46,5 @@ class Transport(Protocol):
 
 
 def payload(arrays: Leaves) -> int:
-    """The bytes of the arrays themselves, without what frames them."""
+    """The number of bytes of the arrays, without framing."""
     return sum(np.asarray(leaf).nbytes for leaf in arrays.values())

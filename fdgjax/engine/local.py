@@ -40,7 +40,7 @@ class LocalTraining(NamedTuple):
     objective, optimizer: what is minimised, and how.
     batching: epochs, batch size, partial batches.
     order: the order of an epoch's samples; None shuffles them.
-    others: whether each minibatch brings as many further samples along, drawn from all of them.
+    extra_batch: whether each minibatch brings as many further samples along, drawn from all of them.
     repeat: the loop over an epoch's minibatches.
     """
 
@@ -48,7 +48,7 @@ class LocalTraining(NamedTuple):
     optimizer: optax.GradientTransformation
     batching: Batching
     order: Order | None = None
-    others: bool = False
+    extra_batch: bool = False
     repeat: Repeat = dynamic_loop
 
 
@@ -57,13 +57,13 @@ class LocalData(NamedTuple):
 
     federation: holds the images and labels.
     places, length: positions of the samples, `[longest]`, and their number without padding.
-    guess: pseudo-labels that replace the data's labels, `[longest]`; None for the data's.
+    pseudo_labels: labels that replace the data's labels, `[longest]`; None for the data's.
     """
 
     federation: Federation
     places: jax.Array
     length: jax.Array
-    guess: PseudoLabels | None = None
+    pseudo_labels: PseudoLabels | None = None
 
 
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
@@ -154,7 +154,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
             variables, state, total = carry
             draw = lambda what: jax.random.fold_in(jax.random.fold_in(key, what), i)  # noqa: E731
             batch = augmented(batching, batch_at(*slice_rows(positions, number, i * size, size)), draw(3))
-            if training.others:
+            if training.extra_batch:
                 drawn = jax.random.randint(draw(2), (size,), 0, count)
                 batch = batch._replace(extra_batch=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
             gradient = jax.value_and_grad(

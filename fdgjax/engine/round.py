@@ -257,7 +257,7 @@ def client_round(method: Method, plan: RoundPlan) -> Callable[..., PyTree]:
             noise_key = stream(seed, Purpose.PRIVACY, round_, client_id)
             trained = train_privately(training, data, context, begin, key, noise_key=noise_key, privacy=plan.privacy)
         else:
-            trained = train_locally(training, data._replace(guess=prepared.pseudo_labels), context, begin, key)
+            trained = train_locally(training, data._replace(pseudo_labels=prepared.pseudo_labels), context, begin, key)
         message, kept = method.finish(context, trained)
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.pseudo_labels

@@ -50,18 +50,18 @@ from fdgjax.utils.variables import label_table
 class Experiment(NamedTuple):
     """Everything a run is made of, ready to train.
 
-    config: what it was built from, the first of a family's. seeds: of the splits and of all random draws; those of each
-      member in turn where it is a family.
+    config: what it was built from; for a family, the first member's. seeds: of the splits and of all random draws; for
+      a family, the seeds of each member in turn.
     parts: each seed's split of the data.
-    train: the federation as the method trains on it (one client where data are pooled); federation: as it is
-    evaluated. Both, and the state, have a seed axis where there are several seeds.
+    train: the federation that the method trains on (one client if data are pooled); federation: the one for evaluation.
+    Both, and the state, have a seed axis if there are several seeds.
     execution: how clients and seeds are run.
-    model: what is trained, from what the federation's samples are: images, or features of a frozen trunk. whole: the
-    same variables' model of images. trunk: the frozen stages; None for none.
+    model: the trained model; its inputs are the federation's samples: images, or features of a frozen trunk. whole: the
+    model from images to outputs, with the same variables. trunk: the frozen stages; None for none.
     shapes: the variables that one client trains. cost: of the client model. facts: the entries of the summary that are
     known before training.
     init: the jitted `init_state` with its arguments. round: jitted, or compiled ahead. evaluation: how a state is
-    evaluated. epsilon: what the rounds up to a number cost in privacy; None where nobody is protected.
+    evaluated. epsilon: the privacy cost of a number of rounds; None if nobody is protected.
     """
 
     config: Config
@@ -85,13 +85,13 @@ class Experiment(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What an experiment is about, before its method is built.
+    """The parts of an experiment that exist before its method is built.
 
-    config: with everything that was open chosen. entry, protocol: of its method and its split.
-    seeds: of all runs; sharings, parts: each one's split of the data.
-    model: the client model with the method's choices; client: what it is made of. features: whether what its frozen
-      stages make of an image is computed once, and stands in the image's place.
-    setup: what the method is built for. batching: of local training.
+    config: the config with all open choices made. entry, protocol: of its method and its split.
+    seeds: of all runs; sharings, parts: the specification of each seed's split, and the split.
+    model: the client model's config with the method's choices; client: the model made from it. features: whether the
+      output of its frozen stages is computed once per image and replaces the image.
+    setup: what the method is built for. batching: how local data become minibatches.
     """
 
     config: Config
@@ -109,15 +109,15 @@ class Task(NamedTuple):
 
 
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
-    """The experiment of a config; loads the data, checks the federation, compiles nothing yet but a frozen trunk.
+    """The experiment of a config: loads the data and checks the federation; compiles nothing but a frozen trunk.
 
     Args:
-      config: of the experiment.
-      others: configs that differ from it in their first seed and in numbers of the method alone. The experiment is then
-        that of the whole family, with a seed axis of all its members' seeds.
+      config: the experiment's config.
+      others: configs that differ from it only in their first seed and in numbers of the method. The experiment is then
+        that of the whole family, and its seed axis has all members' seeds.
 
     Raises:
-      UserError: the data, the split, the model or the method does not allow what the config asks for.
+      UserError: the data, the split, the model or the method does not allow what the config requests.
     """
     task = make_task(config, others)
     config, setup = task.config, task.setup
@@ -160,7 +160,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
 
 
 def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) -> tuple[RoundPlan, Protection | None]:
-    """How the rounds are executed, and what they cost in privacy; None where nobody is protected.
+    """How the rounds are executed, and their privacy cost, which is None if nobody is protected.
 
     Raises:
       UserError: an attack, a defence or a protection that does not fit the method or the data.
@@ -173,7 +173,7 @@ def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) ->
 
 
 def make_task(config: Config, others: Sequence[Config]) -> Task:
-    """The task of a config, or of a family's first config and the others; raises like `build`."""
+    """The task of a config, or of a family given by its first config and the others; raises like `build`."""
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
@@ -221,7 +221,7 @@ def chosen_data(where: DataConfig) -> Domains:
 
 
 def make_federations(task: Task) -> list[Federation]:
-    """Each seed's federation, of images or of the features of frozen stages."""
+    """Each seed's federation, whose samples are images or features of the frozen stages."""
     config, trunk = task.config, task.client.trunk
     return federate_seeds(
         as_features(task.data, trunk, task.model, config.data) if trunk and task.features else task.data,

@@ -32,8 +32,8 @@ from fdgjax.utils.registry import lookup
 
 
 def choose_devices(config: Config, entry: Entry, clients: int, data_bytes: int) -> Config:
-    """The config with the number of devices that suits the clients of a round, where it is open; a CPU is split into
-    devices first, where JAX has not started."""
+    """The config with the number of devices that suits the clients of a round, if the config leaves it open. A CPU is
+    split into devices first, unless JAX has started."""
     if config.devices:
         return config
     split_for(of_a_round(config, clients), data_bytes, available_bytes())
@@ -48,10 +48,11 @@ def of_a_round(config: Config, clients: int) -> int:
 
 
 def on_callers_mesh(config: Config) -> tuple[Config, Mesh | None]:
-    """The config with as many devices as the mesh of `jax.set_mesh`, and that mesh; unchanged, and None, without one.
+    """The config with as many devices as the mesh set by `jax.set_mesh`, and that mesh; without a mesh, the unchanged
+    config and None.
 
     Raises:
-      UserError: another number of devices in the config, or like `callers_mesh`.
+      UserError: the config sets another number of devices; also raises like `callers_mesh`.
     """
     mesh = callers_mesh()
     if mesh is None:
@@ -90,7 +91,7 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
 
 
 def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
-    """The protocol's arguments for one seed; `target` and `server` are '' where the protocol has none."""
+    """The specification of one seed's split; `target` and `server` are '' if the protocol has none."""
     target = config.data.target or (names[0] if protocol.unseen else "")
     others = [name for name in names if name != target]
     return SplitSpec(
@@ -108,18 +109,18 @@ def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int)
 
 
 def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
-    """The client model; the units and the head are the method's own where the config names none."""
+    """The client model's config, with the method's units and head if the config names none."""
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
 
 
 def batching_of(config: Config) -> Batching:
-    """How local data become minibatches; training sees them augmented."""
+    """How local data become augmented minibatches."""
     view = augmentation(config.data.augmentation, config.data.crop_size)
     return Batching(config.local_epochs, config.batch_size, config.drop_last, view)
 
 
 def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
-    """`(H, W, channels)` of what the network sees.
+    """The shape `(H, W, channels)` of the network's input.
 
     Raises:
       UserError: a crop larger than the images.
@@ -156,7 +157,7 @@ def client_model(
 
 
 def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
-    """Whether the features of frozen stages are computed once and kept; a log line where they are not."""
+    """Whether the features of frozen stages are computed once and kept; if not, a log line says why."""
     if trunk is None:
         return False
     if entry.unlabelled or entry.pixels(config.method):
@@ -172,17 +173,17 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
 
 
 def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
-    """The data set of the features that a trunk makes of the images."""
+    """The data set with each image replaced by the trunk's features of it."""
     identity: dict[str, object] = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
     identity |= {"crop_size": where.crop_size} if where.crop_size else {}
     return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir))
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:
-    """The method, on pseudo-labels if it needs labels that clients do not have.
+    """The method, trained on pseudo-labels if it needs labels that clients do not have.
 
     Raises:
-      UserError: a method and an entry that do not agree on whether data are pooled; or what the method raises.
+      UserError: the method and its entry disagree on whether data are pooled; or whatever the method raises.
     """
     if protocol.labelled_server and entry.protocol != "labelled_server":
         method = on_pseudo_labels(entry.build, setup, config.method, config.pseudo_labels, batching)
@@ -197,8 +198,8 @@ def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, 
 
 
 def batch_hyper(config: Config, others: Sequence[Config], make: Callable[[Config], Method]) -> BatchedHyper | None:
-    """The methods of configs that differ in numbers alone, one for each of their seeds; None where all have the same
-    numbers."""
+    """The methods of configs that differ only in numbers, with a value of each number for every seed; None if all
+    configs have the same numbers."""
     members = [member for member in (config, *others) for _ in seeds_of(member)]
     values = {
         field.name: tuple(float(getattr(member.method, field.name)) for member in members)
@@ -216,7 +217,7 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
     """How the rounds are executed, without an attack.
 
     Raises:
-      UserError: more clients per round than there are, or a defence that does not fit the method or their number.
+      UserError: more clients per round than train, or a defence that does not fit the method or the number of clients.
     """
     if config.clients_per_round > clients:
         raise UserError(
@@ -232,7 +233,7 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
 def with_attack(
     plan: RoundPlan, config: Config, entry: Entry, classes: int, clients: int, *, features: bool
 ) -> RoundPlan:
-    """The plan with the config's attack on data of so many classes; raises like `check_attack`."""
+    """The plan with the config's attack, on data of `classes` classes; raises like `check_attack`."""
     attack = attack_of(config.attack, classes)
     if attack:
         check_attack(attack, clients, features=features, unlabelled=entry.unlabelled)
@@ -240,8 +241,8 @@ def with_attack(
 
 
 def training_data(federations: Sequence[Federation], method: Method, protocol: Protocol) -> list[Federation]:
-    """What the method trains on, of each seed: gathered at one client if it pools, without the clients' labels where
-    only the server has some."""
+    """Each seed's training data: gathered at one client if the method pools data, without the clients' labels if only
+    the server has labels."""
     gathered = [pool(one) if method.pooled else one for one in federations]
     return [without_labels(one) if protocol.labelled_server else one for one in gathered]
 

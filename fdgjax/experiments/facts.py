@@ -1,4 +1,4 @@
-"""What a run's summary says of its experiment before training."""
+"""The entries of a run's summary that are known before training."""
 
 import dataclasses
 from typing import Any
@@ -29,25 +29,25 @@ def method_facts(config: Config, how: SplitSpec) -> dict[str, Any]:
 
 
 def model_facts(model: ModelConfig) -> dict[str, Any]:
-    """The model's name, and those of its settings that differ from the defaults."""
+    """The model's name, and its settings that differ from the defaults."""
     own = dataclasses.asdict(ModelConfig(model.name))
     chosen = dataclasses.asdict(model)
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 
 def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
-    """The share of the target's largest class, where there is a target; the number of clients, and the domains."""
+    """The share of the target's largest class (if there is a target), the number of clients, and the domains."""
     majority = {"target_majority": data.majority(target)} if target else {}
     return {**majority, "clients": clients, "domains": list(data.domain_names)}
 
 
 def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:
-    """The number of frozen parameters, where there are any."""
+    """The number of frozen parameters, if any."""
     return {} if trunk is None else {"frozen_parameters": sum(map(np.size, jax.tree.leaves(trunk.variables["params"])))}
 
 
 def privacy_facts(config: Config, protected: Protection | None) -> dict[str, Any]:
-    """Who is protected, what all rounds cost, and the noise; nothing where nobody is."""
+    """Who is protected, the privacy cost of all rounds, and the noise; empty if nobody is protected."""
     if protected is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""A run's classifier: probabilities of the classes for images of bytes."""
+"""A run's classifier: probabilities of the classes for uint8 images."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ class Classifier(NamedTuple):
     """One or several models of a trained run, whose probabilities are averaged.
 
     trained: the run. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
-    client: whose model it is, or `UNSEEN`. temperature: what the logits are divided by.
+    client: the client whose model it is, or `UNSEEN`. temperature: divides the logits.
     """
 
     trained: TrainedRun
@@ -34,7 +34,7 @@ class Classifier(NamedTuple):
 
     @property
     def experiment(self) -> Experiment:
-        """The run's."""
+        """The run's experiment."""
         return self.trained.experiment
 
     @property
@@ -60,13 +60,14 @@ def open_classifier(
 
     Args:
       run: the run's folder.
-      client: whose model, or `UNSEEN`.
-      seed: of a run with several; None for the first.
+      client: the client whose model it is, or `UNSEEN`.
+      seed: one of the run's seeds; None for the first.
       data_dir: folder of the data, if it has moved since the run.
       calibrated: whether to fit the temperature on the run's validation data.
 
     Raises:
-      UserError: no run, no such client or seed, a method that learns without labels, or nothing to calibrate with.
+      UserError: no run, no such client or seed, a method that learns without labels, or no labelled data to calibrate
+        with.
     """
     trained = open_trained(run, data_dir, seed)
     if not trained.classifies:
@@ -100,7 +101,7 @@ def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]
 
 def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The function of images -> each model's logits, `[models, batch, classes]`."""
-    whole, key = classifier.experiment.whole, jax.random.key(0)  # nothing is drawn in evaluation
+    whole, key = classifier.experiment.whole, jax.random.key(0)  # evaluation draws no random numbers
 
     def apply(images: jax.Array) -> jax.Array:
         floats = as_floats(images)
@@ -140,7 +141,7 @@ def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.n
 
 
 def calibration(classifier: Classifier) -> float:
-    """The temperature that fits the validation data: a client's own, or for an unseen domain those of all clients.
+    """The temperature fitted to validation data: the client's own, or, for an unseen domain, that of all clients.
 
     Raises:
       UserError: the clients have no labels.

@@ -15,8 +15,8 @@ from fdgjax.utils.variables import flatten, module_of
 
 
 def distance(weights: Sequence[np.ndarray]) -> float:
-    """The mean over all pairs of `||w_i - w_j||`, divided by the mean of `||w_i||`; 0 for a single vector, and where
-    all are zero.
+    """The mean over all pairs of `||w_i - w_j||`, divided by the mean of `||w_i||`; 0 for a single vector, and if all
+    vectors are zero.
 
     Args:
       weights: each model's parameters, `[parameters]`.
@@ -27,12 +27,12 @@ def distance(weights: Sequence[np.ndarray]) -> float:
 
 
 def model_distance(models: Sequence[Variables]) -> float:
-    """The `distance` of models, of all their parameters together."""
+    """The `distance` of models over all their parameters together."""
     return distance([np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(one["params"])]) for one in models])
 
 
 def layer_distances(models: Sequence[Variables]) -> dict[str, float]:
-    """The `distance` of models, layer by layer (hFedF v2, figure 5b, where it is not divided by their size)."""
+    """The `distance` of models, layer by layer (hFedF v2, figure 5b, which does not divide by the norms)."""
     each = [flatten({"params": one["params"]}) for one in models]
     layers: dict[str, list[str]] = {}
     for path in each[0]:
@@ -46,8 +46,9 @@ def layer_distances(models: Sequence[Variables]) -> dict[str, float]:
 def compare(trained: TrainedRun) -> dict[str, Any]:
     """Distance, accuracies and predictions of the clients' models and of their means, for `apart.json`.
 
-    `id` is a client's model on that client's held-out data, and of a mean the mean over clients; `ood` the accuracy on
-    the unseen domain, beside the most predicted class there and its share of the predictions.
+    `id` is the accuracy of a client's model on that client's held-out data, and for a mean model the average over all
+    clients; `ood` is the accuracy on the unseen domain, beside the most predicted class there and its share of the
+    predictions.
     """
     data, parts, facts = trained.experiment.data, trained.parts, trained.experiment.facts
     each = {f"client {client}": trained.client_variables(client) for client in range(trained.clients)}

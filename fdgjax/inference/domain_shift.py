@@ -28,14 +28,14 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
     """Covariance of gradients and mutual information of features for each pair of domains, for `domain_shift.json`.
 
     Gradients are taken at the variables from which the first client starts its next round, features from the variables
-    that predict for it. Samples are paired by class; labels serve this figure alone.
+    that predict for it. Samples are paired by class; labels are used for this figure only.
 
     Args:
       trained: the run.
       batches: minibatches per gradient. repeats: gradients per domain.
 
     Raises:
-      UserError: a method whose clients prepare labels first.
+      UserError: a method whose clients compute something before they train (`Method.prepare`), such as pseudo-labels.
     """
     experiment = trained.experiment
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)

@@ -1,4 +1,4 @@
-"""Image files as a run's data set would hold them."""
+"""Reads image files into the format of a run's data set."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarr
     """Images uint8 `[files, H, W, channels]`, decoded and resized by the function that fills the data cache.
 
     Raises:
-      UserError: a file that cannot be read or decoded, or a run whose images are no squares.
+      UserError: a file that cannot be read or decoded, or a run whose images are not square.
     """
     size, width, channels = image_shape
     if size != width:
@@ -33,7 +33,7 @@ def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarr
         encoded = read_bytes(file)
         try:
             found[place] = decode_image(encoded, size, channels)
-        except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+        except Exception as error:  # Pillow documents no complete list of errors for damaged files
             raise UserError(
                 f"cannot decode the image {file} ({type(error).__name__}); expected JPEG, PNG, WEBP, BMP, GIF or TIFF; "
                 "repair the file or leave it out"

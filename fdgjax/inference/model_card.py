@@ -131,7 +131,7 @@ def probabilities_said(classifier: Classifier) -> str:
 
 
 def warning_of(experiment: Experiment, unseen: bool) -> str:
-    """What to beware of with a client's model, or with that for unseen domains."""
+    """The warning for a client's model, or for the model for unseen domains."""
     if not unseen:
         return "It is one client's model, made for that client's own data."
     adapted = " Its adaptation to the unseen domain is not part of the export." if experiment.method.adapt else ""

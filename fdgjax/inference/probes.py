@@ -1,4 +1,4 @@
-"""Linear probes of a trained run, with other settings than its own."""
+"""Linear probes of a trained run, with settings other than the run's own."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def probe_run(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str,
       changes: keys of the run's `config.probe` with other values.
 
     Raises:
-      UserError: no run, one of a method that classifies, or an invalid setting of the probe.
+      UserError: no run, a run of a method that classifies, or an invalid setting of the probe.
     """
     config = config_of(run, data_dir)
     probing = dataclasses.replace(config.probe, **changes)

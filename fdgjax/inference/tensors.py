@@ -13,7 +13,8 @@ from fdgjax.utils.variables import flatten
 
 
 def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
-    """Every variable by its path, `params/head/kernel`, a frozen trunk's included; of several models `0/params/...`."""
+    """Every variable by its path, `params/head/kernel`, including those of a frozen trunk; with several models
+    `0/params/...`."""
     trunk = classifier.experiment.trunk
     frozen = flatten(trunk.variables) if trunk else {}
     stacked = flatten(classifier.models)

@@ -1,4 +1,4 @@
-"""A trained run, and the models that it ended with: each client's, and those for an unseen domain."""
+"""A trained run and its final models: each client's, and those for an unseen domain."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from fdgjax.utils.errors import UserError
 class TrainedRun:
     """One seed of a trained run.
 
-    experiment: of the run, with all its seeds. state: of this seed, after its last round.
-    index: of this seed among the run's. records: of its rounds.
+    experiment: the run's, with all its seeds. state: this seed's, after its last round.
+    index: this seed's position among the run's seeds. records: those of this seed's rounds.
     """
 
     experiment: Experiment
@@ -53,23 +53,24 @@ class TrainedRun:
 
     @property
     def classifies(self) -> bool:
-        """Whether the models predict classes: not those of a method that learns without labels."""
+        """Whether the models predict classes; false for a method that learns without labels."""
         return not METHODS[self.experiment.config.method.name].unlabelled
 
     def row(self, client: int) -> PyTree:
-        """The state kept for a client, from 0; on pooled data the one row that there is."""
+        """The state kept for a client, numbered from 0; on pooled data, the only row."""
         row = 0 if self.experiment.method.pooled else client
         return jax.tree.map(lambda leaf: leaf[row], self.state.clients)
 
     def client_variables(self, client: int) -> Variables:
-        """The variables that predict for a client, from 0; those of a frozen trunk are not among them."""
+        """The variables that predict for a client, numbered from 0; without those of a frozen trunk."""
         found: Variables = jax.device_get(jax.jit(self.experiment.method.predict)(self.state.server, self.row(client)))
         return found
 
     def first_client_variables(self, most: int) -> list[Variables]:
-        """`client_variables` of the first `most` clients, or of all where there are fewer, by one program for all.
+        """`client_variables` of the first `most` clients, or of all if there are fewer, computed by one program.
 
-        The two may differ in the last bits, where predicting takes arithmetic, as in a hypernetwork.
+        The results may differ from those of `client_variables` in the last bits if the models have to be computed, as
+        by a hypernetwork.
         """
         method, count = self.experiment.method, min(self.clients, most)
         rows = 1 if method.pooled else count
@@ -100,7 +101,7 @@ def open_trained(path: Path, data_dir: str = "", seed: int | None = None) -> Tra
     Args:
       path: the run's folder.
       data_dir: folder of the data, if it has moved since the run.
-      seed: of a run with several; None for the first.
+      seed: one of the run's seeds; None for the first.
 
     Raises:
       UserError: no run, no checkpoint, no data, or no such seed.
@@ -116,10 +117,10 @@ def of_seed(
 
     Args:
       experiment: what was trained.
-      state: of all its seeds, with a seed axis where there are several.
-      records: of each seed's rounds.
+      state: that of all its seeds, with a leading seed axis if there are several.
+      records: for each seed, those of its rounds.
       seed: None for the first.
-      name: of the argument that chose the seed, for the error.
+      name: the name of the argument that chose the seed, for the error message.
 
     Raises:
       UserError: a seed that was not trained.

@@ -1,6 +1,6 @@
-"""Where a run's numbers go besides its own files: a file of this folder with an `ENTRY` is a logger.
+"""Loggers, which record a run's numbers outside its own files. Each file of this folder with an `ENTRY` is a logger.
 
-`metrics.jsonl` stays the only source of truth: what a writer has can be made again from it, and nothing is read back.
+`metrics.jsonl` stays the only source of truth: a logger's records can be remade from it, and are never read back.
 """
 
 import importlib
@@ -17,7 +17,7 @@ __all__ = ["LOGGERS", "Log", "Logger", "RunInfo", "Sink", "check_loggers", "logg
 
 
 def logger_entries() -> Mapping[str, Logger]:
-    """The entries of all writers' files, by name."""
+    """The entries of all loggers' files, by name."""
     modules = (importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__))
     entries: list[Logger] = [module.ENTRY for module in modules if hasattr(module, "ENTRY")]
     return {entry.name: entry for entry in entries}
@@ -27,17 +27,17 @@ LOGGERS: Mapping[str, Logger] = logger_entries()
 
 
 def loggers_of(words: str) -> list[Logger]:
-    """The writers that words with commas between them name, each once; none for an empty text.
+    """The loggers named by comma-separated words, each once; empty for an empty text.
 
     Raises:
-      UserError: a word that is no writer.
+      UserError: a word does not name a logger.
     """
     names = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
     return [lookup("writer", name, LOGGERS) for name in names]
 
 
 def check_loggers(words: str) -> None:
-    """Raises a `UserError` for a writer whose library is not installed."""
+    """Raises a `UserError` for a logger whose library is not installed."""
     for logger in loggers_of(words):
         if importlib.util.find_spec(logger.package) is None:
             raise UserError(

@@ -1,4 +1,4 @@
-"""A writer: something that takes a run's numbers, round by round."""
+"""A logger receives a run's numbers, round by round."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 
 class RunInfo(NamedTuple):
-    """What a writer is told of the run of one seed.
+    """What a logger is told about the run of one seed.
 
-    folder: its own. config: all keys, nested. done: rounds so far; later ones, which a killed run may have written,
-    come again with the same numbers.
+    folder: the seed's folder. config: all keys, nested. done: rounds so far; later rounds, which a killed run may have
+    logged, are repeated with the same numbers.
     """
 
     folder: Path
@@ -25,10 +25,10 @@ class RunInfo(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """An open writer.
+    """An open logger.
 
-    held: the last round that it has already; it gets later rounds alone. write: `(round, numbers by name)`. close:
-    called once, after the last round or an earlier stop.
+    held: the last round that is already logged; only later rounds are written. write: `(round, numbers by name)`.
+    close: called once, after the last round or an earlier stop.
     """
 
     held: int
@@ -37,10 +37,11 @@ class Sink(NamedTuple):
 
 
 class Logger(NamedTuple):
-    """A writer of the registry; stands as `ENTRY` in its file.
+    """A logger of the registry, defined as `ENTRY` in its file.
 
-    name: a word of `config.writers`, and of `pip install fdgjax[NAME]`. title: for readers. package: what it imports.
-    open: may raise anything, and so may what it returns: the run then goes on without it.
+    name: its word in `config.writers` and in `pip install fdgjax[NAME]`. title: its name in messages. package: the
+    library it imports. open: returns the open logger. Both may raise any exception: the run then continues without the
+    logger.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Logger(NamedTuple):
 
 
 def numbers(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every number in nested records and lists, with its path as name."""
+    """All numbers in nested records and lists, each named by its path."""
     for key, value in record.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):

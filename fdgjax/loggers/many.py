@@ -1,4 +1,4 @@
-"""Several writers as one, none of which can end a run: one that fails is said once and left behind."""
+"""Several loggers combined into one, none of which can end a run: one that fails is reported once, then ignored."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from fdgjax.loggers.base import Logger, RunInfo, Sink, numbers
 Result = TypeVar("Result")
 
 LONGEST = 200
-"""The most characters that are shown of a library's message."""
+"""The maximum number of characters shown of a library's message."""
 
 
 class Log(NamedTuple):
@@ -22,16 +22,16 @@ class Log(NamedTuple):
 def open_loggers(
     loggers: Sequence[Logger], place: RunInfo, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]
 ) -> Log:
-    """All writers of a seed's run.
+    """Opens all loggers of one seed's run.
 
-    A round is written once: to a writer that was stopped before, or that was added later, go the rounds that it lacks;
-    those that it has are repeated by a run that was killed, with the same numbers, and are not written again.
+    Each round is logged once. A logger that stopped early, or that was added later, gets the rounds that it lacks.
+    Rounds that it already has are not written again when a killed run repeats them, as their numbers are the same.
 
     Args:
-      loggers: those of the run.
+      loggers: the run's loggers.
       place: the run.
-      records: of its rounds so far.
-      warn: told in one line of a writer that fails in any way: the run goes on without it.
+      records: one per round so far.
+      warn: called with one line if a logger fails in any way; the run continues without that logger.
     """
     opened = {logger: guarded(logger, partial(opened_sink, logger, place, records), warn) for logger in loggers}
 
@@ -48,12 +48,12 @@ def open_loggers(
 
 
 def opened_sink(logger: Logger, place: RunInfo, records: Sequence[Mapping[str, Any]]) -> Sink:
-    """The open writer, with the rounds so far."""
+    """The open logger, after it was given the rounds so far."""
     return caught_up(logger.open(place), records)
 
 
 def caught_up(sink: Sink, records: Sequence[Mapping[str, Any]]) -> Sink:
-    """The writer after those of the records that it did not have."""
+    """The logger, after those records that it did not have were written to it."""
     for record in records:
         if record["round"] > sink.held:
             sink.write(record["round"], dict(numbers(record)))
@@ -61,10 +61,10 @@ def caught_up(sink: Sink, records: Sequence[Mapping[str, Any]]) -> Sink:
 
 
 def guarded(logger: Logger, function: Callable[[], Result], warn: Callable[[str], None]) -> Result | None:
-    """The function's result; None, and a line to `warn`, where it fails."""
+    """The function's result; if the function fails, None, and `warn` is called with one line."""
     try:
         return function()
-    # A library of somebody else's, a server or a disk: their errors have no class in common.
+    # The errors of third-party libraries, servers and disks have no common class.
     except Exception as error:
         reason = " ".join(str(error).split())[:LONGEST] or type(error).__name__
         warn(f"{logger.title} cannot be written ({reason}): the run goes on without it")

@@ -1,4 +1,4 @@
-"""MLflow: a run of the experiment `fdgjax`, in `mlflow.db` of the run's folder or in the store of MLFLOW_TRACKING_URI.
+"""MLflow: a run of the experiment `fdgjax`, in `mlflow.db` in the run's folder or in the store of MLFLOW_TRACKING_URI.
 
 mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db
 """
@@ -16,20 +16,20 @@ from fdgjax.loggers.run_id import read_id, write_id
 
 EXPERIMENT = "fdgjax"
 MOST = 100
-"""The most parameters of one request, which is also MLflow's own limit."""
+"""The maximum number of parameters in one request, which is MLflow's own limit."""
 MOST_METRICS = 1000
 LONGEST = 250
-"""The most characters of a name."""
+"""The maximum length of a name."""
 
 
 def open_mlflow(place: RunInfo) -> Sink:
-    """The run that `mlflow.json` names for this store, or a new one; the store says which rounds it has."""
+    """Opens the run that `mlflow.json` names for this store, or a new one; the store says which rounds it has."""
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
 
     store = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(place.folder / 'mlflow.db').absolute()}"
     client = MlflowClient(tracking_uri=store)
-    # Without a name and password that an address may hold.
+    # The address without the user name and password that it may contain.
     place_of_store = store.rpartition("@")[2]
     note = read_id(place.folder, "mlflow")
     if note.get("store") == place_of_store:
@@ -43,7 +43,7 @@ def open_mlflow(place: RunInfo) -> Sink:
     def write(round_: int, numbers: Mapping[str, float]) -> None:
         nonlocal last
         now = int(1000 * time.time())
-        # The number of the round comes last: a round that it names is whole.
+        # The round's number is written last: a round whose number the store has is complete.
         ordered = sorted(numbers.items(), key=lambda item: item[0] == "round")
         metrics = [Metric(allowed(name), value, now, round_) for name, value in ordered]
         for i in range(0, len(metrics), MOST_METRICS):
@@ -75,7 +75,7 @@ def begun(client: Any, place: RunInfo) -> str:
 
 
 def allowed(name: str) -> str:
-    """A name with the characters that MLflow takes."""
+    """The name, reduced to the characters and the length that MLflow accepts."""
     return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)[:LONGEST]
 
 

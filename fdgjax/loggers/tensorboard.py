@@ -8,13 +8,13 @@ from fdgjax.loggers.base import Logger, RunInfo, Sink
 
 
 def open_tensorboard(place: RunInfo) -> Sink:
-    """Events of the run; those after `place.done`, left by a run that was killed, are purged."""
-    # Not tensorboardX's SummaryWriter: its thread dies of a full disk in silence, and then its queue blocks the run.
+    """Opens the run's event file; events of rounds after `place.done`, written by a killed run, are purged."""
+    # Not tensorboardX's SummaryWriter: on a full disk its thread dies silently, and then its queue blocks the run.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.summary import scalar
 
-    # Protocol buffers make their classes when imported; there is nothing to check their arguments by.
+    # Protocol buffers create their classes at import, so that their arguments cannot be type-checked.
     event: Any = Event
     folder = place.folder / "tensorboard"
     held = place.done if any(folder.glob("events.*")) else 0

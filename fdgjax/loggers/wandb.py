@@ -2,8 +2,8 @@
 
     wandb sync RUN/wandb/latest-run         # sends offline records to a server
 
-Offline, each part of a resumed run begins with all rounds before, as the library loses what it had not yet written when
-a run is killed: the newest part is whole. All parts have the same id. Online, the server says which rounds it has.
+Offline, each part of a resumed run begins with all earlier rounds, since the library loses unwritten records when a run
+is killed; so the newest part is complete. All parts have the same id. Online, the server says which rounds it has.
 """
 
 import os
@@ -14,11 +14,11 @@ from fdgjax.loggers.base import Logger, RunInfo, Sink
 from fdgjax.loggers.run_id import read_id, write_id
 
 PATIENCE = 60.0
-"""Seconds that a run waits at its end for records on their way to a server."""
+"""Seconds that a run waits at its end for records to reach the server."""
 
 
 def open_wandb(place: RunInfo) -> Sink:
-    """The run that `wandb.json` names, or a new one."""
+    """Opens the run that `wandb.json` names, or a new one."""
     import wandb
 
     name = read_id(place.folder, "wandb").get("run") or uuid.uuid4().hex[:12]
@@ -30,7 +30,7 @@ def open_wandb(place: RunInfo) -> Sink:
         mode=os.environ.get("WANDB_MODE", "offline"),
         dir=place.folder,
         config=dict(place.config),
-        reinit="create_new",  # each seed has a run of its own, at the same time
+        reinit="create_new",  # the seeds' runs are open at the same time
         settings=wandb.Settings(console="off", silent=True, finish_timeout=PATIENCE),
     )
     write_id(place.folder, "wandb", run=name)
@@ -38,7 +38,7 @@ def open_wandb(place: RunInfo) -> Sink:
     def write(round_: int, numbers: Mapping[str, float]) -> None:
         run.log(dict(numbers), step=round_)
 
-    # `step` is that of the next round.
+    # `run.step` is the step of the next round.
     return Sink(run.step - 1 if run.resumed else 0, write, run.finish)
 
 

@@ -1,6 +1,6 @@
 """The methods: every file of this folder is one, and its `ENTRY` registers it (command line, tests, tables).
 
-The names below are what a method of one's own is made of, beside `fdgjax.contract`.
+The names below are the building blocks of a user-defined method, beside `fdgjax.contract`.
 """
 
 import importlib

@@ -3,7 +3,7 @@
 hFedF v2, section 5.1, with FedAvg's hyperparameters (appendix C.8.2). A round is `local_epochs` passes over the pooled
 data, so that training budgets are comparable. It equals FedAvg with one client.
 
-CORAL, MMD, IRM, GroupDRO, Fishr and mixup build on it: domain generalization without federation, which also knows the
+CORAL, MMD, IRM, GroupDRO, Fishr and mixup build on it: domain generalization without federation, which also uses the
 domain of every sample (`central_by_domain`).
 """
 
@@ -19,7 +19,7 @@ from fdgjax.utils.random import domain_aware
 from fdgjax.utils.registry import lookup
 
 BATCHES: Mapping[str, Order | None] = {"equal": domain_aware, "shuffled": None}
-"""How minibatches of pooled data are made: of equal parts of all domains, or of samples at random."""
+"""How minibatches of pooled data are drawn: in equal parts from all domains, or from shuffled samples."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@
 CE_d is the mean cross-entropy of the minibatch's samples of domain d, mu_d and C_d the mean and covariance of their
 features, the inputs of the last layer. All domains' data lie in one place, and the domain of each sample is known.
 
-Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV workshops 2016, as DomainBed has it
-(Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021): between all pairs of training domains,
-with the means.
+Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV workshops 2016, as implemented in
+DomainBed (Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021): between all pairs of training
+domains, with the means.
 """
 
 import dataclasses

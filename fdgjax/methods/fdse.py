@@ -45,7 +45,7 @@ class FDSE(FedAvg):
     consensus: A, the rule for shared parameters: `min_norm`, or `mean` without it.
     personalisation: B, for personal parameters: `attention`, or `own` without it (clients keep theirs), or `mean`.
     consistency: C, the term of statistics: `paper` (equation 6), `official` (`official_term`) or `none`.
-    strength, beta: lambda, and the growth of the layers' weights with depth. tau: of the attention.
+    strength, beta: lambda, and the growth of the layers' weights with depth. tau: temperature of the attention.
     first_round: the first round (from 0) with C; the official code begins with 1.
     adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt. Its loss
       is that of equation 6.

@@ -60,8 +60,8 @@ class FedAvg(ClientHyper):
     weighting: of the clients' updates, by their numbers of training `samples` or `uniform`.
     server_optimizer: any optax optimiser that takes a learning rate; it takes the aggregate's negative as a gradient.
     server_learning_rate: of the server's optimiser. server_momentum: for optimisers that take one.
-    unseen: which model predicts for an unseen domain where clients keep variables of their own: `each` client's (the
-      accuracies are averaged), one with the `mean` of these variables, or, where the server trains, the `server`'s.
+    unseen: which model predicts for an unseen domain if clients keep variables of their own: `each` client's (the
+      accuracies are averaged), one with the `mean` of these variables, or, if the server trains, the `server`'s.
     """
 
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")

@@ -6,8 +6,9 @@ Li et al., "FedBN: federated learning on non-IID features via local batch normal
 without BatchNorm it is FedAvg.
 
 Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
-collecting its statistics in passes without gradients (FDSE, Algorithm 2), as many as FDSE's adaptation has. After k
-steps the received statistics count `0.9^k`: with four batches, one pass leaves 66 % of them, five leave 12 %.
+collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default as many as FDSE's adaptation
+makes. After k steps the received statistics have the weight `0.9^k`: with four batches, one pass leaves 66 % of them,
+five leave 12 %.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """FedBYOL: BYOL at each client, averaged; each client keeps its target and its predictor.
 
 Grill et al., "Bootstrap your own latent: a new approach to self-supervised learning", NeurIPS 2020.
-Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
+Hyperparameters: FedGaLA, appendix D; FedBYOL is one of its baselines.
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ predictions of the views agree.
 x_0 = x; x_1 and x_2 are drawn anew for each minibatch, the other style that of a random image of a random other client
 (`fdgjax.data.augmentations.style`, `fdgjax.data.augmentations.augmix`). f are the features, SupCon the supervised
 contrastive loss at temperature T and JS the Jensen-Shannon divergence of the predictions
-(`fdgjax.objectives.agreement`). A step costs three of FedAvg's.
+(`fdgjax.objectives.agreement`). A step costs as much as three steps of FedAvg.
 
 **Statistics of the data are shared**: every client sends mean and deviation of each channel of some of its images, and
 receives those of all clients; both count as communication. The bank keeps what each client sent last. It is empty in
@@ -37,7 +37,7 @@ from fdgjax.objectives.agreement import POSITIVES
 from fdgjax.utils.registry import lookup
 
 AUGMENTATIONS: Mapping[str, View] = {"augmix": augmix, "none": lambda key, images: images}
-"""What is done to an image in its new style."""
+"""The augmentation of an image after its change of style."""
 
 OFFICIAL = "Wang et al., official code"
 
@@ -105,7 +105,8 @@ def agreeing(model: Model, h: FedCCRL) -> Objective:
 
 
 def restyled(key: jax.Array, images: jax.Array, context: Context, beta: float) -> jax.Array:
-    """The images in styles mixed with those of other clients; in their own while the bank has no other client's."""
+    """The images in styles mixed with those of other clients; in their own style while the bank has no other
+    client's."""
     who, which, how = jax.random.split(key, 3)
     drawn = draw_others(who, which, context, len(images))
     others: Style = jax.tree.map(lambda leaf: leaf[drawn.client, drawn.image], context.sent.more.shown)

@@ -3,7 +3,7 @@
     x' = F^-1((1 - lambda) |F(x)| + lambda A at low frequencies, |F(x)| at others; phase of F(x)),  lambda ~ U(0, 1)
     L  = CE(w; x) + gamma CE(w - eta grad CE(w; x); x')
 
-For each image, A is a random one of the bank's amplitudes of a random other client. With gamma = 0 it is FedAvg.
+For each image, A is drawn from the bank: a random amplitude of a random other client. With gamma = 0 it is FedAvg.
 
 **Statistics of the data are shared**: every client sends the low-frequency amplitudes of some of its images to the
 server (at 32 pixels and L = 0.01 the mean brightness of each channel, at 224 pixels 5 x 5 numbers a channel), and
@@ -72,7 +72,7 @@ def feddg(setup: Setup, h: FedDG) -> Method:
 
 
 def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Array]:
-    """A batch's images with amplitudes of other clients; unchanged while the bank has no other client's."""
+    """A batch's images with amplitudes of other clients; unchanged while the bank has none of other clients."""
     mixture = lookup("mixture", h.mixture, MIXTURES)
 
     def mixed(batch: Batch, key: jax.Array, context: Context) -> jax.Array:

@@ -46,7 +46,8 @@ class FedDGGA(FedAvg):
     """FedAvg's hyperparameters and those of the weights.
 
     weighting: that of the first round.
-    step: d, the most that a weight changes in the first round. gap: what the gap is measured by, an entry of `COSTS`.
+    step: d, the largest change of a weight in the first round. gap: the cost that measures the gap, an entry of
+    `COSTS`.
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Zhang et al., official code")
@@ -116,7 +117,7 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
 def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Array | float) -> jax.Array:
     """The clients' weights after a round, `[clients]`; those not in the round (`there`) keep theirs.
 
-    Where all would be clipped to zero, nothing changes.
+    If all weights would be clipped to zero, nothing changes.
     """
     gaps = jnp.where(there, gaps, 0)
     largest = jnp.max(jnp.abs(gaps))

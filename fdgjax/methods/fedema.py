@@ -4,8 +4,8 @@
     theta_i <- local epochs of BYOL from there;    theta <- sum_i p_i theta_i
 
 with theta_i as the client sent it last, and |.| over encoder and projector. The more the two models differ, the more of
-its own the client keeps. lambda_i = tau / |theta - theta_i| is measured once, when a client takes part for the second
-time; the first time it starts from theta. The predictor is mixed by the same mu_i and averaged, too; BatchNorm's
+its own model the client keeps. lambda_i = tau / |theta - theta_i| is measured once, when a client takes part for the
+second time; the first time it starts from theta. The predictor is mixed by the same mu_i and averaged, too; BatchNorm's
 statistics are the received ones. The target stays at the client.
 
 Zhuang, Wen and Zhang, "Divergence-aware federated self-supervised learning", ICLR 2022, section 4.2 and Algorithm 1;
@@ -44,7 +44,7 @@ class FedEMA(BySGD):
 class EMAState(NamedTuple):
     """What a client's row holds.
 
-    params: as it sent them last. scale: lambda, 0 before it is measured. rounds: the number it took part in, int32.
+    params: those it sent last. scale: lambda, 0 before it is measured. rounds: how many it took part in, int32.
     """
 
     params: PyTree

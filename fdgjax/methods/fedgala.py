@@ -51,7 +51,7 @@ class FedGaLA(FedSimCLR):
 
     local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
     reference: what gradients are aligned with, the last `step` of the global model or `random` directions, a control
-      that drops half of the gradients whatever they are.
+      that drops half of the gradients at random.
     dropped: what the optimiser makes of a dropped gradient, `skip` (it leaves the array as it is) or `zero`.
     first_round: the first round (from 0) in which gradients are aligned; before round 1 there is no last step.
     globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.

@@ -5,7 +5,7 @@ relates inputs to labels everywhere.
     L_i(w) = CE(w; batch) + gamma |G(w; batch) - g|^2        differentiated through G as well
     g <- beta g + (1 - beta) sum_i p_i G_i(w)                from g = 0; w as the round's clients received it
 
-The last layer is linear in its input, the features f, so that its gradient is known without differentiating:
+The last layer is linear in its input, the features f, so its gradient has a closed form:
 
     G = mean f (softmax(z) - y)',    and mean (softmax(z) - y) for the bias;    z the logits, y the label as a vector
 

@@ -1,10 +1,10 @@
 """FedMoCo: MoCo at each client, averaged; each client keeps its target and its queue.
 
-FedGaLA's official code averages these, too (`target=averaged`), and has one linear layer as its head
+FedGaLA's official code also averages the target and the queue (`target=averaged`), and has one linear layer as its head
 (`config.model.head=moco`) and 65,536 keys (`queue`).
 
 He, Fan, Wu, Xie and Girshick, "Momentum contrast for unsupervised visual representation learning", CVPR 2020.
-Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
+Hyperparameters: FedGaLA, appendix D; FedMoCo is one of its baselines.
 """
 
 import dataclasses

@@ -4,8 +4,8 @@
     gamma = argmin over the simplex of  <sum_i gamma_i u_i, g> + kappa |g| |sum_i gamma_i u_i|
 
 with the updates `u_i = w_i - w` of all parameters together (`fdgjax.aggregation.gradient_matching`); eta is the
-server's learning rate. BatchNorm's statistics are averaged. With kappa = 0 it is FedAvg. It costs clients nothing more,
-and w predicts for an unseen domain.
+server's learning rate. BatchNorm's statistics are averaged. With kappa = 0 it is FedAvg. Clients have no extra cost; w
+predicts for an unseen domain.
 
 Nguyen, Nguyen, Park, Pham and Hwang, "Federated domain generalization with data-free on-server matching gradient",
 ICLR 2025, and its official code.
@@ -28,8 +28,8 @@ OFFICIAL = "Nguyen et al., official code"
 class FedOMG(FedAvg):
     """FedAvg's hyperparameters and those of the matching.
 
-    kappa: radius of the search around the mean, in its lengths. scale: what the step is divided by, an entry of
-      `FACTORS`. solver: how gamma is found, an entry of `SOLVERS`.
+    kappa: radius of the search around the mean update, relative to the mean's norm. scale: what the step is divided by,
+      an entry of `FACTORS`. solver: how gamma is found, an entry of `SOLVERS`.
     """
 
     kappa: float = hyper(0.5, search=(0.1, 0.25, 0.5, 0.75), source=f"{OFFICIAL}: 0.5")

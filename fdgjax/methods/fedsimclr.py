@@ -1,4 +1,4 @@
-"""FedSimCLR: self-supervised learning at each client, averaged; so are FedMoCo, FedBYOL and FedSimSiam.
+"""FedSimCLR: self-supervised learning at each client, averaged; FedMoCo, FedBYOL and FedSimSiam share its code.
 
     w_i <- local epochs of a self-supervised loss (`fdgjax.objectives.two_views`) from w;    w <- sum_i p_i w_i
 
@@ -6,7 +6,7 @@ No labels are used. Between rounds each client keeps its optimiser's state, the 
 MoCo), MoCo's queue, and the predictor (BYOL, SimSiam: only encoder and projector are averaged, as in FedU). A linear
 probe on the unseen domain evaluates the representation.
 
-FedGaLA, section 5 and appendices C and D, whose baselines these are.
+FedGaLA, section 5 and appendices C and D; the four methods are its baselines.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
     "crop": lambda smallest: partial(random_resized_crop, smallest=smallest),
     "flip": lambda smallest: random_flip,
 }
-"""Random views by name, each built from the smallest share of an image's area that it shows."""
+"""Random views by name; each is built for the smallest share of an image's area that a view shows."""
 
 
 @dataclasses.dataclass(frozen=True)

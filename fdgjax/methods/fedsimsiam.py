@@ -3,7 +3,7 @@
 Its official head, three layers that end in BatchNorm and a predictor of 512 units, is `config.model.head=simsiam`.
 
 Chen and He, "Exploring simple Siamese representation learning", CVPR 2021.
-Hyperparameters: FedGaLA, appendix D, one of whose baselines it is.
+Hyperparameters: FedGaLA, appendix D; FedSimSiam is one of its baselines.
 """
 
 import dataclasses

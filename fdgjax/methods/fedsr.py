@@ -1,4 +1,4 @@
-"""FedSR: FedAvg over a network with a random representation, regularised in length (L2R) and given the class (CMI).
+"""FedSR: FedAvg with a random representation, regularised in L2 norm (L2R) and conditional mutual information (CMI).
 
     z ~ p(z|x) = N(mu(x), diag(sigma(x)^2)),    logits = classifier(z)
     L = CE + alpha mean |z|^2 + beta mean KL(N(C mu, C^2 diag(sigma^2)) || N(r_mu[y], diag(r_sigma[y]^2)))
@@ -9,7 +9,7 @@ Predictions, for clients and for an unseen domain, use z = mu; the official code
 With alpha = beta = 0 it is FedAvg on the same network.
 
 Nguyen, Torr and Lim, "FedSR: A simple and effective domain generalization method for federated learning", NeurIPS 2022,
-equations of L2R and CMI, and its official code, which takes |z| for |z|^2 and never averages r_mu, r_sigma and C.
+equations of L2R and CMI, and its official code, which uses |z| instead of |z|^2 and never averages r_mu, r_sigma and C.
 
 References:
   Defaults and search ranges: hFedF v2, Table 10; beta: Nguyen et al., official code.
@@ -100,7 +100,7 @@ def from_references(
     references: Mapping[str, jax.Array], representation: Mapping[str, jax.Array], labels: jax.Array
 ) -> jax.Array:
     """The KL divergence of each sample's distribution, scaled by C, from its class's reference, `[batch]`."""
-    # The sign of C is that of the means alone: deviations have none.
+    # The sign of C affects the means only: deviations have no sign.
     scale = references["scale"]
     mean, deviation = scale * representation["mean"], jnp.abs(scale) * representation["deviation"]
     means, deviations = references["reference_mean"], jax.nn.softplus(references["reference_deviation"])

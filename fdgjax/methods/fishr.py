@@ -1,4 +1,4 @@
-"""Fishr on pooled data: gradients that vary alike in every domain. A reference without federation.
+"""Fishr on pooled data: gradients with the same variance in every domain. A reference without federation.
 
     v_d  = variance over domain d's samples of their gradients of CE with respect to the last layer's parameters
     v~_d = (ema m_d + (1 - ema) v_d) / (1 - ema),    m_d <- ema m_d + (1 - ema) v_d    (m_d has no gradient)
@@ -36,7 +36,8 @@ from fdgjax.utils.variables import flatten
 class Fishr(CentralByDomain):
     """Central's hyperparameters, and the penalty's.
 
-    penalty: weight of the distance of variances. anneal: share of the rounds after which it begins; before, it is 0.
+    penalty: weight of the distance of variances. anneal: share of the rounds after which this weight is used; before,
+    it is 0.
     ema: share of the former average of variances in the new one.
     """
 
@@ -78,7 +79,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
 
 
 def domain_variance(values: jax.Array, there: jax.Array) -> jax.Array:
-    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains that are there: with n domains, (n - 1) / 2n times the
+    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains with samples: with n domains, (n - 1) / 2n times the
     mean squared distance of pairs."""
     count = jnp.maximum(jnp.sum(there), 1)
     return pair_distance(values, there) * (count - 1) / (2 * count)

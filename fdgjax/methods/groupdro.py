@@ -1,4 +1,4 @@
-"""GroupDRO on pooled data: the worst domains weigh most. A reference without federation.
+"""GroupDRO on pooled data: domains with a larger loss get a larger weight. A reference without federation.
 
     q_d <- q_d exp(eta CE_d) / sum_e q_e exp(eta CE_e);    L = sum_d q_d CE_d
 
@@ -8,7 +8,7 @@ minibatch keeps its weight, up to the normalisation. All domains' data lie in on
 is known.
 
 Sagawa, Koh, Hashimoto and Liang, "Distributionally robust neural networks for group shifts", ICLR 2020, Algorithm 1, as
-DomainBed has it (Gulrajani and Lopez-Paz, ICLR 2021): a group is a domain.
+implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021): a group is a domain.
 """
 
 import dataclasses

@@ -47,7 +47,7 @@ class HFedF(HyperNetHyper):
     ema: a, the weight of the new state in `a * new + (1 - a) * smoothed`; 1 switches smoothing off.
     warmup: the round w (from 0) whose result starts the smoothed state; rounds after it are smoothed.
     embeddings: `learned`, `random` (drawn anew every round) or `fixed` (from an autoencoder, trained by each client).
-    autoencoder_epochs: number of epochs for which it is trained.
+    autoencoder_epochs: number of epochs for which the autoencoder is trained.
     """
 
     client_weight_decay: float = hyper(1e-3, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)

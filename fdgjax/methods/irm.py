@@ -8,7 +8,7 @@ estimate of the squared derivative; CE_d is the mean cross-entropy of domain d. 
 place, and the domain of each sample is known.
 
 Arjovsky, Bottou, Gulrajani and Lopez-Paz, "Invariant risk minimization", 2019, IRMv1 (equation 4 and appendix D), as
-DomainBed has it (Gulrajani and Lopez-Paz, ICLR 2021).
+implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
 """
 
 import dataclasses
@@ -29,7 +29,8 @@ from fdgjax.objectives.by_domain import invariance_penalty, mean_over_domains, m
 class IRM(CentralByDomain):
     """Central's hyperparameters, and the penalty's.
 
-    penalty: weight of the squared derivative. anneal: share of the rounds after which it is reached; before, it is 1.
+    penalty: weight of the squared derivative. anneal: share of the rounds after which this weight is used; before, it
+    is 1.
     """
 
     penalty: float = hyper(1e2, search=(1e-1, 1.0, 1e1, 1e2, 1e3, 1e4), source="DomainBed, irm_lambda: 10^U(-1, 5)")

@@ -1,10 +1,11 @@
-"""LG-FedAvg: each client has its own representation, the last layers are shared.
+"""LG-FedAvg: each client has its own representation; the last layers are shared.
 
     label(the last `global_layers` layers) = shared, everything before them local
 
-Both parts are trained together, by local epochs from (the received last layers, the client's own others). A layer's
-BatchNorm, parameters and statistics, goes with it (`fdgjax.models.depth.layers`). With all layers global it is FedAvg,
-with none Local. An unseen domain is predicted by each client's model, and the accuracies are averaged.
+Both parts are trained together, by local epochs that start from the received last layers and the client's own other
+layers. A layer's BatchNorm, parameters and statistics, goes with it (`fdgjax.models.depth.layers`). With all layers
+global it is FedAvg, with none Local. An unseen domain is predicted by each client's model, and the accuracies are
+averaged.
 
 Liang et al., "Think locally, act globally: federated learning with local and global representations", 2020,
 Algorithm 1.

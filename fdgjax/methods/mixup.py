@@ -8,8 +8,8 @@ sample j of the next; one l_d for each domain and minibatch. All domains' data l
 sample is known.
 
 Zhang, Cisse, Dauphin and Lopez-Paz, "mixup: beyond empirical risk minimization", ICLR 2018; between domains, Yan, Song,
-Li, Zou and Ren, "Improve unsupervised domain adaptation with mixup training", 2020, as DomainBed has it (Gulrajani and
-Lopez-Paz, ICLR 2021).
+Li, Zou and Ren, "Improve unsupervised domain adaptation with mixup training", 2020, as implemented in DomainBed
+(Gulrajani and Lopez-Paz, ICLR 2021).
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from fdgjax.objectives.by_domain import mean_over_domains, members, partners
 class Mixup(CentralByDomain):
     """Central's hyperparameters, and the mixture's.
 
-    alpha: of the shares' distribution, Beta(alpha, alpha); a small one leaves samples nearly as they are.
+    alpha: of the mixing shares' distribution, Beta(alpha, alpha); a small alpha leaves samples nearly unchanged.
     """
 
     alpha: float = hyper(0.2, above=0, search=(0.1, 0.2, 1.0, 10.0), source="DomainBed, mixup_alpha: 0.2, 10^U(-1, 1)")
@@ -59,7 +59,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
 
 
 def mixed_images(images: jax.Array, share: jax.Array, other: jax.Array) -> jax.Array:
-    """`l x_i + (1 - l) x_j` of each image; l `[batch]`, and j the position of each one's partner."""
+    """`l x_i + (1 - l) x_j` of each image; l `[batch]`, and j the position of each image's partner."""
     share = share.reshape(-1, *[1] * (images.ndim - 1))
     return share * images + (1 - share) * images[other]
 

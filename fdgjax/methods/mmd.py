@@ -6,7 +6,7 @@ x and x' are features (the inputs of the last layer) of the minibatch's samples 
 is the sum of the Gaussian kernels `exp(-g |x - y|^2)`, g = 0.001, 0.01, ..., 1000. CE_d is the mean cross-entropy of
 domain d. All domains' data lie in one place, and the domain of each sample is known.
 
-Li, Pan, Wang and Kot, "Domain generalization with adversarial feature learning", CVPR 2018, as DomainBed has it
+Li, Pan, Wang and Kot, "Domain generalization with adversarial feature learning", CVPR 2018, as implemented in DomainBed
 (Gulrajani and Lopez-Paz, ICLR 2021): the discrepancy alone, without an autoencoder and an adversary.
 """
 
@@ -35,8 +35,8 @@ ESTIMATES: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 class MMD(CentralByDomain):
     """Central's hyperparameters, and the penalty's.
 
-    penalty: weight of the discrepancy. estimate: `biased`, with pairs of a sample and itself, or `unbiased`: where a
-      minibatch has few samples of a domain, the biased one is smallest for features that are all alike.
+    penalty: weight of the discrepancy. estimate: `biased`, with pairs of a sample and itself, or `unbiased`. With few
+      samples of a domain in a minibatch, the biased estimate is smallest if all features are equal.
     """
 
     penalty: float = hyper(1.0, search=(0.1, 1.0, 10.0), source="DomainBed, mmd_gamma: 1, 10^U(-1, 1)")

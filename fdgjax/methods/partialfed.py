@@ -47,7 +47,7 @@ class PartialFed(FedAvg):
     """FedAvg's hyperparameters and the policy's.
 
     policy: the layers loaded at first: `all`, `all_but_norm` (BatchNorm) or `none`; a is 1 or -1.
-    policy_learning_rate: of the policy, with the clients' kind of optimiser; 0 keeps the initial policy.
+    policy_learning_rate: of the policy, whose optimiser is of the clients' kind; 0 keeps the initial policy.
     temperature: T.
     unseen: the `global` model predicts for an unseen domain, or `each` client's (the accuracies are averaged).
     """

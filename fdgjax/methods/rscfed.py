@@ -125,7 +125,8 @@ def next_own(context: Context, trained: Trained) -> Own:
 
 
 def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float) -> jax.Array:
-    """Which clients are in which subset, bool `[subsets, clients]`: those with the lowest draws, weight zero last.
+    """Which clients are in which subset, bool `[subsets, clients]`: those with the lowest draws; clients of weight zero
+    come last.
 
     Args:
       keys: `[clients, ...]`, each client's.

@@ -118,7 +118,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         optimizer=client_optimizer(h, setup.rounds, watch=sum_gradients()),
         aggregate=aggregate,
         update=update,
-        # A control variate moves by what training found, too.
+        # The updates include those of the control variates.
         updates=both(extended.updates),
     )
 

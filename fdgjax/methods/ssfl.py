@@ -3,9 +3,9 @@
     w <- local epochs at the server from w, on its labelled data
     y~_i = guess(w, x_i);   w_i <- local epochs at client i from w, on (x_i, y~_i);   w <- sum_i p_i w_i
 
-UAP's baseline (section 5; it names SemiFL for it): UAP with cross-entropy alone. Pseudo-labels are generated anew in
-every round. BatchNorm layers are not averaged: each client keeps its own, as in FedBN, and the server its own, which
-complete the global model (`unseen="server"`).
+UAP's baseline (section 5, where the paper refers to SemiFL): UAP with cross-entropy alone. Pseudo-labels are generated
+anew in every round. BatchNorm layers are not averaged: each client keeps its own, as in FedBN, and the server its own,
+which complete the global model (`unseen="server"`).
 
 Ahmed et al., "Unified alignment protocol: making sense of the unlabeled data in new domains", sections 3.1, 4.2 and 9.
 """
@@ -34,7 +34,7 @@ GUESSERS: Mapping[str, Callable[[Context], Variables]] = {
     "server": lambda context: context.sent,
     "client": lambda context: context.received,
 }
-"""Whose BatchNorm layers the model that generates pseudo-labels has."""
+"""The owner of the BatchNorm layers in the model that generates pseudo-labels."""
 
 NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
 """The label of BatchNorm layers."""

@@ -56,10 +56,10 @@ class UAP(SSFL):
     alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
       reference covariance.
     covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
-    least_samples: a partial minibatch of fewer is left out of COV: white features of n samples and m
+    least_samples: a partial minibatch with fewer samples is left out of COV: white features of n samples and m
       dimensions have an expected COV of `(m + 1) / (n - 1)`.
     classes: number of classes that CDD compares, drawn anew for each batch; 0 for all.
-    client_means: a client aligns to the classifier it `received`, or to the one it is being `trained`.
+    client_means: a client aligns to the classifier it `received`, or to the one being `trained`.
     """
 
     alpha: float = hyper(1.0, search=(0.0, 0.5, 1.0, 2.0), source="UAP, Table 14")

@@ -1,4 +1,4 @@
-"""Runs that differ in numbers alone, trained as one program: learning rates and weights become its arguments."""
+"""Trains runs that differ only in seeds and numeric hyperparameters as one program; these are its arguments."""
 
 import contextlib
 import dataclasses
@@ -24,14 +24,14 @@ from fdgjax.run.runner import summed_up, train_with_records
 from fdgjax.utils.errors import UserError
 
 LARGEST = 16
-"""The most members of a family by default."""
+"""The default limit on the number of members of a family (the runs of one program)."""
 
 
 def batches(configs: Sequence[Config], largest: int = LARGEST) -> list[list[int]]:
-    """The places of configs that may train as one program, in groups of at most `largest`, in order.
+    """The indices of configs that may train as one program, in groups of at most `largest`, in order.
 
-    They have all in common but their first seed and the method's floats, of which each is zero in all or in none, and
-    one likewise where that is the default: at these values methods leave something out.
+    Such configs may differ only in their first seed and in the method's float hyperparameters. A float must be zero in
+    all of them or in none, and likewise one where its default is one, since methods skip computations at these values.
     """
     groups: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
@@ -40,19 +40,19 @@ def batches(configs: Sequence[Config], largest: int = LARGEST) -> list[list[int]
 
 
 def common(config: Config) -> dict[str, Any]:
-    """What a config has in common with its family."""
+    """The part of a config that all members of its family share; compared to group configs."""
     rest = to_plain(config) | {"seed": None}
     defaults = {field.name: field.default for field in dataclasses.fields(config.method)}
     rest["method"] = {
         name: (value == 0, value == defaults[name] == 1) if isinstance(value, float) else value
         for name, value in rest["method"].items()
     }
-    # Protection is accounted for by the config's own numbers.
+    # The privacy accounting depends on the config's own numbers, so a protected run trains alone.
     return rest | {"alone": to_plain(config)} if config.privacy.unit else rest
 
 
 def differing_values(configs: Sequence[Config]) -> str:
-    """The keys in which a family differs, with their values: `method.mu=0.1,0.01; seed=0,1`."""
+    """The keys in which the members of a family differ, with their values: `method.mu=0.1,0.01; seed=0,1`."""
     each = [flatten_dict(to_plain(config), sep=".") for config in configs]
     values = {key: list(dict.fromkeys(one[key] for one in each)) for key in each[0] if key != "devices"}
     return "; ".join(f"{key}={','.join(map(str, own))}" for key, own in values.items() if len(own) > 1)
@@ -61,18 +61,18 @@ def differing_values(configs: Sequence[Config]) -> str:
 def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Console, stop: Stop) -> list[dict[str, Any]]:
     """Trains a family, or resumes it, each member in its own folder, and returns the members' summaries.
 
-    A folder holds what the run would leave alone, to the bit where the seed axis is `map`, so that each command of a
-    single run goes on from it, too.
+    Each folder holds what the run would write if it were trained alone (bit for bit where the seed axis is `map`), so
+    that it can also be continued as a single run.
 
     Args:
-      configs: a group of `batches`, none of them finished.
+      configs: a group made by `batches`, none of them finished.
       paths: their folders.
-      console, stop: as of `fdgjax.run.runner.run_experiment`.
+      console, stop: as in `fdgjax.run.runner.run_experiment`.
 
     Raises:
-      UserError: bad input, a member that diverged, one that has come to another round than the others, or a method
-        that needs its numbers before it is compiled; each member can still be run by itself.
-      TooLarge: all of them at a time need more memory than is free.
+      UserError: invalid input, a member that diverged, members stopped at different rounds, or a method that needs the
+        values of its hyperparameters at compile time; each member can still be trained alone.
+      TooLarge: training all members at once needs more memory than is free.
       Interrupted: `stop` was set; the states are saved.
     """
     for path in paths:
@@ -98,10 +98,10 @@ def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Conso
 
 
 def tried(make: Callable[[], Any]) -> Any:
-    """What `make` returns.
+    """Calls `make` and returns its result.
 
     Raises:
-      UserError: Python needs to know a number that differs between the members.
+      UserError: tracing needs the concrete value of a number that differs between the members.
     """
     try:
         return make()

@@ -11,7 +11,7 @@ from fdgjax.run.memory_check import Memory, predict_memory
 
 
 def compile_ahead(experiment: Experiment, state: State) -> tuple[Experiment, Memory]:
-    """The experiment with its programs compiled, so that no round can compile again, and the memory they will take."""
+    """The experiment with its programs compiled, so that no round recompiles, and the memory they will take."""
     train, federation, evaluation = experiment.train, experiment.federation, experiment.evaluation
     # Typed as Callable; they are jitted functions.
     round_: Any = experiment.round
@@ -31,21 +31,21 @@ def first_state(experiment: Experiment) -> State:
 
 
 SUMS = ("stablehlo.dot", "stablehlo.convolution", "stablehlo.reduce")
-"""Operations that add up: the compiler may choose the order, and with it the rounding."""
+"""Operations that sum: the compiler may choose the order of the sum, and with it the rounding."""
 
 
 def quick_to_compile(lowered: Lowered) -> dict[str, Any]:
-    """XLA's options for a program that runs once: on a CPU, the lowest level of optimisation that gives the same bits.
+    """XLA's options for a program that runs once: on a CPU, the lowest optimisation level that gives the same bits.
 
-    It halves the compilation of random draws. A program that adds up, as in training an autoencoder, would round
-    otherwise, and keeps the defaults.
+    This halves the compile time of random draws. A program with sums, such as one that trains an autoencoder, would
+    round differently at that level and keeps the default options.
     """
     plain = jax.default_backend() == "cpu" and not any(name in lowered.as_text() for name in SUMS)
     return {"xla_backend_optimization_level": 1} if plain else {}
 
 
 def state_shapes(experiment: Experiment) -> State:
-    """Shape, dtype and sharding of the state's arrays, with which a checkpoint is restored."""
+    """Shape, dtype and sharding of the state's arrays, as needed to restore a checkpoint."""
     place = everywhere(experiment.execution) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
     # Typed as Callable; it is a jitted function.
     init: Any = experiment.init.func

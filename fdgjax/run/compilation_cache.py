@@ -1,4 +1,4 @@
-"""JAX's own cache of compiled programs: where it is, and what JAX says of it."""
+"""JAX's persistent cache of compiled programs: its location, and the events that JAX reports about it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,15 +11,18 @@ from fdgjax.data.sources.cache import cache_root
 
 
 def remember_compilations(config: Config) -> None:
-    """Keeps compiled programs on disk, so that the same experiment need not be compiled again: beside the decoded data,
-    or where the user said (`JAX_COMPILATION_CACHE_DIR`). `JAX_ENABLE_COMPILATION_CACHE=false` switches this off."""
+    """Keeps compiled programs on disk, so that the same experiment need not be compiled again.
+
+    They are stored beside the decoded data, or in the folder that `JAX_COMPILATION_CACHE_DIR` names.
+    `JAX_ENABLE_COMPILATION_CACHE=false` switches the cache off.
+    """
     if not jax.config.values["jax_compilation_cache_dir"]:
         jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
 
 
 @contextlib.contextmanager
 def jax_events(name: str) -> Iterator[list[str]]:
-    """A list that gets an entry for each of JAX's events of that name within the block."""
+    """A list that gets an entry for each monitoring event called `name` that JAX records within the block."""
     events: list[str] = []
 
     def note(event: str, **_: Any) -> None:

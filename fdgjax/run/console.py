@@ -14,7 +14,7 @@ from fdgjax.evaluation.metrics import Record, is_evaluated
 
 
 class Console:
-    """A terminal: a live bar where there is one, a line per evaluation where output goes to a file."""
+    """Output for the user: a live progress bar in a terminal, a line per evaluation where output goes to a file."""
 
     def __init__(self, rich: RichConsole | None = None) -> None:
         self._rich = rich or RichConsole()
@@ -25,7 +25,7 @@ class Console:
 
     @contextlib.contextmanager
     def progress(self, rounds: int, done: int) -> Iterator[Callable[[Record], None]]:
-        """Shows the records it is given."""
+        """Yields a function that shows the progress of the run, given each round's record."""
         columns = (
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -51,7 +51,7 @@ class Console:
             yield show
 
     def result(self, summary: Mapping[str, Any]) -> None:
-        """The table of accuracies or probes, then traffic and speed; of several seeds, means and deviations."""
+        """Prints accuracies or probes, then traffic and speed; for several seeds, means and standard deviations."""
         std = summary.get("std", {})
         several = f"seeds {', '.join(map(str, summary['seeds']))}: mean +- sample std" if std else ""
         self.say(
@@ -68,7 +68,7 @@ class Console:
         )
 
     def probes(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
-        """A table of linear probes by their percentage of labels; of several seeds, means and deviations over these."""
+        """Prints probe accuracies by percentage of labels, with deviations over seeds, or over splits for one seed."""
         table = Table()
         table.add_column("labels")
         table.add_column(f"probe on {summary['target']} (unseen)", justify="right")
@@ -78,7 +78,7 @@ class Console:
         self._rich.print(table)
 
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
-        """The table of accuracies per domain, and the figures beside it."""
+        """Prints the table of accuracies per domain, and the remaining figures below it."""
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
         seen = "avg_accuracy" if "avg_accuracy" in summary else "id_accuracy"
@@ -104,10 +104,10 @@ def silent_console() -> Console:
 
 
 def figure(value: float, std: float | None) -> str:
-    """`0.912`, or `0.912 +- 0.010` where there is a deviation."""
+    """`0.912`, or `0.912 +- 0.010` if a deviation is given."""
     return f"{value:.3f}" if std is None else f"{value:.3f} +- {std:.3f}"
 
 
 def headlines(record: Mapping[str, Any], std: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """`id 0.912  ood 0.684`: those of `HEADLINES` that the record has, with deviations where there are any."""
+    """`id 0.912  ood 0.684`: the figures of `HEADLINES` that the record has, with deviations if any."""
     return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in HEADLINES.items() if key in record)

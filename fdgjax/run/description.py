@@ -1,4 +1,4 @@
-"""What a run prints before any training: the labels each client holds, and how variables are shared."""
+"""What a run prints before training: each client's counts of class labels, and how variables are shared."""
 
 from fdgjax.data.splits import label_histogram
 from fdgjax.experiments import Experiment
@@ -6,13 +6,13 @@ from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, la
 
 
 def fates(experiment: Experiment) -> dict[str, str]:
-    """The label of every variable of the network by path, `frozen` for those of a frozen trunk."""
+    """How every variable of the network is shared: its label by path, or `frozen` in a frozen trunk."""
     frozen = flatten(experiment.trunk.variables) if experiment.trunk else {}
     return dict.fromkeys(frozen, FROZEN) | label_table(experiment.shapes, experiment.method.label)
 
 
 def label_summary(experiment: Experiment) -> str:
-    """The number of variables and bytes with each label, one line per label in use."""
+    """The number of variables and bytes for each label in use, one line per label."""
     table = fates(experiment)
     sizes = dict(bytes_by_label(experiment.shapes, experiment.method.label))
     sizes[FROZEN] = bytes_of(experiment.trunk.variables) if experiment.trunk else 0
@@ -23,7 +23,7 @@ def label_summary(experiment: Experiment) -> str:
 
 
 def histogram(experiment: Experiment) -> str:
-    """Training labels per client, a table for each seed."""
+    """The number of training samples of each class per client, as a table for each seed."""
     data, seeds = experiment.data, experiment.seeds
     tables = [
         label_histogram(

@@ -1,4 +1,4 @@
-"""How many devices a run has: chosen once, from the machine and the experiment, and kept in its folder."""
+"""How many devices a run uses: chosen once, from the machine and the experiment, and recorded in its folder."""
 
 import dataclasses
 from pathlib import Path
@@ -12,10 +12,11 @@ from fdgjax.utils.threads import cores, settle_threads, suggested_threads, threa
 
 
 def as_begun(config: Config, path: Path) -> Config:
-    """The config with the number of devices of the run in the folder, where there is one and none is asked for.
+    """The config with the number of devices that the folder's run began with, unless the config sets one or the folder
+    holds no run.
 
     Raises:
-      Damaged: the run's config is not what was written.
+      Damaged: the run's config differs from its checksum.
     """
     workdir = Workdir(path)
     if config.devices or not workdir.config.is_file():
@@ -24,11 +25,14 @@ def as_begun(config: Config, path: Path) -> Config:
 
 
 def prepare_cpu(config: Config, path: Path, processes: int = 1) -> None:
-    """Before JAX starts: as many threads as when the folder's run began, and the config's devices, of which each of
-    several processes makes its share. Where their number is open, it waits until a round's clients are known.
+    """Sets up the CPU before JAX starts: the number of threads that the folder's run began with, and the number of
+    devices in the config, divided among the processes.
+
+    A single process whose config leaves the number of devices open is not split here: the number is chosen once the
+    clients of a round are known.
 
     Raises:
-      Damaged: the run's config is not what was written.
+      Damaged: the run's config differs from its checksum.
     """
     settle_threads(threads_of(path) or suggested_threads())
     if config.devices or processes > 1:
@@ -36,28 +40,29 @@ def prepare_cpu(config: Config, path: Path, processes: int = 1) -> None:
 
 
 def threads_of(path: Path) -> int | None:
-    """Those on which the folder's run began; None where there is none or it does not say.
+    """The number of threads that the folder's run began with; None if there is no run or it did not record one.
 
     Raises:
-      Damaged: the run's config is not what was written.
+      Damaged: the run's config differs from its checksum.
     """
     workdir = Workdir(path)
     return read_config_file(workdir).get("threads") if workdir.config.is_file() else None
 
 
 def as_there_are(config: Config) -> Config:
-    """The config of a trained run for further evaluation: on its own number of devices where that can still be had,
-    else on one, with the same figures to rounding."""
+    """The config of a trained run for further evaluation: with its own number of devices if so many are available,
+    else with one, which gives the same figures up to rounding."""
     if config.devices:
         split_cpu(config.devices)
     return config if config.devices <= len(jax.devices()) else dataclasses.replace(config, devices=1)
 
 
 def unlike_begun(config: Config, path: Path) -> str:
-    """What to know about a run that began on another machine, or with other threads; empty for others.
+    """A note for a run that began with more threads than this machine has cores, or with another number of threads than
+    this process has; else empty.
 
     Raises:
-      Damaged: the run's config is not what was written.
+      Damaged: the run's config differs from its checksum.
     """
     if jax.default_backend() != "cpu" or jax.process_count() > 1:
         return ""

@@ -1,10 +1,10 @@
-"""A run continued for more rounds: the same command with a larger `rounds` goes on where the folder's run has got to.
+"""A run continued for more rounds: the same command with a larger `rounds` resumes the run in the folder.
 
-It ends with the numbers of a run that had the larger number from the start, bit for bit. So it is allowed only where
-the programs of both are the same, which they are not where a schedule, such as a cosine over the rounds, depends on
-their number. The last round of a run is always evaluated; where the longer run would not have evaluated it, its figures
-are taken out of the records. The earlier summary is kept as `summary_N.json`, and `continued_from` in `config.json`
-and `summary.json` names the earlier numbers of rounds.
+The result equals, bit for bit, that of a run that had the larger number from the start. Continuing is therefore allowed
+only if both runs compile to the same programs, which they do not where a schedule, such as a cosine over the rounds,
+depends on the number of rounds. The last round of a run is always evaluated; if the longer run would not have evaluated
+that round, its figures are removed from the records. The earlier summary is kept as `summary_N.json`, and
+`continued_from` in `config.json` and `summary.json` lists the earlier numbers of rounds.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ CONTINUED = "continued_from"
 
 
 def earlier_rounds(path: Path, config: Config) -> int:
-    """The smaller number of rounds of the run in a folder that is otherwise this experiment; 0 where there is none."""
+    """The number of rounds of the folder's run, if that is this experiment with fewer rounds; else 0."""
     workdir = Workdir(path)
     if not workdir.config.is_file():
         return 0
@@ -38,7 +38,7 @@ def earlier_rounds(path: Path, config: Config) -> int:
 
 
 def refuse_schedules(path: Path, experiment: Experiment, earlier: int) -> None:
-    """Raises a `UserError` where the rounds of the longer run are not those of the earlier one."""
+    """Raises a `UserError` if the longer run's rounds compile to another program than the earlier run's."""
     config = experiment.config
     if programs(experiment) != programs(build(dataclasses.replace(config, rounds=earlier))):
         schedule = getattr(config.method, "client_schedule", "constant")
@@ -50,7 +50,7 @@ def refuse_schedules(path: Path, experiment: Experiment, earlier: int) -> None:
 
 
 def programs(experiment: Experiment) -> list[str]:
-    """The text of the compiled programs that make and train a state."""
+    """The text of the lowered programs that initialise a state and train it for a round."""
     # Typed as Callable; they are jitted functions.
     round_: Any = experiment.round
     init: Any = experiment.init.func
@@ -59,10 +59,10 @@ def programs(experiment: Experiment) -> list[str]:
 
 
 def prolong(workdir: Workdir, config: Config, earlier: int) -> None:
-    """Makes the folder, and those of its seeds, the longer run's; a kill at any moment leaves one or the other."""
+    """Makes the folder's run, and its seeds', the longer run; a kill at any moment leaves one or the other."""
     several = seeds_of(config) if config.seeds > 1 else ()
     parts = [(seed_workdir(workdir, seed), for_seed(config, seed)) for seed in several]
-    # The run's own folder is the last: while it is the earlier run's, the same command does all of this again.
+    # The run's own folder comes last: until it is rewritten, the same command repeats all of this.
     for folder, own in (*parts, (workdir, config)):
         if not folder.config.is_file():
             continue
@@ -76,13 +76,13 @@ def prolong(workdir: Workdir, config: Config, earlier: int) -> None:
 
 
 def continued_from(workdir: Workdir) -> dict[str, Any]:
-    """The entry of the summary on earlier numbers of rounds; empty for a run that had one from the start."""
+    """The summary's entry on earlier numbers of rounds; empty for a run that was never continued for more rounds."""
     content = read_config_file(workdir)
     return {CONTINUED: content[CONTINUED]} if CONTINUED in content else {}
 
 
 def as_planned(records: Sequence[Record], config: Config) -> list[Record]:
-    """The records without figures of rounds that this number of rounds does not evaluate."""
+    """The records, without the figures of rounds that a run of `config.rounds` rounds would not evaluate."""
 
     def planned(record: Record) -> bool:
         return record["round"] % config.eval_every == 0 or record["round"] == config.rounds

@@ -19,8 +19,8 @@ from fdgjax.utils.errors import UserError
 
 
 def images_per_round(experiment: Experiment) -> list[float]:
-    """Training images per round, at clients and at the server, for each seed; the expected number where a round selects
-    some of the clients."""
+    """Training images per round, at clients and at the server, for each seed; the expected number if a round selects
+    only some of the clients."""
     config = experiment.config
 
     def seen(lengths: jax.Array) -> np.ndarray:
@@ -36,7 +36,7 @@ def images_per_round(experiment: Experiment) -> list[float]:
 class Progress(NamedTuple):
     """The result of a round: its number, each seed's record, the state, and the seconds the round took.
 
-    The state is None where the next round has begun, which uses it up.
+    The state is None if the next round has begun, since that donates the state's buffers.
     """
 
     number: int
@@ -46,14 +46,14 @@ class Progress(NamedTuple):
 
 
 Observer = Callable[[Progress], None]
-"""Follows a run: called with each round, its state included, before that is saved and before the next begins. It may
+"""Follows a run: called with each round and its state, before the state is saved and the next round begins. It may
 request a stop; an exception ends the run at once."""
 
 
 class Started(NamedTuple):
-    """A round that a device computes: its number, its results, none of them waited for, and when it was started.
+    """A round dispatched to the device: its number, its results (possibly still being computed), and its start time.
 
-    observed: of its state, where it is evaluated; else None.
+    observed: the evaluation's outputs for its state if the round is evaluated; else None.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Started(NamedTuple):
 
 
 def never_ahead(done: int) -> bool:
-    """No round begins before the figures of the one before it are read."""
+    """No round begins before the figures of the previous round are read."""
     del done
     return False
 
@@ -77,18 +77,20 @@ def train_rounds(
     Args:
       experiment: what to train.
       state: where to start. Its buffers are donated, and so are those of each state once the next round begins.
-      ahead: asked of a round that was started whether the next may be started too before this one's figures are read,
-        so that the device computes while the host reads, checks and writes. It then ends with no use of the state.
+      ahead: whether, after round `done` has been started, the next one may start before the figures of round `done` are
+        read, so that the device computes while the host reads, checks and writes. That round's `Progress` then has no
+        state.
 
     Raises:
-      UserError: the server's state is not finite, or a client's update is not and `config.drop_nonfinite` is False.
+      UserError: the server's state is not finite, or a client's update is not finite and non-finite updates are not
+        dropped (by `config.drop_nonfinite` or a defence).
     """
     config, count = experiment.config, len(experiment.seeds)
-    # The true labels serve the records alone; rounds use `experiment.train`, which may lack them.
+    # The true labels are used for the records only; training uses `experiment.train`, which may lack them.
     tables, truth = jax.device_get((experiment.train.train, experiment.federation.labels))
     first = int(np.max(jax.device_get(state.round))) + 1
     before = reference_figures(experiment.evaluation, state, experiment.federation) if first == 1 else None
-    free = 0.0  # when the device had done all that was started before
+    free = 0.0  # when the device had finished all earlier rounds
 
     def told(one: Started, *, last: bool) -> Progress:
         nonlocal free
@@ -112,7 +114,7 @@ def train_rounds(
 
 
 def start_round(experiment: Experiment, state: State, number: int) -> Started:
-    """Starts a round from a state, and the evaluation of what it leaves where that is due, without waiting for them."""
+    """Starts a round from a state, and the evaluation of the new state if it is due, without waiting for either."""
     config, begin = experiment.config, time.perf_counter()
     state, info = experiment.round(state, experiment.train)
     due = number % config.eval_every == 0 or number == config.rounds
@@ -123,7 +125,7 @@ def start_round(experiment: Experiment, state: State, number: int) -> Started:
 def records_of(
     experiment: Experiment, one: Started, infos: Sequence[RoundInfo], tables: Sequence[PyTree], truth: np.ndarray
 ) -> list[Record]:
-    """Each seed's record of a round, its figures included where it is evaluated. Raises like `train_rounds`."""
+    """Each seed's record of a round, with its figures if the round is evaluated. Raises like `train_rounds`."""
     config, seeds = experiment.config, experiment.seeds
     dropped = config.drop_nonfinite or infos[0].verdict is not None
     for seed, info in zip(seeds, infos, strict=True):
@@ -166,7 +168,7 @@ def verdict_record(verdict: Verdict) -> Record:
 
 
 def as_plain(values: PyTree) -> Any:
-    """An array as a JSON value, nested lists of numbers; what is not finite as None, since JSON cannot represent it."""
+    """An array as nested lists of numbers for JSON; non-finite values become None, since JSON cannot represent them."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -177,8 +179,8 @@ def as_plain(values: PyTree) -> Any:
 
 
 def check_finite(info: RoundInfo, round_: int, whose: str, dropped: bool) -> None:
-    """Raises a `UserError` for a server or a client that diverged; `whose` follows it in the message. Clients that
-    diverged are left out where they are `dropped`."""
+    """Raises a `UserError` if the server diverged, or if a client diverged and such clients are not `dropped`; `whose`
+    names the seed in the message."""
     if info.server_loss is not None and not np.isfinite(info.server_loss):
         raise UserError(
             f"the server's own training{whose} gave NaN or infinity in round {round_}; expected finite numbers; "

@@ -1,4 +1,4 @@
-"""Memory of compiled programs: predicted, free, and at the peak."""
+"""The memory that compiled programs need, what is free, and the peak."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ MEBIBYTE = 2**20
 
 
 class TooLarge(UserError):
-    """A program that memory does not hold: fewer runs at a time may."""
+    """A program that does not fit in memory; with fewer runs at a time it may."""
 
 
 class Memory(NamedTuple):
-    """Bytes that training takes, on the device that takes most (on a CPU: all its devices together).
+    """Bytes that training takes on the device that needs most (on a CPU: on all its devices together).
 
-    data: the federation, without images that stay on the host. state: of the run, which a round updates in place. work:
-    what a program needs besides while it runs, clients' updates included.
+    data: the federation, without images that stay on the host. state: the run's state, which a round updates in place.
+    work: what a program additionally needs while it runs, clients' updates included.
     """
 
     data: int
@@ -40,11 +40,11 @@ class Memory(NamedTuple):
 
 
 def predict_memory(programs: Sequence[Compiled], data: PyTree, state: PyTree, devices: int) -> Memory:
-    """The memory that the programs will take, by XLA's analysis of each; they run one after another.
+    """The memory that the programs will take, from XLA's analysis of each; they run one after another.
 
     Args:
-      programs: called with data and state, whole on each of the `devices`.
-      data, state: leaves that appear twice count once.
+      programs: called with data and state, each of which every device holds in full.
+      data, state: the arguments; an array that appears twice counts once.
       devices: number of devices.
     """
     # The devices of a CPU share its memory.
@@ -54,7 +54,7 @@ def predict_memory(programs: Sequence[Compiled], data: PyTree, state: PyTree, de
 
 
 def work_bytes(program: Compiled) -> int:
-    """What one device needs for a program besides its arguments: temporaries and results that reuse no argument."""
+    """What one device needs for a program besides its arguments: temporaries, and results without a donated buffer."""
     memory = program.memory_analysis()
     if memory is None:  # a backend without this analysis
         return 0
@@ -62,7 +62,7 @@ def work_bytes(program: Compiled) -> int:
 
 
 def tree_bytes(tree: PyTree) -> int:
-    """The bytes that one device has of all arrays of a tree, each counted once."""
+    """The bytes of a tree's arrays that one device holds, each array counted once."""
 
     def of_device(leaf: jax.Array) -> int:
         if jax.process_count() == 1:
@@ -73,9 +73,9 @@ def tree_bytes(tree: PyTree) -> int:
 
 
 def shortage(memory: Memory, free: int | None) -> str | None:
-    """A warning where the work of a round is more than is `free` now, with what helps; None where it fits.
+    """A warning, with remedies, if a round's working memory exceeds what is `free` now; None if it fits.
 
-    Data and state are not counted, as they are allocated already.
+    Data and state are not counted, as they are already allocated.
     """
     if free is None or memory.work <= free:
         return None
@@ -87,18 +87,18 @@ def shortage(memory: Memory, free: int | None) -> str | None:
 
 
 def refuse_shortage(memory: Memory, free: int | None) -> None:
-    """Raises `TooLarge` where `shortage` would warn."""
+    """Raises `TooLarge` if `shortage` returns a warning."""
     if warning := shortage(memory, free):
         raise TooLarge(warning)
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether it is for want of memory, found out beforehand or by the allocator of Python or of a device."""
+    """Whether an error means too little memory: predicted, or reported by Python's or a device's allocator."""
     return isinstance(error, TooLarge | MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
-    """Raises `TooLarge` where the state of a run alone, of which these are the shapes, is more than all memory."""
+    """Raises `TooLarge` if a run's state alone (given as arrays or their shapes) exceeds the total memory."""
     copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
     needed = copies * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     if capacity is not None and needed > capacity:
@@ -115,22 +115,22 @@ def device_memory() -> dict[str, int]:
 
 
 def free_bytes() -> int | None:
-    """Memory that a program may still take; None where neither the device nor the system reports it."""
+    """Memory that a program may still take; None if neither the device nor the system reports it."""
     stats = device_memory()
     return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else available_bytes()
 
 
 def capacity_bytes() -> int | None:
-    """All the memory there is; None where neither the device nor the system reports it."""
+    """The total memory; None if neither the device nor the system reports it."""
     return device_memory().get("bytes_limit") or total_bytes()
 
 
 def peak_bytes() -> int:
-    """The peak of memory so far: the device's where it reports one, else the whole process's."""
+    """The peak memory so far: the device's if it reports one, else the whole process's."""
     return device_memory().get("peak_bytes_in_use") or peak_resident_bytes()
 
 
 def peak_in_words(peak: int) -> str:
-    """The peak, and whose memory it is."""
+    """The peak in words, and whether it is the device's or the process's."""
     whose = "device" if device_memory() else "whole process, libraries and compilation included"
     return f"{peak / MEBIBYTE:,.0f} MiB at the peak of the {whose}"

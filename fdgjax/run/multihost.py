@@ -1,4 +1,4 @@
-"""What a run of several processes does otherwise: the first alone owns the folder and writes, all of them see it."""
+"""Folders and logs of a run of several processes: only process 0 owns the folder and writes; all processes read it."""
 
 import contextlib
 import time
@@ -16,12 +16,12 @@ from fdgjax.utils.checksums import sha256
 from fdgjax.utils.errors import UserError
 
 SHARED_SECONDS = 60.0
-"""How long a file system of several machines may take to show one what another wrote."""
+"""How long a file system shared by machines may take to show one machine what another wrote."""
 
 
 @contextlib.contextmanager
 def own_or_see(path: Path, config: Config, say: Callable[[str], None]) -> Iterator[Workdir]:
-    """The run's folder: `own_workdir` in process 0, no more than its name in the others. Raises like that."""
+    """The run's folder: `own_workdir` in process 0, only its path in the others. Raises like `own_workdir`."""
     with contextlib.ExitStack() as held:
 
         def own() -> None:
@@ -32,7 +32,7 @@ def own_or_see(path: Path, config: Config, say: Callable[[str], None]) -> Iterat
 
 
 def check_shared(workdir: Workdir) -> None:
-    """Raises a `UserError` in a process that does not see the folder of process 0."""
+    """Raises a `UserError` in a process that does not see process 0's folder."""
     wanted, rank = broadcast(lambda: sha256(workdir.config)), jax.process_index()
     deadline = time.monotonic() + SHARED_SECONDS
     while not sees(workdir.config, wanted):
@@ -45,14 +45,14 @@ def check_shared(workdir: Workdir) -> None:
 
 
 def sees(file: Path, wanted: str) -> bool:
-    """Whether the file is there with that checksum."""
+    """Whether the file exists and has the checksum `wanted`."""
     with contextlib.suppress(OSError):
         return sha256(file) == wanted
     return False
 
 
 def logs_of(workdir: Workdir, config: Config, records: list[list[Record]], say: Callable[[str], None]) -> list[Log]:
-    """Each seed's log, for its rounds so far; those of other processes than the first write nothing."""
+    """Each seed's log, for its rounds so far; in processes other than process 0, logs that write nothing."""
     if not is_coordinator():
         return [Log(lambda record: None, lambda: None) for _ in records]
     each = zip(open_seeds(workdir, config), seeds_of(config), records, strict=True)

@@ -1,4 +1,4 @@
-"""Where what a run leaves goes: its folder, or one for each member of a family that trains as one program."""
+"""Output folders of a run: one, or one per member of a family that trains as one program."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -15,23 +15,23 @@ from fdgjax.utils.errors import UserError
 
 
 class RunOutput(NamedTuple):
-    """One run's config and folder. A family's members each have what they would leave alone."""
+    """One run's config and folder. Each member of a family gets the files it would write if trained alone."""
 
     config: Config
     workdir: Workdir
 
 
 def places(outputs: Sequence[RunOutput]) -> list[slice]:
-    """The seeds of each member among those of all."""
+    """Each member's slice of the seeds of all members."""
     ends = [sum(output.config.seeds for output in outputs[: i + 1]) for i in range(len(outputs))]
     return [slice(end - output.config.seeds, end) for output, end in zip(outputs, ends, strict=True)]
 
 
 def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> Checkpoints:
-    """The checkpoints of a run, or of all members: each saves its own part of the state.
+    """The checkpoints of a run, or of all members of a family, each of which saves its own part of the state.
 
     Raises:
-      UserError: like `open_checkpoints`, and from `restore`, where members have come to different rounds.
+      UserError: like `open_checkpoints`; also from `restore`, if the members have reached different rounds.
     """
     if len(outputs) == 1:
         return open_checkpoints(outputs[0].workdir.checkpoints, warn)
@@ -78,6 +78,6 @@ def shape_of_part(leaf: Any, place: slice) -> jax.ShapeDtypeStruct:
 
 
 def stacked_seeds(parts: Sequence[jax.Array], where: Sequence[slice]) -> jax.Array:
-    """The array of all seeds from the members' parts."""
+    """The array `[seeds, ...]` of all seeds, joined from the members' parts."""
     with_axis = [leaf if place.stop - place.start > 1 else leaf[None] for leaf, place in zip(parts, where, strict=True)]
     return jnp.concatenate(with_axis)

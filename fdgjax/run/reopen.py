@@ -18,7 +18,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Reopened(NamedTuple):
-    """A run: its experiment, the state of its newest checkpoint, and the records until then."""
+    """A trained run: its experiment, the state of its newest checkpoint, and the records up to it."""
 
     experiment: Experiment
     state: State
@@ -33,8 +33,8 @@ def config_of(path: Path, data_dir: str = "") -> Config:
       data_dir: folder of the data, if it has moved since the run.
 
     Raises:
-      UserError: no run there, one of a version with other keys, or of a method, model or data set that is not
-        registered.
+      UserError: the folder holds no run, a run of a version with other config keys, or a run whose method, model or
+        data set is not registered.
     """
     file = Workdir(path).config
     if not file.is_file():
@@ -54,12 +54,12 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
     """The experiment of a run's folder, built again, and its newest state.
 
     Args:
-      path: the folder; of a run with several seeds the one above the seeds' own.
+      path: the folder; for a run with several seeds, the one that contains the seeds' folders.
       data_dir: folder of the data, if it has moved since the run.
       changes: new values of config keys that concern evaluation only.
 
     Raises:
-      UserError: no run there, one of another version, or one without a checkpoint.
+      UserError: the folder holds no run, a run of another version, or a run without a checkpoint.
     """
     return restored(build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes))), path)
 

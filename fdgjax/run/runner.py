@@ -67,21 +67,21 @@ def run_experiment(
     stop: Stop,
     observers: Sequence[Observer] = (),
 ) -> dict[str, Any]:
-    """Trains the experiment, or resumes it, and returns its summary (of all seeds, where there are several).
+    """Trains the experiment, or resumes it, and returns its summary (over all seeds if there are several).
 
-    Each of several processes calls this; process 0 alone writes records.
+    In a run of several processes, each process calls this; only process 0 writes records.
 
-    A folder whose run differs in a smaller number of rounds alone is continued; see `fdgjax.run.extend_rounds`.
+    If the folder's run differs only in having fewer rounds, it is continued; see `fdgjax.run.extend_rounds`.
 
     Args:
       experiment: what to train.
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
-      observers: called, in their order, with each round that is trained; one may set `stop`.
+      observers: called in order after each trained round; an observer may set `stop`.
 
     Raises:
-      UserError: bad input, a client that diverged, or more rounds where each depends on their number.
+      UserError: invalid input, a client that diverged, or more rounds for a run whose rounds depend on their number.
       Interrupted: `stop` was set; the state is saved.
     """
     config = experiment.config
@@ -121,11 +121,12 @@ def train_with_records(
     stop: Stop,
     observers: Sequence[Observer],
 ) -> list[dict[str, Any]]:
-    """Training from the newest checkpoint to the summary of each seed; see `run_experiment`. Without berths it is
-    training in memory, from the first round.
+    """Trains from the newest checkpoint to the last round and returns each seed's summary; see `run_experiment`.
+
+    Without outputs it trains in memory, from the first round, and writes nothing.
 
     Raises:
-      TooLarge: the outputs are several, and a round of all needs more memory than is free.
+      TooLarge: there are several outputs, and a round of all of them needs more memory than is free.
     """
     begin = time.perf_counter()
     config, stop, durations = experiment.config, any_stop(stop), list[float]()
@@ -154,7 +155,7 @@ def train_with_records(
         leave_if(stop, done, config.rounds)
 
         def ahead(started: int) -> bool:
-            # An observer may stop the run, a checkpoint needs the state that the next round would use up.
+            # An observer may stop the run, and a checkpoint needs the state, which the next round would donate.
             return not observers and started % config.checkpoint_every != 0 and not stop.is_set()
 
         for progress in train_rounds(experiment, state, ahead):
@@ -180,7 +181,7 @@ def train_with_records(
 
 
 def summed_up(outputs: Sequence[RunOutput], each: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each berth's summary from those of its seeds, all of them written by process 0."""
+    """Each output's summary, made from those of its seeds; process 0 writes all of them."""
     found = []
     for output, place in zip(outputs, places(outputs), strict=True):
         seeds = [{**one, **continued_from(output.workdir)} for one in each[place]]
@@ -194,13 +195,13 @@ def summed_up(outputs: Sequence[RunOutput], each: Sequence[Mapping[str, Any]]) -
 
 
 def say_memory(memory: Memory, console: Console) -> None:
-    """Prints the memory that a round will take, and a warning, before the first round, where that is not free."""
+    """Prints the memory that a round will take, with a warning if less than that is free."""
     console.say(f"memory: {memory}")
     if warning := shortage(memory, free_bytes()):
         console.say(warning)
 
 
 def leave_if(stop: Stop, done: int, rounds: int) -> None:
-    """Raises `Interrupted` where a stop is requested and rounds remain."""
+    """Raises `Interrupted` if a stop is requested and rounds remain."""
     if done < rounds and stop.is_set():
         raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

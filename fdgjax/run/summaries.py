@@ -1,4 +1,4 @@
-"""What training has come to: the summaries of a run's seeds and of all of them, with or without a folder."""
+"""The results of training: a summary for each seed and one over all seeds, whether or not the run has a folder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from fdgjax.run.records import summarise, summarise_seeds
 
 
 class Timings(NamedTuple):
-    """Seconds of the whole run, seconds of a round (the median), and the bytes that were predicted for a round."""
+    """Seconds of the whole run, seconds of a round (the median), and the memory predicted for a round in bytes."""
 
     seconds: float
     round_seconds: float
@@ -21,12 +21,12 @@ class Timings(NamedTuple):
 def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timings: Timings) -> list[dict[str, Any]]:
     """Each seed's summary.
 
-    A seed's timings are those of the program it shared with the others.
+    Seeds trained in one program share its wall time and memory.
 
     Args:
       experiment: what was trained.
-      records: of each seed's rounds.
-      timings: of the run.
+      records: each seed's, one per round.
+      timings: of the whole run.
     """
     config, images = experiment.config, images_per_round(experiment)
     program = {
@@ -46,7 +46,7 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
 
 
 def of_all_seeds(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The summary of all of a run's seeds from that of each; a single seed's own."""
+    """The summary over all of a run's seeds, made from each seed's summary; for a single seed, its own."""
     if len(each) == 1:
         return dict(each[0])
     together = {"images_per_second": sum(one["images_per_second"] for one in each)}

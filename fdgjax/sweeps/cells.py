@@ -22,9 +22,9 @@ SPECS = Path(__file__).parent / "specs"
 class Cell(NamedTuple):
     """One run of a sweep.
 
-    name: its folder, unique. config: as a config file returns it. figures: keys of `summary.json` to be shown, with
-    dots into nested ones. group: the average over cells it belongs to, '' for none. reduced: what its scale leaves out
-    of the paper's protocol, '' for nothing. note: known reasons for a difference from the paper.
+    name: its folder, unique. config: as a config file returns it. figures: keys of `summary.json` to show, with dots
+    for nested keys. group: the group of cells over which figures are averaged, '' for none. reduced: what its scale
+    leaves out of the paper's protocol, '' for nothing. note: known reasons for a difference from the paper.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Scale(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A paper's figure in percent, its deviation where one is printed, and the table it stands in."""
+    """A paper's figure in percent, its deviation if one is printed, and its table."""
 
     mean: float
     deviation: float | None
@@ -55,7 +55,7 @@ class Published(NamedTuple):
 
 
 Figures = Mapping[tuple[str, str], Published]
-"""Published figures by cell or group, and figure."""
+"""Published figures by the names of a cell or group and of a figure."""
 
 
 def configured(method: str, scale: Scale, /, **changes: Any) -> ConfigDict:
@@ -67,10 +67,10 @@ def configured(method: str, scale: Scale, /, **changes: Any) -> ConfigDict:
 
 
 def spec_file(word: str) -> Path:
-    """The file that a word stands for: its own, or where there is none the package's spec of that name.
+    """The spec file that a word names: the file of that path, or else the package's spec of that name.
 
     Raises:
-      UserError: neither.
+      UserError: neither exists.
     """
     own = {path.stem: path for path in SPECS.glob("[!_]*.py")}
     if Path(word).is_file():
@@ -100,10 +100,10 @@ def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
 
 
 def read_published(spec: Path) -> Figures:
-    """The published figures beside a spec, none where there is no such file.
+    """The published figures beside a spec; empty if there is no such file.
 
     The file has the columns name (of a cell or a group), figure, mean, deviation and table; lines that begin with # are
-    remarks.
+    comments.
 
     Raises:
       UserError: a row without these, or with text instead of a number.

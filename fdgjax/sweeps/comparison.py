@@ -77,9 +77,10 @@ def as_row(
 
 
 def verdict(difference: float | None, paper: float | None, ours: float | None, reduced: str) -> str:
-    """How ours relates to the paper's: `within` its deviation (or ours, where it has none), `better` or `worse`.
+    """How our figure relates to the paper's: `within` the paper's deviation (or ours, if it has none), `better` or
+    `worse`.
 
-    Where neither has one, any difference counts. A run of less than the paper's protocol is always `reduced`.
+    If neither has a deviation, any difference counts. A run of less than the paper's protocol is always `reduced`.
     """
     if reduced or difference is None:
         return "reduced"
@@ -90,14 +91,15 @@ def verdict(difference: float | None, paper: float | None, ours: float | None, r
 
 
 def summary_figure(summary: Mapping[str, Any], name: str) -> tuple[float, float | None] | None:
-    """A figure of a summary in percent, with its deviation over the seeds where there are several."""
+    """A figure of a summary in percent, with its deviation over the seeds if there are several."""
     mean = nested(summary, name)
     deviation = nested(summary.get("std", {}), name)
     return None if mean is None else (100 * mean, None if deviation is None else 100 * deviation)
 
 
 def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float | None] | None:
-    """A figure's mean over runs in percent, None where one has none, and over the seeds the deviation of that mean."""
+    """A figure's mean over runs in percent, and the deviation of that mean over seeds; None if a run lacks the
+    figure."""
     figures = [figure for summary in summaries if (figure := nested(summary, name)) is not None]
     if len(figures) < len(summaries):
         return None
@@ -108,7 +110,7 @@ def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> tuple[float, f
 
 
 def nested(content: Mapping[str, Any], name: str) -> float | None:
-    """The value of `key.key`, None where it is not there."""
+    """The value of `key.key`, None if missing."""
     found: Any = content
     for key in name.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

@@ -14,7 +14,7 @@ from fdgjax.utils.errors import UserError
 NOT_REDUCING = frozenset(
     {"model.pretrained", "seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"}
 )
-"""Keys that do not change a paper's protocol: where weights lie, speed, memory, and checkpoints."""
+"""Keys that do not change a paper's protocol: the location of weights, speed, memory, and checkpoints."""
 
 
 class Selected(NamedTuple):
@@ -25,7 +25,7 @@ class Selected(NamedTuple):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of every command of many runs."""
+    """Adds the options that all commands of many runs share."""
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder of the runs")
     add("--data_dir", default="", help="where the data lie")
@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def positive_number(word: str) -> int:
-    """A number from 1."""
+    """A whole number, at least 1."""
     if not word.isdigit() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
     return int(word)
@@ -62,10 +62,12 @@ def positive_number(word: str) -> int:
 def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     """The selected cells, with the data folder, the number of devices and all other set keys in their configs.
 
-    Share I of N is every N-th of them from the I-th on: no cell is in two shares, whichever are finished.
+    Share I of N is every N-th of them from the I-th on: shares do not overlap, and do not depend on which cells are
+    finished.
 
     Raises:
-      UserError: no cell is selected, two have one name, a key or a value that does not exist, or no such share.
+      UserError: no cell is selected, two cells have the same name, a key or value is invalid, or there is no such
+        share.
     """
     share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
@@ -82,7 +84,7 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
-    """The chosen cells, without a group that is chosen only in part: the published mean is over the whole group."""
+    """The chosen cells, taken out of groups that are chosen only in part, as published means are over whole groups."""
     partial = {cell.group for cell in cells if all(cell is not one for one in chosen)}
     return [cell._replace(group="") if cell.group in partial else cell for cell in chosen]
 

@@ -23,9 +23,9 @@ OUT_OF_TIME = 3
 class Job(NamedTuple):
     """What a command does.
 
-    begin: once, before all. work: what each process does until nothing is left to it, or until its event is set. end:
-    once, after all, given whether it was stopped; returns the exit status. The latter two raise `Interrupted` where
-    they were stopped before all was done.
+    begin: called once, before all work. work: what each process does until nothing is left for it or its event is set.
+    end: called once, after all work, with whether it was stopped; returns the exit status. `work` and `end` raise
+    `Interrupted` if they were stopped before all was done.
     """
 
     begin: Callable[[], object]
@@ -34,12 +34,12 @@ class Job(NamedTuple):
 
 
 def conduct(job: Job, args: argparse.Namespace, command: Sequence[str]) -> int:
-    """Does a job, alone or by workers.
+    """Does a job, in this process or in workers.
 
     Args:
       job: what to do.
       args: `out`, `jobs`, `time_budget` and `worker` of `fdgjax.sweeps.options.add_common`.
-      command: the same command as a subcommand of fdgjax, which workers are started with.
+      command: the subcommand of fdgjax, with its arguments, with which workers are started.
 
     Returns:
       The job's exit status; 128 + signal number when stopped by one, and `OUT_OF_TIME` when time ran out.
@@ -72,7 +72,7 @@ def conduct(job: Job, args: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def limit_time(stop: threading.Event, seconds: float) -> None:
-    """Sets `stop` after so long; 0 for never."""
+    """Sets `stop` after `seconds`; 0 for never."""
     if seconds:
         timer = threading.Timer(seconds, stop.set)
         timer.daemon = True
@@ -82,10 +82,10 @@ def limit_time(stop: threading.Event, seconds: float) -> None:
 def run_workers(command: Sequence[str], jobs: int, stop: threading.Event) -> list[int]:
     """Runs `command` in `jobs` processes until all have ended, and returns their exit statuses.
 
-    They save their state and stop when their standard input ends (see `stop_with_parent`): once `stop` is set, and
-    also where this process dies.
+    They save their state and stop when their standard input ends (see `stop_with_parent`): once `stop` is set, and also
+    if this process dies.
     """
-    # Each would otherwise take most of an accelerator's memory at its start.
+    # Each worker would otherwise take most of an accelerator's memory at its start.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ
     workers = [subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) for _ in range(jobs)]
     try:
@@ -101,11 +101,12 @@ def run_workers(command: Sequence[str], jobs: int, stop: threading.Event) -> lis
 def stop_with_parent(stop: threading.Event) -> None:
     """Sets `stop` once the standard input ends.
 
-    Not a signal: a scheduler that signals all processes would make it the second, which ends a run at once.
+    The parent sends no signal instead: after a scheduler's signal to all processes it would be the second one, which
+    ends a run at once.
     """
 
     def watch() -> None:
-        # Not sys.stdin, whose lock Python would want at its own end.
+        # Not sys.stdin: the interpreter needs its lock at exit.
         while os.read(STDIN, 1024):
             pass
         stop.set()

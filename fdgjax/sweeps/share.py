@@ -1,4 +1,4 @@
-"""Shares of many runs: which of N commands on one folder this is, as its user or its scheduler says."""
+"""Shares of many runs: which of N commands on one folder this is, as set by the user or the scheduler."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,8 +9,9 @@ SCHEDULERS = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"),
     ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS"),
 )
-"""Variables of a SLURM array's task, and of a pod of Kubernetes' Indexed Job: its number, how many there are, the first
-number (else 0) and the step (else 1). Kubernetes says the number alone; `launch/kubernetes.yaml` adds how many."""
+"""Environment variables of a SLURM array's task, and of a pod of a Kubernetes Indexed Job: its index, the number of
+tasks, the first index (default 0) and the step (default 1). Kubernetes sets the index only; `launch/kubernetes.yaml`
+adds the number of pods."""
 
 
 class Share(NamedTuple):
@@ -24,7 +25,7 @@ def share_of(word: str, environment: Mapping[str, str]) -> Share:
     """`3/8` as two numbers; for `auto` those of this task of a SLURM array or of this pod of an Indexed Job.
 
     Raises:
-      UserError: another word, neither an array nor such a Job, or an array with gaps.
+      UserError: another word, `auto` outside of such an array or Job, or an array with gaps.
     """
     if word == "auto":
         return scheduled(environment)
@@ -35,7 +36,7 @@ def share_of(word: str, environment: Mapping[str, str]) -> Share:
 
 
 def scheduled(environment: Mapping[str, str]) -> Share:
-    """The share that a scheduler's environment variables say; see `share_of`."""
+    """The share that a scheduler's environment variables give; see `share_of`."""
     names = next((names for names in SCHEDULERS if names[0] in environment), ())
     found = {name: environment.get(name, "") for name in names}
     if not found or not all(map(str.isdecimal, found.values())):

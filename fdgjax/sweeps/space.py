@@ -17,10 +17,10 @@ from fdgjax.utils.errors import UserError, unknown
 class Search(NamedTuple):
     """A search to run.
 
-    config: the experiment. space: the values of each hyperparameter. out: the folder of the trials. trials: how many at
-    most. seed: of what is proposed. pruning: whether trials are given up. words: the arguments of `fdgjax train` that
-    make the config. jobs: processes that share the trials. share: whose unfinished trials this process goes on with; of
-    a single share, any.
+    config: the experiment. space: the values of each hyperparameter. out: the folder of the trials. trials: the largest
+    number of trials. seed: the sampler's. pruning: whether trials are stopped early. words: the arguments of `fdgjax
+    train` that give the config. jobs: processes that share the trials. share: this process's share; it continues the
+    unfinished trials of that share, and any if there is only one share.
     """
 
     config: ConfigDict
@@ -54,14 +54,14 @@ def refuse_unseen(config: ConfigDict) -> None:
 
 
 def space_of(config: ConfigDict, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """The values of each hyperparameter to be tuned: the declared ones, and the config's own where it is another.
+    """The values of each hyperparameter to be tuned: the declared ones, and the config's own if it is not among them.
 
     Args:
-      config: of the method.
-      keys: which; none for all whose declared values are numbers.
+      config: the method's.
+      keys: the hyperparameters to tune; empty for all whose declared values are numbers.
 
     Raises:
-      UserError: a key that is no hyperparameter, or has less than two values.
+      UserError: a key that is no hyperparameter, or has fewer than two values.
     """
     fields = {field.name: field for field in dataclasses.fields(METHODS[config.method.name].hyper)}
     found = {}
@@ -79,5 +79,5 @@ def space_of(config: ConfigDict, keys: Sequence[str]) -> dict[str, tuple[Any, ..
 
 
 def is_quantity(value: object) -> bool:
-    """Whether a value is a quantity, not a switch or a word."""
+    """Whether a value is a number, not a switch or a word."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What a sweep's folder says of a cell: that a process holds it, that it is finished, that it failed and why."""
+"""The status of a cell in a sweep's folder: held by a process, finished, or failed and why."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ def notes(out: Path) -> Path:
 def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds `name` until the end of the block; with `wait`, waits until it does.
 
-    On a file system without locks every process does; see `refuse_without_locks`, and the warning of each run.
+    On a file system without locks it always yields True; see `refuse_without_locks`, and the warning of each run.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -35,7 +35,7 @@ def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
 
 
 def refuse_without_locks(out: Path) -> None:
-    """Raises a `UserError` where nothing would keep several processes out of each other's runs."""
+    """Raises a `UserError` on a file system without locks, on which several processes could enter the same run."""
     try:
         with lock(notes(out) / ".jobs.lock"):
             pass
@@ -57,16 +57,17 @@ def is_open(out: Path, name: str) -> bool:
 
 
 def note_failure(out: Path, name: str, reason: str) -> None:
-    """The cell is not to be tried again until `forget_failure`; the first line of `reason` is shown."""
+    """Marks the cell as failed, so that it is not tried again until `forget_failure`; the first line of `reason` is
+    shown."""
     write_text(notes(out) / f"{name}.failed", reason)
 
 
 def failure_of(out: Path, name: str) -> str:
-    """Why the cell failed, '' where it did not."""
+    """Why the cell failed, '' if it did not."""
     path = notes(out) / f"{name}.failed"
     return path.read_text() if path.exists() else ""
 
 
 def forget_failure(out: Path, name: str) -> None:
-    """The cell is to be tried again."""
+    """Removes the mark of a failure, so that the cell is tried again."""
     (notes(out) / f"{name}.failed").unlink(missing_ok=True)

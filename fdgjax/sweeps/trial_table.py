@@ -1,4 +1,5 @@
-"""The trials of a search as `search.md` and `search.csv`: held-out accuracy of the sources, nothing of the target."""
+"""The trials of a search as `search.md` and `search.csv`: held-out accuracy of the source domains, nothing of the
+target."""
 
 import csv
 import io
@@ -11,7 +12,7 @@ from fdgjax.sweeps.space import Search
 from fdgjax.utils.files import write_text
 
 ERROR = "error"
-"""What a failed trial has besides Optuna's own: why."""
+"""The user attribute of a failed trial that says why it failed."""
 WORDS = {
     TrialState.COMPLETE: "done",
     TrialState.PRUNED: "given up",
@@ -22,7 +23,7 @@ WORDS = {
 
 
 def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | None:
-    """Writes both tables of the trials, the best first; returns the best trial, None where none is done."""
+    """Writes both tables of the trials, the best first; returns the best trial, None if none is complete."""
     trials = sorted(found, key=rank)
     best = trials[0] if trials and trials[0].state == TrialState.COMPLETE else None
     keys = list(search.space)
@@ -50,7 +51,7 @@ def trial_folder_name(number: int) -> str:
 
 
 def rank(trial: FrozenTrial) -> tuple[int, float, int]:
-    """Trials that are done by falling accuracy, then the others, each by number."""
+    """The sorting key: complete trials by falling accuracy, then the others, ties by number."""
     value = trial.value if trial.state == TrialState.COMPLETE and trial.value is not None else None
     return (1, 0.0, trial.number) if value is None else (0, -value, trial.number)
 
@@ -65,6 +66,6 @@ def row(trial: FrozenTrial, keys: list[str]) -> list[str]:
 
 
 def percent_of(trial: FrozenTrial) -> str:
-    """What a trial has come to, in a few words."""
+    """A trial's outcome, in a few words."""
     _, words, figure, *_ = row(trial, [])
     return f"validation {figure} %" if figure else words

@@ -1,8 +1,8 @@
-"""The trials of a search: which is next, what it is told, and when it is given up.
+"""The trials of a search: which is next, what is reported of it, and when it is stopped early.
 
-Optuna's study is one file in the search's folder (`search.journal`), to which the processes of all hosts add their
-lines: each takes the next trial until there are as many as asked for. An unfinished trial is continued by the share
-that began it, once no process holds its lock; by any process where there are no shares.
+Optuna's study is one file in the search's folder (`search.journal`), to which the processes of all hosts append: each
+takes the next trial until the requested number is reached. An unfinished trial is continued by the share that began it,
+or without shares by any process, once no process holds its lock.
 """
 
 import random
@@ -37,21 +37,21 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 
 OBJECTIVE = "id_accuracy"
-"""Each client's own model on its validation data, mean over the clients: the one figure that a search looks at."""
+"""Each client's own model on its validation data, mean over the clients: the only figure that a search uses."""
 REPEATED = "repeated"
-"""What marks a trial whose values another had before: it is not run, and not counted."""
+"""The user attribute of a trial that repeats the values of an earlier one: it is neither run nor counted."""
 SHARE = "share"
-"""What says which share began a trial."""
+"""The user attribute that says which share began a trial."""
 UNPRUNED = 5
-"""Trials that are trained to their end before one is given up."""
+"""The number of trials that are trained to their end before any is stopped early."""
 
 
 class GivenUp(Exception):
-    """The trial is behind the median of those before it."""
+    """The trial is below the median of those before it."""
 
 
 def open_study(search: Search) -> optuna.Study:
-    """The study of the folder, made where there is none."""
+    """The study of the folder, created if there is none."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     make_folder(search.out)
     file = search.out.absolute() / "search.journal"
@@ -68,10 +68,10 @@ def open_study(search: Search) -> optuna.Study:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Waits until no other process, of whatever host, is in a block for this file.
+    """Waits until no other process, on any host, is in such a block for this file.
 
-    By the lock of Optuna's journal, which needs nothing from a file system but exclusive creation; one that a killed
-    process left behind ends after 30 seconds.
+    It uses the lock of Optuna's journal, which requires only exclusive creation of the file system; a lock that a
+    killed process left behind expires after 30 seconds.
     """
     lock = JournalFileOpenLock(str(file))
     lock.acquire()
@@ -82,7 +82,7 @@ def alone(file: Path) -> Iterator[None]:
 
 
 def mend(file: Path) -> None:
-    """Removes a last line that a power cut left unfinished: Optuna would not read past it."""
+    """Removes a last line that a power cut left unfinished: Optuna cannot read past it."""
     if not file.is_file():
         return
     with alone(file):
@@ -93,7 +93,7 @@ def mend(file: Path) -> None:
 
 
 def work_on_trials(search: Search, console: Console, stop: threading.Event) -> None:
-    """Runs trials until there are as many as asked for, by this process or by others.
+    """Runs trials until the requested number is reached, counting those of other processes.
 
     Raises:
       Interrupted: `stop` was set.
@@ -110,7 +110,7 @@ def work_on_trials(search: Search, console: Console, stop: threading.Event) -> N
 
 
 def left(search: Search, study: optuna.Study) -> int:
-    """How many trials this share may still run: those that nobody began, and its own that are not finished."""
+    """How many trials this share may still run: those not yet begun, and its own unfinished ones."""
     begun = distinct_trials(study)
     return max(search.total - len(begun), 0) + len(running(search, begun))
 
@@ -121,12 +121,13 @@ def stopped_search(search: Search, study: optuna.Study) -> str:
 
 
 def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.Trial | None:
-    """A trial that nobody runs, held by this process until the end of `held`: one of this share's, or a new one."""
+    """A trial that no process runs, held by this one until the end of `held`: an unfinished one of this share, or a new
+    one."""
     with alone(search.out / "search.asking"):
         begun = distinct_trials(study)
         for number in running(search, begun):
             mine = held.enter_context(hold(search.out, trial_folder_name(number)))
-            # Another process may have told it since we looked.
+            # Another process may have finished it in the meantime.
             if mine and number in running(search, distinct_trials(study)):
                 return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
         if len(begun) >= search.total:
@@ -144,31 +145,31 @@ def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.T
 
 
 def distinct_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that were begun, without those whose values another had before."""
+    """The trials that were begun, without those that repeat the values of an earlier one."""
     trials = study.get_trials(deepcopy=False)
     return [one for one in trials if one.state != TrialState.WAITING and REPEATED not in one.user_attrs]
 
 
 def running(search: Search, trials: Sequence[FrozenTrial]) -> list[int]:
-    """The numbers of this share's trials that were begun and not told."""
+    """The numbers of this share's trials that were begun and have no result yet."""
     return [one.number for one in trials if one.state == TrialState.RUNNING and is_ours(search, one)]
 
 
 def is_ours(search: Search, trial: FrozenTrial) -> bool:
-    """Whether this share may continue a trial: one that it began, or that a process began and was lost before it could
-    say its share."""
+    """Whether this share may continue a trial: one that it began, or one whose process died before recording its
+    share."""
     return search.share.shares == 1 or tuple(trial.user_attrs.get(SHARE, search.share)) == search.share
 
 
 def propose(search: Search, study: optuna.Study) -> optuna.Trial:
     """A new trial with values from the search's space."""
-    # A sampler for each trial: what it proposes follows from the trials before, not from who has been killed.
+    # A sampler for each trial: its proposal depends on the trials before it, not on which processes were killed.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.get_trials(deepcopy=False)))
     return study.ask({key: CategoricalDistribution(values) for key, values in search.space.items()})
 
 
 def unseen(search: Search, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Values that no trial has yet, of which there are some, at random."""
+    """Random values that no trial has yet; there must be some left."""
     generator = random.Random(search.seed + len(seen))
     while True:
         values = {key: generator.choice(choices) for key, choices in search.space.items()}
@@ -179,10 +180,10 @@ def unseen(search: Search, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def attempt_trial(
     search: Search, study: optuna.Study, trial: optuna.Trial, console: Console, stop: threading.Event
 ) -> None:
-    """Runs a trial, or goes on with it, and tells the study.
+    """Runs or continues a trial, and reports the result to the study.
 
     Raises:
-      Interrupted: `stop` was set; the trial is not told, and goes on next time.
+      Interrupted: `stop` was set; the trial has no result yet, and continues next time.
     """
     values = {key: trial.suggest_categorical(key, choices) for key, choices in search.space.items()}
     name = trial_folder_name(trial.number)
@@ -215,10 +216,10 @@ def fail(study: optuna.Study, trial: optuna.Trial, reason: str) -> None:
 def run_trial(
     search: Search, trial: optuna.Trial, values: Mapping[str, Any], console: Console, stop: threading.Event
 ) -> float:
-    """One run, from its last checkpoint where it was begun; returns the objective at the round that it reports.
+    """One run, continued from its last checkpoint if any; returns the objective at the round that the run reports.
 
     Raises:
-      GivenUp: it is behind the median of the trials before it at the same round.
+      GivenUp: it is below the median of the trials before it at the same round.
       UserError, Interrupted: as a run does.
     """
     chosen = ConfigDict(search.config)
@@ -230,7 +231,7 @@ def run_trial(
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
     def told(progress: Progress) -> None:
-        """Of each round: what is not held-out data of the sources goes no further."""
+        """Reports each evaluated round's accuracy on held-out source data, and nothing else."""
         if not is_evaluated(progress.records[0]) or progress.number == config.rounds:
             return
         if progress.number not in reported:
@@ -246,7 +247,7 @@ def objective(figures: Sequence[Mapping[str, Any]]) -> float:
     """The mean of the seeds' accuracies on data that the source domains held out, in [0, 1].
 
     Raises:
-      UserError: there is none.
+      UserError: there are no such data.
     """
     if any(OBJECTIVE not in one for one in figures):
         raise UserError(f"search got a run without {OBJECTIVE}; expected clients that hold out labelled data")

@@ -1,4 +1,4 @@
-"""One process's part of a sweep: it takes the next cell that no other holds until none is left."""
+"""One process's part of a sweep: it takes the next cell that no other process holds, until none is left."""
 
 import contextlib
 import threading
@@ -27,8 +27,9 @@ from fdgjax.utils.errors import UserError
 class Sweep(NamedTuple):
     """A sweep to run.
 
-    cells: to be run. shown: in the tables, the cells of other shares too. out: the folder of the runs. published: the
-    papers' figures. jobs: processes that share the cells. together: the most cells that train as one program.
+    cells: the cells to run. shown: the cells in the tables, including those of other shares. out: the folder of the
+    runs. published: the papers' figures. jobs: processes that share the cells. together: the largest number of cells
+    that train as one program.
     """
 
     cells: list[Cell]
@@ -45,7 +46,7 @@ def work_on_cells(sweep: Sweep, console: Console, stop: threading.Event) -> None
     Raises:
       Interrupted: `stop` was set.
     """
-    # All cells, and as long as some were run all that are left: a process that held one of them may have died.
+    # All cells, then all that are left, as long as some were run: a process that held one of them may have died.
     while sum(attempt_cell(sweep, group, console, stop) for group in groups(sweep)):
         pass
 
@@ -70,8 +71,8 @@ def stopped_sweep(sweep: Sweep) -> str:
 
 
 def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: threading.Event) -> bool:
-    """Runs those cells of a group that no other process holds, as one program; where they cannot be one, in halves for
-    want of memory, else each alone.
+    """Runs those cells of a group that no other process holds, as one program. If that fails for lack of memory it runs
+    them in halves, and if it fails otherwise, each alone.
 
     Returns:
       Whether there was anything to run.
@@ -84,7 +85,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
     parts: list[list[Cell]] = []
     with contextlib.ExitStack() as held:
         mine = [cell for cell in group if held.enter_context(hold(sweep.out, cell.name))]
-        # Another process may have finished it since we looked.
+        # Another process may have finished it in the meantime.
         mine = [cell for cell in mine if is_open(sweep.out, cell.name)]
         if not mine:
             return False
@@ -104,7 +105,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
         if not parts:
             for cell in mine:
                 console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))
-        # The next program is another.
+        # The next cell needs another program.
         jax.clear_caches()
         write_tables(sweep.shown, sweep.out, sweep.published)
     for part in parts:
@@ -113,7 +114,8 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
 
 
 def reason_of(error: Exception) -> str:
-    """Why a run failed: a mistake in one line, a defect with its traceback; called while it is handled."""
+    """Why a run failed: a `UserError` in one line, any other error with its traceback; called in the error's
+    handler."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
 
 

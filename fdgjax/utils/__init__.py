@@ -1,1 +1,1 @@
-"""What every room may use, and no room's own."""
+"""Helpers that every other package of fdgjax may use."""

@@ -1,8 +1,8 @@
-"""Checksums of files, folders and JSON, so that damage of a single bit is noticed. All of them are SHA-256.
+"""Checksums of files, folders and JSON, so that damage of a single bit is detected. All of them are SHA-256.
 
-A folder's are in its file `checksums.txt`: the lines that `sha256sum` prints for all its files, in the order of their
-paths' bytes, and then `# ` and the SHA-256 of these lines; `sha256sum -c checksums.txt` verifies the files, too. A JSON
-object has the checksum of its other keys under the key `sha256`.
+A folder's checksums are in its file `checksums.txt`: the lines that `sha256sum` prints for all its files, sorted by the
+bytes of their paths, and then `# ` and the SHA-256 of these lines; `sha256sum -c checksums.txt` verifies the files,
+too. A JSON object has the checksum of its other keys under the key `sha256`.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from fdgjax.utils.files import sync, write_json, write_text
 
 CHECKSUMS = "checksums.txt"
 CHECKSUM = "sha256"
-"""The key of a JSON object with the checksum of all its others."""
+"""The key of a JSON object that holds the checksum of its other keys."""
 
 
 class Damaged(UserError):
-    """A file that is not what was written."""
+    """A file that differs from its checksum, is missing or cannot be read."""
 
 
 def sha256(path: Path) -> str:
@@ -32,16 +32,17 @@ def sha256(path: Path) -> str:
 
 
 def tree_sha256(folder: Path) -> str:
-    """The SHA-256 of what `sha256sum` prints for all files below a folder, in the order of their paths' bytes, but for
-    `checksums.txt`."""
+    """The SHA-256 of the lines that `sha256sum` prints for all files below a folder except `checksums.txt`, sorted by
+    the bytes of their paths."""
     return hashlib.sha256(_lines_of(folder)).hexdigest()
 
 
 def write_checksums(folder: Path, many: bool = False) -> None:
-    """Puts all files and folders below `folder` on the disk, and then `checksums.txt`: where that is, they are.
+    """Flushes all files and folders below `folder` to disk, and then writes `checksums.txt`; its presence implies that
+    the files are on disk.
 
-    With `many` files it is the whole disk at once: to wait for each takes milliseconds, for hundreds of thousands half
-    an hour.
+    With `many`, all file systems are flushed at once: flushing a single file takes milliseconds, and hundreds of
+    thousands of files half an hour.
     """
     if many:
         os.sync()
@@ -53,14 +54,14 @@ def write_checksums(folder: Path, many: bool = False) -> None:
 
 
 def verify(folder: Path) -> Path:
-    """The folder, every byte of whose files is as it was when `checksums.txt` was written; files added since are not
-    looked at.
+    """Returns the folder, after checking that every file listed in `checksums.txt` has its checksum; files added later
+    are not checked.
 
     Raises:
-      Damaged: a file is missing, cannot be read or is another.
+      Damaged: a file is missing, cannot be read or differs.
     """
     for line in _read_lines(folder):
-        # Between the two blanks is nothing, or the number of bytes beside a CRC-32; see `_crc32`.
+        # Between the two blanks stands nothing, or, after a CRC-32, the number of bytes; see `_crc32`.
         wanted, size, name = line.split(" ", 2)
         try:
             found = _crc32(folder / name) if size else sha256(folder / name)
@@ -72,13 +73,13 @@ def verify(folder: Path) -> Path:
 
 
 def _lines_of(folder: Path) -> bytes:
-    """`<SHA-256>  <path>` for each file below the folder but `checksums.txt`."""
+    """The lines `<SHA-256>  <path>` of all files below the folder except `checksums.txt`."""
     paths = sorted((path.relative_to(folder).as_posix().encode(), path) for path in folder.rglob("*") if path.is_file())
     return b"".join(b"%s  %s\n" % (sha256(path).encode(), name) for name, path in paths if name != CHECKSUMS.encode())
 
 
 def _read_lines(folder: Path) -> list[str]:
-    """The lines of `checksums.txt` but for the last, with which they agree."""
+    """The lines of `checksums.txt` without the last, after checking them against that last line."""
     try:
         *lines, last, end = (folder / CHECKSUMS).read_bytes().split(b"\n")
     except OSError as error:
@@ -92,20 +93,23 @@ def _read_lines(folder: Path) -> list[str]:
 
 
 def _crc32(path: Path) -> str:
-    """The CRC-32 of the CRC-32s of a file's blocks of 16 MiB, in 8 hexadecimal digits: the checksum in folders of the
-    first runs of version 0.2, with lines `<CRC-32> <bytes> <path>` and the CRC-32 of these lines as the last."""
+    """The CRC-32 of the CRC-32s of a file's blocks of 16 MiB, in 8 hexadecimal digits.
+
+    Early runs of version 0.2 have this checksum, in lines `<CRC-32> <bytes> <path>`; the last line is the CRC-32 of
+    these lines.
+    """
     with path.open("rb") as file:
         blocks = [zlib.crc32(block).to_bytes(4) for block in iter(lambda: file.read(2**24), b"")]
     return f"{zlib.crc32(b''.join(blocks)):08x}"
 
 
 def json_sha256(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of JSON content; floating-point numbers are written so that they are read back exactly."""
+    """The SHA-256 of content as JSON, which keeps floating-point numbers exactly."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON object with the checksum of its content, whole or not at all, and on the disk when this returns."""
+    """Writes a JSON object with the checksum of its content: atomically, and flushed to disk when this returns."""
     write_json(path, {**content, CHECKSUM: json_sha256(content)})
 
 
@@ -113,7 +117,7 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     """What `write_checked_json` wrote, without the checksum.
 
     Raises:
-      Damaged: the file is no JSON, or its content is not what was written.
+      Damaged: the file is not JSON, or its content differs from its checksum.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What every command does around its work: mistakes and refusals of the machine end in one line, never a traceback."""
+"""The wrapper of every command: user mistakes and system errors end in one line, never in a traceback."""
 
 import contextlib
 import functools
@@ -12,18 +12,19 @@ from pathlib import Path
 from fdgjax.utils.errors import UserError, printable
 
 MISTAKE = 2
-"""The exit status of a mistake in the input, or of a machine that refuses."""
+"""The exit status after a mistake in the input or a system error."""
 CLOSED = 128 + signal.SIGPIPE
-"""The shell's status of a program whose reader has gone."""
+"""The shell's exit status for a program whose output pipe was closed."""
 
 Main = Callable[[Sequence[str]], int]
 
 
 def command(main: Main) -> Main:
-    """A command's `main(argv)`, which returns its exit status, behind this door.
+    """Wraps a command's `main(argv)`, which returns its exit status, so that expected errors need no traceback.
 
-    A `UserError`, a folder that cannot be read or written, a full disk and too little memory are one line on standard
-    error and status `MISTAKE`; a closed pipe is silent and `CLOSED`. Characters that the terminal lacks are replaced.
+    A `UserError`, a folder that cannot be read or written, a full disk and too little memory each print one line on
+    standard error and give status `MISTAKE`; a closed pipe prints nothing and gives `CLOSED`. Characters that the
+    terminal cannot show are escaped.
     """
 
     @functools.wraps(main)
@@ -51,7 +52,7 @@ def command(main: Main) -> Main:
 
 
 def refuse(line: str) -> int:
-    """Prints one line on standard error, where there is one."""
+    """Prints one line on standard error, if it can be written, and returns the exit status."""
     leave_stdout_if_broken()
     with contextlib.suppress(OSError):
         print(f"fdgjax: {printable(line)}", file=sys.stderr, flush=True)
@@ -59,7 +60,7 @@ def refuse(line: str) -> int:
 
 
 def prepare_streams() -> None:
-    """Standard output and error take any character; a missing one takes everything silently."""
+    """Makes standard output and error accept any character; a missing stream is replaced by the null device."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -69,7 +70,7 @@ def prepare_streams() -> None:
 
 
 def leave_stdout_if_broken() -> None:
-    """Python flushes standard output once more at its end: what cannot be written is given up now."""
+    """Discards standard output if it cannot be written, as Python would fail when it flushes it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -77,7 +78,7 @@ def leave_stdout_if_broken() -> None:
 
 
 def leave_stdout() -> None:
-    """Standard output goes nowhere from here on."""
+    """Sends standard output to the null device from here on."""
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -1,4 +1,4 @@
-"""Errors that a user can fix: one line with what was got, what was expected and the fix."""
+"""Errors that a user can fix: one line with the given value, what was expected and the fix."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ LISTED = 12
 class UserError(ValueError):
     """A mistake in a config, a command or a data folder; the command line prints it and exits with status 2.
 
-    Whatever names it quotes, the message is one `printable` line.
+    The message is always one `printable` line, whatever names it quotes.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,11 +17,11 @@ class UserError(ValueError):
 
 
 def printable(text: object) -> str:
-    r"""The text on one line, as any UTF-8 terminal or file takes it.
+    r"""The text on one line, printable in any UTF-8 terminal or file.
 
     Control characters, line breaks, marks that reverse the direction of text and lone surrogates are escaped (`\n`,
-    `\u202e`); a byte of a file's name that is not UTF-8 becomes `\xff`, as the shell's `$'...'` takes it. All else
-    stays, so that escaping twice changes nothing.
+    `\u202e`); a byte of a file name that is not UTF-8 becomes `\xff`, as in the shell's `$'...'`. All other characters
+    stay, so that escaping twice changes nothing.
     """
     words = str(text)
     return words if words.isprintable() else "".join(map(_escaped, words))
@@ -30,13 +30,13 @@ def printable(text: object) -> str:
 def _escaped(character: str) -> str:
     if character.isprintable():
         return character
-    if "\udc80" <= character <= "\udcff":  # how Python keeps a byte that is not UTF-8
+    if "\udc80" <= character <= "\udcff":  # Python's surrogate escape of a byte that is not UTF-8
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()
 
 
 def example_of(names: Sequence[object]) -> str:
-    """The first name, for a message about several: `a.txt`, or `a.txt and 3 more`."""
+    """The first of several names, for a message: `a.txt`, or `a.txt and 3 more`."""
     return printable(names[0]) + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
@@ -46,7 +46,7 @@ def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
     Args:
       kind: what the name stands for, e.g. `"method"`.
       got: the name that was given.
-      known: the names that exist; all are listed unless there are more than `LISTED` and one is near.
+      known: the names that exist; all are listed, unless there are more than `LISTED` and one is close to `got`.
     """
     names = sorted(known)
     near = difflib.get_close_matches(got, names, n=1, cutoff=0.5)

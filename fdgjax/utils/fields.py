@@ -1,4 +1,4 @@
-"""Fields of a config's dataclasses: a default beside what the key may be, which is checked and shown by `--help`."""
+"""Fields of a config's dataclasses: a default and the allowed values, which are checked and shown by `--help`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from fdgjax.utils.registry import lookup
 
 
 class Allowed(NamedTuple):
-    """What the value of a key may be; for the meaning of each see `key`."""
+    """The allowed values of a key; `key` explains the fields."""
 
     least: float | None = None
     most: float | None = None
@@ -38,21 +38,21 @@ def key(
     optional: bool = False,
     several: bool = False,
 ) -> Any:
-    """A dataclass field with a default and what its value may be.
+    """A dataclass field with a default and its allowed values.
 
     Args:
-      default: of the field.
-      least, most: the smallest and the largest valid number. More than `most` means nothing: it only fills memory.
-      between: the open interval that a number is from, said in `words`, what the error line expects.
-      names: the registry that a word is an entry of. optional: or the empty word. several: or any number of entries,
-        with commas between.
+      default: the field's default.
+      least, most: the smallest and the largest valid number. A number above `most` has no use and only fills memory.
+      between: the open interval that a number must be in. words: that interval in words, for the error message.
+      names: the registry in which a word must be an entry. optional: whether the word may be empty. several: whether
+        any number of comma-separated entries is allowed.
     """
     allowed = Allowed(least, most, between, words, names, optional, several)
     return dataclasses.field(default=default, metadata={"allowed": allowed})
 
 
 def check_keys(config: Any, prefix: str = "") -> None:
-    """Raises a `UserError` for the first field whose value is not allowed, in this dataclass or in one within."""
+    """Raises a `UserError` for the first field whose value is not allowed, in this dataclass or in a nested one."""
     for field in dataclasses.fields(config):
         name, value = f"{prefix}{field.name}", getattr(config, field.name)
         if dataclasses.is_dataclass(value):

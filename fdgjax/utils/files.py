@@ -1,6 +1,6 @@
-"""Files that survive a kill or a power cut whole.
+"""Atomic writing of files: after a kill or a power cut, a file is either complete or absent.
 
-A file is written beside, put on the disk and only then given its name; the folder's own entry follows.
+A file is written under a temporary name, flushed to disk and only then renamed; then its folder is flushed.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from filelock import FileLock, Timeout
 
 
 def write_text(path: Path, text: str) -> None:
-    """Whole or not at all, and on the disk when this returns."""
+    """Writes a text atomically; it is flushed to disk when this returns."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Whole or not at all, and on the disk when this returns."""
-    # Not the process id: containers on other machines that write here can have the same one.
+    """Writes bytes atomically; they are flushed to disk when this returns."""
+    # Not the process id: a container on another machine that writes here may have the same one.
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("wb") as file:
@@ -37,23 +37,23 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """JSON, whole or not at all, and on the disk when this returns."""
+    """Writes JSON atomically; it is flushed to disk when this returns."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """All records as JSON lines, replacing the file in one step."""
+    """Writes all records as JSON lines, replacing the file atomically."""
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """One more JSON line; not yet on the disk, as a checkpoint has it too."""
+    """Appends a JSON line. It is not flushed to disk, as checkpoints hold the record, too."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
 
 def make_folder(path: Path) -> None:
-    """The folder, with those above it, made where they do not exist and on the disk."""
+    """Makes the folder and its parents if they do not exist, flushed to disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
@@ -61,7 +61,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Puts what a file or a folder holds on the disk, where a power cut cannot take it back."""
+    """Flushes the content of a file or a folder to disk, so that it survives a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -71,11 +71,11 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def lock(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Yields whether this process alone holds the lock file until the end of the block; with `wait`, waits until it
-    does.
+    """Locks a file until the end of the block, and yields whether this process got the lock; with `wait`, it waits for
+    the lock.
 
-    A lock of the operating system (`filelock`): it ends with its process, however that ends, so that no stale lock
-    remains.
+    The lock is the operating system's (by `filelock`): it is released when its process ends, however that ends, so that
+    no stale lock remains.
 
     Raises:
       OSError: a file system without locks.

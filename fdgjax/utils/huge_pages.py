@@ -1,8 +1,8 @@
 """Memory in pages of 2 MiB instead of 4 KiB, on Linux.
 
-A round's working memory, hundreds of MiB, is taken from the system anew each time: with small pages that is a fault for
-every 4 KiB, and every matrix product looks up thousands of them. glibc's allocator asks for huge pages where
-`GLIBC_TUNABLES` says so when the process starts, and at no other time.
+A round's working memory, hundreds of MiB, is allocated from the system anew in each round: with small pages there is a
+page fault every 4 KiB, and every matrix product looks up thousands of pages. glibc's allocator requests huge pages if
+`GLIBC_TUNABLES` says so when the process starts; it cannot be told later.
 """
 
 import contextlib
@@ -12,18 +12,18 @@ from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
-"""1: `madvise(MADV_HUGEPAGE)` for what the allocator takes from the system; 0: no huge pages."""
+"""1: `madvise(MADV_HUGEPAGE)` for the memory that the allocator gets from the system; 0: no huge pages."""
 FIRST = (2, 35)
-"""The glibc that has it."""
+"""The first glibc version with this tunable."""
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-"""Who gets huge pages: `always [madvise] never` is those who ask."""
+"""Who gets huge pages: `always [madvise] never` means those that request them."""
 
 
 def begin_with_huge_pages() -> None:
-    """Starts this process anew, by the same command and under the same number, with an allocator that asks for huge
-    pages; returns where none can be had so, or `GLIBC_TUNABLES` already says what is wanted.
+    """Restarts this process, keeping its command and process id, with an allocator that requests huge pages. Returns if
+    huge pages are not available in this way, or if `GLIBC_TUNABLES` already sets the tunable.
 
-    For a program's first line, before it has done anything.
+    To be called in a program's first line, before it has done anything.
     """
     if (more := environment()) and sys.executable:
         with contextlib.suppress(OSError):
@@ -31,16 +31,16 @@ def begin_with_huge_pages() -> None:
 
 
 def environment() -> dict[str, str]:
-    """What a process that is to begin so finds in its environment, besides what is there; nothing where none can."""
+    """The environment variables to add for such a restart; empty if the tunable is not available or already set."""
     wanted = asking(os.environ.get(VARIABLE, ""), libc(), kernel_setting())
     return {} if wanted is None else {VARIABLE: wanted}
 
 
 def asking(tunables: str, library: str, allowed: str) -> str | None:
-    """The value of `GLIBC_TUNABLES` that asks for huge pages; None where it is not to be changed.
+    """The value of `GLIBC_TUNABLES` that requests huge pages; None if it need not or cannot be set.
 
     Args:
-      tunables: its value now.
+      tunables: the variable's current value.
       library: the C library and its version, `glibc 2.36`.
       allowed: the content of `SETTING`.
     """
@@ -54,7 +54,7 @@ def asking(tunables: str, library: str, allowed: str) -> str | None:
 
 
 def libc() -> str:
-    """The C library and its version; '' where the system does not say."""
+    """The C library and its version; '' if the system does not report them."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError, OSError):
@@ -62,7 +62,7 @@ def libc() -> str:
 
 
 def kernel_setting() -> str:
-    """The content of `SETTING`; '' where there is none."""
+    """The content of `SETTING`; '' if that file cannot be read."""
     try:
         return SETTING.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Main memory as the operating system reports it: this process's peak, and what is available."""
+"""Main memory as the operating system reports it: what this process uses, what is available, and the total."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ STATUS, MEMORY = Path("/proc/self/status"), Path("/proc/meminfo")
 def peak_resident_bytes() -> int:
     """The largest resident set of this process so far.
 
-    On Linux from `/proc`: `getrusage` there also counts the process's memory before it executed this program.
+    On Linux it is read from `/proc`, as `getrusage` also counts memory from before the process executed this program.
     """
     if STATUS.exists():
         return _kilobytes(STATUS, "VmHWM") * 1024
@@ -24,12 +24,12 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int | None:
-    """Main memory available without swapping; None where the system does not report it."""
+    """Main memory available without swapping; None if the system does not report it."""
     return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
 
 
 def total_bytes() -> int | None:
-    """All main memory; None where the system does not report it."""
+    """The total main memory; None if the system does not report it."""
     return _kilobytes(MEMORY, "MemTotal") * 1024 if MEMORY.exists() else None
 
 

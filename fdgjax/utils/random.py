@@ -1,4 +1,4 @@
-"""One stream of random numbers per (seed, purpose, round, client), so that no stream depends on another."""
+"""One random stream per (seed, purpose, round, client), so that no stream depends on another."""
 
 import enum
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 
 class Purpose(enum.IntEnum):
-    """What a stream is for; a new purpose takes a new number, so that old streams never change."""
+    """What a stream is used for; a new purpose gets a new number, so that existing streams never change."""
 
     INIT = 0
     PARTICIPATION = 1
@@ -29,7 +29,7 @@ def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax
 
 
 def any_key() -> jax.ShapeDtypeStruct:
-    """A key for `jax.eval_shape`: its shape alone, for which no program is compiled."""
+    """The shape of a key, for `jax.eval_shape`; no program is compiled."""
     shape: jax.ShapeDtypeStruct = jax.eval_shape(lambda: jax.random.key(0))
     return shape
 
@@ -40,41 +40,43 @@ def draw_each(key: jax.Array, ids: jax.Array, draw: Callable[[jax.Array], jax.Ar
 
 
 def shuffle(key: jax.Array, rows: jax.Array, count: jax.Array) -> jax.Array:
-    """The first `count` of `rows` `[longest]` in random order, the padding behind them.
+    """The first `count` of `rows` `[longest]` in random order, followed by the padding.
 
-    The order depends on `key` and on the valid rows alone: one draw per position, the padding sorted to the end, so
-    that a longer padding changes nothing.
+    The order depends only on `key` and the valid rows: there is one draw per position, and the padding is sorted to the
+    end, so that more padding changes nothing.
     """
     position = jnp.arange(rows.shape[0])
     return rows[jnp.lexsort((draw_each(key, position, jax.random.bits), position >= count))]
 
 
 def choose_clients(key: jax.Array, ids: jax.Array, count: int) -> jax.Array:
-    """Positions of `count` different clients, drawn uniformly by their `ids` `[clients]`, in ascending order."""
+    """The ascending positions of `count` different clients, chosen uniformly by a draw for each id, `[clients]`."""
     return jnp.sort(jnp.argsort(draw_each(key, ids, jax.random.bits))[:count])
 
 
 def class_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:
-    """An order of samples that takes the classes in turn, see `in_turn`."""
+    """An order of samples that cycles through the classes, see `in_turn`."""
     del domains
     return in_turn(key, labels, count)
 
 
 def domain_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:
-    """An order of samples that takes the domains in turn, see `in_turn`."""
+    """An order of samples that cycles through the domains, see `in_turn`."""
     del labels
     return in_turn(key, domains, count)
 
 
 def in_turn(key: jax.Array, kinds: jax.Array, count: jax.Array) -> jax.Array:
-    """Positions that take the kinds in turn, one sample of each, so that every minibatch holds them as evenly as
-    possible; `[longest]`, of which the first `count` are used.
+    """Positions of samples that cycle through the kinds (classes or domains) one sample at a time, so that every
+    minibatch contains the kinds as evenly as possible; `[longest]`, of which the first `count` are used.
 
-    Within a kind the order is random and repeats once every sample is used: some samples of a large kind are left out,
-    those of a small one recur.
+    Within a kind the order is random, and it repeats once all its samples are used: some samples of a large kind are
+    left out, those of a small kind recur.
 
     Args:
-      kinds: int32 `[longest]`, of which the first `count` are real.
+      key: random key.
+      kinds: int32 `[longest]`, each sample's class or domain; the first `count` are valid, the rest is padding.
+      count: number of valid samples.
     """
     index = jnp.arange(len(kinds))
     by_kind = jnp.lexsort((draw_each(key, index, jax.random.bits), kinds, index >= count))

@@ -1,4 +1,4 @@
-"""Named entries: one line registers a method, a rule, a model or a data set everywhere."""
+"""Registries of named entries, such as methods, rules, models and data sets."""
 
 import contextlib
 import re
@@ -12,12 +12,12 @@ from fdgjax.utils.errors import UserError, unknown
 Item = TypeVar("Item")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""A name of one's own: part of folders' names, and of `METHOD:PRESET` on the command line."""
+"""A user-defined name; it becomes part of folder names, and of `METHOD:PRESET` on the command line."""
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:
-    """The entry called `name`; a `UserError` naming the nearest one where there is none."""
+    """The entry called `name`; if there is none, raises a `UserError` that suggests the nearest name."""
     if name not in entries:
         raise unknown(kind, name, entries)
     return entries[name]
@@ -26,8 +26,8 @@ def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:
 class Registry(dict[str, Item]):
     """A registry that a user's program may add to.
 
-    kind: what an entry is, in words. own: the names of the package's entries. origins: of each added entry, the file of
-    the program that added it; '' where that is no file.
+    kind: what an entry is, in words. own: the names of the package's entries. origins: for each added entry, the file
+    of the program that added it; '' if it was not added by a file.
     """
 
     def __init__(self, kind: str, own: Mapping[str, Item]) -> None:
@@ -41,13 +41,13 @@ def register(entries: Registry[Item], name: str, item: Item, origin: str | None 
     """Adds an entry, or replaces one that a program added before; returns its name.
 
     Args:
-      entries: where.
+      entries: the registry.
       name: letters, digits, `_`, `-` and `.`.
       item: the entry.
-      origin: the file that adds it; None for that of the caller outside this package.
+      origin: the file that adds it; None for the file of the caller outside this package.
 
     Raises:
-      UserError: no such name, or one of the package's own with another entry.
+      UserError: an invalid name, or the name of a different entry of the package.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UserError(
@@ -67,7 +67,7 @@ def register(entries: Registry[Item], name: str, item: Item, origin: str | None 
 
 @contextlib.contextmanager
 def lent(entries: Registry[Item], added: Mapping[str, Item]) -> Iterator[None]:
-    """The registry with further entries until the end of the block, so that it does not hold them for longer."""
+    """Adds entries to the registry until the end of the block, after which it no longer holds them."""
     before = {name: entries[name] for name in added if name in entries}
     entries.update(added)
     try:
@@ -79,7 +79,7 @@ def lent(entries: Registry[Item], added: Mapping[str, Item]) -> Iterator[None]:
 
 
 def calling_file() -> str:
-    """The file of the program that called this package; '' for a prompt or a notebook."""
+    """The file of the program that called this package; '' for an interactive prompt or a notebook."""
     frame = sys._getframe(1)
     while frame.f_back and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
         frame = frame.f_back

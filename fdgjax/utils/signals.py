@@ -6,7 +6,11 @@ from types import FrameType
 
 
 def save_on_signals(stop: threading.Event) -> list[int]:
-    """A first SIGTERM or Ctrl-C requests a save and a clean stop, a second one kills the run; returns the signals."""
+    """Makes a first SIGTERM or Ctrl-C request a save and a clean stop, and a second one kill the run.
+
+    Returns:
+      A list to which the received signals are appended.
+    """
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -19,8 +19,8 @@ LABELS = {
 }
 
 FROZEN = "frozen"
-"""The fate of a frozen trunk's variables (`fdgjax.models.frozen`), which are no client's: never trained, never sent. No
-method gives this label."""
+"""Shown instead of a label for the variables of a frozen trunk (`fdgjax.models.frozen`), which belong to no client and
+are never trained or sent. No method assigns it."""
 
 
 def flatten(variables: Variables) -> dict[str, jax.Array]:
@@ -34,7 +34,7 @@ def unflatten(leaves: Mapping[str, Any]) -> Variables:
 
 
 def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, str]:
-    """The label of every leaf by path; a `UserError` where `label` returns a word that is not in `LABELS`."""
+    """The label of every leaf by path; raises a `UserError` if `label` returns a word that is not in `LABELS`."""
     table = {path: label(path) for path in flatten(variables)}
     wrong = {path: word for path, word in table.items() if word not in LABELS}
     if wrong:
@@ -44,17 +44,17 @@ def label_table(variables: Variables, label: Callable[[str], str]) -> dict[str, 
 
 
 def module_of(path: str) -> str:
-    """The module a leaf belongs to: `conv_1/bn` of `params/conv_1/bn/scale`."""
+    """The module that a leaf belongs to: `conv_1/bn` for `params/conv_1/bn/scale`."""
     return path.partition("/")[2].rpartition("/")[0]
 
 
 def norm_paths(shapes: Variables) -> frozenset[str]:
-    """The modules that keep batch statistics, such as BatchNorm layers, by their paths."""
+    """The paths of the modules that keep batch statistics, such as BatchNorm layers."""
     return frozenset(module_of(path) for path in flatten(shapes) if path.startswith("batch_stats/"))
 
 
 def select(variables: Variables, label: Callable[[str], str], *wanted: str) -> Variables:
-    """The leaves whose label is among `wanted`, in the same nesting; the others are left out."""
+    """The leaves whose label is among `wanted`, with the same nesting; all others are left out."""
     kept = {path: leaf for path, leaf in flatten(variables).items() if label(path) in wanted}
     return unflatten(kept)
 
@@ -73,12 +73,12 @@ def subtract(left: PyTree, right: PyTree) -> PyTree:
 
 
 def bytes_of(tree: PyTree) -> int:
-    """Bytes of all leaves, arrays or their shapes."""
+    """The total bytes of all leaves, which are arrays or their shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def bytes_by_label(shapes: Variables, label: Callable[[str], str]) -> Mapping[str, int]:
-    """The bytes of one client model with each label."""
+    """The bytes of one client model's variables, by label."""
     totals = dict.fromkeys(LABELS, 0)
     for path, leaf in flatten(shapes).items():
         totals[label(path)] += bytes_of(leaf)

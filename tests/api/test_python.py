@@ -83,8 +83,8 @@ def test_importing_loads_nothing() -> None:
     assert done.stdout.strip() == "[]"
     assert set(fdgjax.__all__) <= set(dir(fdgjax))
     assert all(getattr(fdgjax, name) for name in fdgjax.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'experiments'"):
-        _ = fdgjax.experiments
+    with pytest.raises(AttributeError, match="no attribute 'experimnt'"):
+        _ = fdgjax.experimnt
 
 
 @pytest.mark.usefixtures("perceptron")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdgjax.config import Config
 from fdgjax.data.federation import Federation, without_labels
-from fdgjax.deploy.agreement import Agreed, Samples, Terms
+from fdgjax.deploy.agreement import Agreed, OwnSamples, Terms
 from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.server import DeployedRound, DeployedState, ServerPrograms, begin_round, finish_round, make_server
 from fdgjax.engine import State
@@ -31,10 +31,10 @@ class Parties(NamedTuple):
     lengths: np.ndarray
 
 
-def own(federation: Federation, rows: object, place: int) -> Samples:
+def own(federation: Federation, rows: object, place: int) -> OwnSamples:
     places, lengths = (np.asarray(leaf) for leaf in rows)  # type: ignore[attr-defined]
     here = places[place][: int(lengths[place])]
-    return Samples(np.asarray(federation.images)[here], np.asarray(federation.labels)[here])
+    return OwnSamples(np.asarray(federation.images)[here], np.asarray(federation.labels)[here])
 
 
 def parties(name: str, **plan: bool) -> Parties:
@@ -44,7 +44,7 @@ def parties(name: str, **plan: bool) -> Parties:
     method = build(name, federation, "dense" if METHODS[name].unit else "norm")
     terms = Terms(Config(), ("a", "b", "c"), IMAGE, PARTIES)
     agreed = Agreed(terms, method, make_plan(epochs=1, **plan))
-    nothing = Samples(np.zeros((0, *IMAGE), np.uint8), np.zeros(0, np.int32))
+    nothing = OwnSamples(np.zeros((0, *IMAGE), np.uint8), np.zeros(0, np.int32))
     server = make_server(agreed, own(federation, federation.server, 0) if method.server_training else nothing)
     nodes = [make_node(agreed, client, own(federation, federation.train, client)) for client in range(PARTIES)]
     simulated = without_labels(federation) if method.server_training else federation

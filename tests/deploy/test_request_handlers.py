@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.deploy.agreement import Samples, Terms, agree, from_words, to_words
+from fdgjax.deploy.agreement import OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.image_folder import decoded_folder, files_of, write_folder
 from fdgjax.deploy.node import Node, NodeState
@@ -132,7 +132,7 @@ def test_what_cannot_be_deployed_is_refused(
 def test_images_come_back_from_their_folder_in_their_order(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for channels in (1, 3):
-        own = Samples(rng.integers(0, 256, (5, 4, 4, channels), np.uint8), np.array([1, 0, 1, 1, 0], np.int32))
+        own = OwnSamples(rng.integers(0, 256, (5, 4, 4, channels), np.uint8), np.array([1, 0, 1, 1, 0], np.int32))
         folder = tmp_path / str(channels)
         write_folder(folder, own, ("a", "b"))
         for _ in range(2):  # decoded, then kept

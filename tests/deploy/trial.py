@@ -16,7 +16,7 @@ import numpy as np
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import Rows, on_device
-from fdgjax.deploy.agreement import Samples, Terms, agree
+from fdgjax.deploy.agreement import OwnSamples, Terms, agree
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.image_folder import write_folder
 from fdgjax.deploy.node import NodeState
@@ -44,8 +44,8 @@ class Trial(NamedTuple):
 
     experiment: Experiment
     terms: Terms
-    clients: list[Samples]
-    server: Samples
+    clients: list[OwnSamples]
+    server: OwnSamples
 
 
 class Running(NamedTuple):
@@ -102,10 +102,10 @@ def first_rows(rows: Rows, most: int) -> Rows:
     return Rows(on_device(places[:, :most]), on_device(np.minimum(lengths, most)))
 
 
-def samples_of_row(experiment: Experiment, rows: Rows, place: int) -> Samples:
+def samples_of_row(experiment: Experiment, rows: Rows, place: int) -> OwnSamples:
     """The samples of one row of a table, in its order."""
     own = np.asarray(rows.places)[place][: int(rows.length[place])]
-    return Samples(experiment.data.images[own], experiment.data.labels[own])
+    return OwnSamples(experiment.data.images[own], experiment.data.labels[own])
 
 
 def simulate(trial: Trial) -> State:

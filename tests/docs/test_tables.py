@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fdgjax.config.presets import PRESETS
+from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.download.release import amount
 from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.protocols import PROTOCOLS
@@ -47,7 +48,9 @@ def test_readme_links_every_method_in_the_group_of_the_full_table() -> None:
 
 
 def test_the_table_of_data_sets_is_the_registry() -> None:
-    assert [name for name, _ in rows(text_of(DOCS / "data.md"))] == list(DATASETS)
+    before, _, after = text_of(DOCS / "data.md").partition("\n## ")
+    assert [name for name, _ in rows(before)] == list(DATASETS)
+    assert ["none", *(name for name, _ in rows(after))] == list(AUGMENTATIONS)
 
 
 def test_the_table_of_what_can_be_fetched_is_the_registry() -> None:

@@ -17,7 +17,7 @@ from fdgjax.engine import State
 from fdgjax.engine.clients import everywhere
 from fdgjax.engine.devices import each_process, suitable_devices
 from fdgjax.engine.round import run_round
-from fdgjax.engine.sharding import on_every_device
+from fdgjax.engine.sharding import on_every_device, own_samples
 from fdgjax.experiments import on_callers_mesh
 from fdgjax.utils.errors import UserError
 from tests.runs import small
@@ -30,7 +30,7 @@ def test_each_device_needs_no_more_than_the_images_of_its_clients_and_of_the_uns
     case = shared_case("fedavg", plan=make_plan(devices=3))
     place = everywhere(THREE)
     assert place is not None
-    held = shard_images(np.asarray(case.federation.images), [case.federation], place)
+    held = shard_images(np.asarray(case.federation.images), own_samples([case.federation], 3), place)
     assert held.pixels.addressable_shards[0].data.shape[0] < len(case.federation.images)
     apart = on_every_device(case.federation._replace(images=np.zeros(1)), place)._replace(images=held)
     one_round = jax.jit(functools.partial(run_round, case.method, case.plan), out_shardings=place)
@@ -45,7 +45,7 @@ def test_images_that_any_seed_uses_are_at_the_device() -> None:
     place = everywhere(THREE)
     assert place is not None
     images = np.asarray(federation.images)
-    held = shard_images(images, [federation, other], place)
+    held = shard_images(images, own_samples([federation, other], place.mesh.size), place)
     share = -(-CLIENTS // 3)
     for device, (pixels, where) in enumerate(
         zip(*(leaf.addressable_shards for leaf in (held.pixels, held.where)), strict=True)

@@ -144,7 +144,7 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     trust[trusted] = 1
     guess = PseudoLabels(jnp.zeros(9, jnp.int32), jnp.ones(9), jnp.asarray(trust))
     trained = train_locally(
-        LocalTraining(objective, optimizer, Batching(epochs, BATCH, drop_last), others=True),
+        LocalTraining(objective, optimizer, Batching(epochs, BATCH, drop_last), extra_batch=True),
         LocalData(federation, jnp.arange(10, 19), jnp.int32(count), guess),
         Context((), (), start, jnp.int32(0)),
         optimizer.init(start["params"]),

@@ -68,7 +68,7 @@ def expected(part: str, variables: Any, batch: Batch, key: jax.Array) -> jax.Arr
     z = halves(own.logits)
     if part == "simclr":
         return nt_xent(*z, batch.mask, temperature=0.5)
-    p = halves(own.more["prediction"])
+    p = halves(own.extra["prediction"])
     if part == "simsiam":
         return 0.5 * mean(negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0]))
     t = halves(run(part, nearer(variables), jnp.concatenate(views)).logits)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from fdgjax.cli.reproduce import SPECS, main
+from fdgjax.cli.reproduce import main
 from fdgjax.config import Config, read_config
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.evaluation import Metrics
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.cells import Cell, Figures, Published, Scale, configured, read_published, read_spec
+from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, configured, read_published, read_spec
 from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, write_tables
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.utils.checksums import write_checked_json

@@ -12,7 +12,8 @@ from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, exte
 
 
 class Bank(NamedTuple):
-    """What each client showed last, `[clients, images, ...]`, in the order of ids; `there`: which have shown any."""
+    """The statistics that each client showed last, `[clients, images, ...]`, in the order of ids; `there`: which
+    clients have shown any."""
 
     shown: PyTree
     there: jax.Array
@@ -35,7 +36,7 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
     is empty in the first round.
 
     Args:
-      base: without a `prepare` of its own.
+      base: a method that has no `prepare`.
       show: `(images [batch, H, W, channels]) -> [batch, ...]`.
       images: shown by each client.
     """
@@ -79,7 +80,7 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
 
 
 def draw_others(who: jax.Array, which: jax.Array, context: Context, count: int) -> DrawnImages:
-    """Random places of other clients' images in the bank, by two keys; any where there is no other client."""
+    """Random places of other clients' images in the bank, by two keys; arbitrary ones if there is no other client."""
     shown, there = context.sent.more
     others = there & (jnp.arange(len(there)) != context.client.more)
     client = jax.random.categorical(who, jnp.where(others, 0.0, -jnp.inf), shape=(count,))

@@ -1,4 +1,4 @@
-"""A method's entry: how the rest of the package knows it."""
+"""A method's entry in the registry."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -8,13 +8,13 @@ from fdgjax.contract import Method, Setup
 
 
 def plain_images(h: Any) -> bool:
-    """With no hyperparameters."""
+    """`Entry.pixels` of a method that never uses images otherwise."""
     del h
     return False
 
 
 def augmented_images(h: Any) -> bool:
-    """With any hyperparameters."""
+    """`Entry.pixels` of a method that always uses images otherwise."""
     del h
     return True
 
@@ -22,17 +22,17 @@ def augmented_images(h: Any) -> bool:
 class Entry(NamedTuple):
     """A method of the registry; stands as `ENTRY` in the method's file.
 
-    name: on the command line, the name of the file. hyper: its hyperparameters, a frozen dataclass. build: the method
-    for a setup. summary: one line on what it is.
+    name: on the command line; also the name of the file. hyper: its hyperparameters, a frozen dataclass. build: makes
+    the method for a setup. summary: one line of description.
     unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
     head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
     unlabelled: whether it learns without labels, from random views, and is evaluated by a linear probe.
     pixels: by its hyperparameters, whether it uses images otherwise than as its model's input, such as random views of
-      them: what frozen stages of the model make of an image then cannot be kept.
-    pooled: by its hyperparameters, whether it trains on all data gathered at one client: `Method.pooled`, before it is
-      built.
+      them; the outputs of the model's frozen stages then cannot be computed once and kept.
+    pooled: by its hyperparameters, whether it trains on all data gathered at one client; this is `Method.pooled`, known
+      before the method is built.
     protocol: the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs start from; with
-      `labelled_server` it needs a server that holds labelled data, and runs with no other.
+      `labelled_server` it needs a server that holds labelled data, and runs with no other protocol.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
     """
 

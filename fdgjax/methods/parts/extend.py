@@ -57,7 +57,7 @@ class Fresh(NamedTuple):
 
 
 def unchanged_row(context: Context, trained: Trained) -> PyTree:
-    """A row's addition as it was."""
+    """A row's addition, unchanged."""
     del trained
     return context.client.more
 
@@ -159,7 +159,7 @@ def extend(
 
 
 def lens_within(outer: Lens, inner: Lens) -> Lens:
-    """A part of a part."""
+    """The lens of a part within a part."""
     return Lens(
         lambda whole: inner.get(outer.get(whole)),
         lambda whole, part: outer.set(whole, inner.set(outer.get(whole), part)),

@@ -73,7 +73,7 @@ def generated(path: str) -> str:
 
 
 def embedding_dim(h: HyperNetHyper, clients: int) -> int:
-    """e; where it is not given, that of hFedF v2, section 5.1."""
+    """e; if it is not given, that of hFedF v2, section 5.1."""
     return h.embedding_dim or 1 + clients // 4
 
 
@@ -84,7 +84,7 @@ def build_network(model: Model, h: HyperNetHyper) -> HyperNetwork:
 
 
 def random_embeddings(key: jax.Array, ids: jax.Array, dim: int) -> jax.Array:
-    """nu ~ N(0, 1), `[clients, dim]`, each client's by its id."""
+    """nu ~ N(0, 1), `[clients, dim]`, each client's drawn by its id."""
     return draw_each(key, ids, lambda k: jax.random.normal(k, (dim,)))
 
 

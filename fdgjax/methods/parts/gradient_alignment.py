@@ -49,7 +49,7 @@ def align_with(
 
     r is the last step of the global model, theta_t - theta_(t-1). With sign +1 a gradient is kept if its descent
     direction agrees with r. The official code compares g itself with r (sign -1), and so keeps gradients whose descent
-    opposes r. Nothing is dropped where a direction is undefined: in the first round (r = 0), and for a layer whose
+    opposes r. Nothing is dropped if a direction is undefined: in the first round (r = 0), and for a layer whose
     gradient is only rounding error (a bias before BatchNorm).
 
     Args:
@@ -94,7 +94,8 @@ def align_with(
 
 
 def counted_discards(discards: Discards, kept: PyTree, round_: jax.Array) -> Discards:
-    """The counts after one more step. They restart in each round, even where the optimiser's state is kept."""
+    """The counts after one more step. They restart in each round, even if the optimiser's state is kept between
+    rounds."""
     stays = jnp.stack([keep.astype(jnp.float32) for keep in jax.tree.leaves(kept)])
     same = (discards.round == round_).astype(jnp.float32)
     return Discards(same * discards.dropped + jnp.sum(1 - stays), same * discards.seen + len(stays), round_)

@@ -40,8 +40,8 @@ def hyper(
 ) -> Any:
     """A dataclass field with a default, the values a search would try, and where both come from.
 
-    A number is finite, from `least` to `most` and larger than `above`. A word is one of those of `search`, unless they
-    are only `examples`.
+    A number is finite, from `least` to `most` and larger than `above`. A string is one of those of `search`, unless
+    they are only `examples`.
     """
     metadata = {"search": tuple(search), "source": source, "bounds": Bounds(least, most, above), "examples": examples}
     return dataclasses.field(default=default, metadata=metadata)
@@ -99,7 +99,7 @@ SCHEDULES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
     "constant": lambda done, rounds: jnp.ones_like(done),
     "cosine": lambda done, rounds: 0.5 * (1 + jnp.cos(jnp.pi * (done / rounds))),
 }
-"""Factors on the learning rate by the rounds that are done, float32, and their number."""
+"""Factors on the learning rate, from the number of finished rounds, float32, and of all rounds."""
 
 
 def learning_rate_factor(h: ClientHyper, round_: jax.Array, rounds: int) -> jax.Array:

@@ -26,7 +26,7 @@ def client_optimizer(
     Args:
       h, rounds: hyperparameters, and the experiment's rounds.
       watch: receives the clipped gradients (see `sum_gradients`).
-      change: replaces the chain of all steps after the clipping by its result for that chain.
+      change: applied to the chain of all steps after the clipping; its result replaces them.
 
     Raises:
       UserError: unknown optimiser or schedule.
@@ -74,7 +74,7 @@ class Renewed(NamedTuple):
 def renewed(optimizer: optax.GradientTransformation, at: int) -> optax.GradientTransformationExtraArgs:
     """The optimiser, whose state is reset at the first step of round `at` (or of the first one after it).
 
-    DomainBed does so where a penalty's weight jumps, as the moments so far are those of another loss.
+    DomainBed does so when a penalty's weight jumps, as the moments so far belong to another loss.
     """
     flexible = optax.with_extra_args_support(optimizer)
 
@@ -130,7 +130,8 @@ def optimizer(
 
 
 def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """The same under `jax_numpy_dtype_promotion=strict`, where optax's own mixing of floats and step counts fails."""
+    """The transformation, made to work under `jax_numpy_dtype_promotion=strict`, where optax's mixing of floats and
+    step counts fails."""
     flexible = optax.with_extra_args_support(transformation)
 
     def update(updates: PyTree, state: PyTree, params: PyTree | None = None, **others: Any) -> tuple[PyTree, PyTree]:

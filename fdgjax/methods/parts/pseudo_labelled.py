@@ -35,7 +35,7 @@ class PseudoLabelConfig:
 
 
 class StoredLabels(NamedTuple):
-    """`PseudoLabels` as a client's row and its checkpoints have them."""
+    """`PseudoLabels` as stored in a client's row and in checkpoints."""
 
     labels: jax.Array
     confidence: jax.Array

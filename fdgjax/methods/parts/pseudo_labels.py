@@ -26,7 +26,7 @@ def centroid_labels(
     Args:
       features: `[n, m]`, of all samples that are to be labelled together.
       logits: `[n, K]`.
-      mask: 1 for a sample, 0 for padding, `[n]`, whose labels mean nothing; without it all are samples.
+      mask: `[n]`, 1 for a sample, 0 for padding, whose labels mean nothing; without a mask all are samples.
       threshold: number of predictions that a class has to exceed.
       passes: at least 1.
 

@@ -44,7 +44,8 @@ def last_layer(model: Model) -> str:
 
 
 def projection_size(model: Model) -> int:
-    """The dimension of a model's projections: the outputs of its projector, or of its last layer where it has none."""
+    """The dimension of a model's projections: the outputs of its projector, or of its last layer if it has no
+    projector."""
     shapes = flatten(jax.eval_shape(model.init, any_key()))
     out = "params/projector/out/kernel"
     return int(shapes[out if out in shapes else last_layer(model)].shape[-1])

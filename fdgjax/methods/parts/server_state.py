@@ -18,15 +18,15 @@ WEIGHTINGS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class ServerState(NamedTuple):
-    """The shared variables and the state of the server's optimiser over their `params`; where the server trains, also
-    its own values of the variables that clients keep."""
+    """The shared variables and the state of the server's optimiser over their `params`; if the server trains, also its
+    own values of the variables that clients keep."""
 
     variables: Variables
     optimizer: PyTree
 
 
 def take_step(server: ServerState, step: Variables, optimizer: optax.GradientTransformation) -> ServerState:
-    """The shared variables moved by `step`: parameters through the server's optimiser, statistics as they are."""
+    """The shared variables moved by `step`: parameters through the server's optimiser, statistics directly."""
     moving = flatten(step)
     before = select(server.variables, lambda path: str(path in moving), "True")
     after = optax.apply_updates(before, step)

@@ -10,7 +10,8 @@ SERVED: Mapping[str, Mapping[str, Any]] = {
         "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3},
     }
 }
-"""A labelled server: on the digits UAP's rounds, and an optimiser for a small network trained from scratch."""
+"""For a labelled server: on the digits UAP's number of rounds, and an optimiser for a small network trained from
+scratch."""
 
 SERVED_AND_MIXED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {
@@ -19,8 +20,8 @@ SERVED_AND_MIXED: Mapping[str, Mapping[str, Any]] = {
     },
     "uap_rotated_mnist_small": {"method": {"server_momentum": 0.0}},
 }
-"""SemiFL where clients have Adam, whose learning rate falls with the cosine: the server's momentum, built up by larger
-steps, would outweigh it. A shifted and cut view leaves too little of an 8x8 digit."""
+"""For SemiFL with Adam at the clients and a cosine schedule: the server's momentum, built up by the larger early steps,
+would outweigh later ones. A shifted and cut view leaves too little of an 8x8 digit."""
 
 SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 40, "local_epochs": 5},
@@ -28,20 +29,20 @@ SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
         "method": {"client_optimizer": "sgd", "client_learning_rate": 0.021, "client_momentum": 0.9}
     },
 }
-"""A labelled server, where the size of a loss matters to the step: no Adam (RSCFed's official rate)."""
+"""For a labelled server and steps that must scale with the loss: SGD instead of Adam (RSCFed's official rate)."""
 
 NEAR_PRETRAINED: Mapping[str, Mapping[str, Any]] = {
     preset: {"method": {"initialisation": "model"}} for preset in ("pretrained_pacs", "pretrained_office_caltech10")
 }
-"""A hypernetwork: client models begin near the pretrained one."""
+"""For a hypernetwork: client models begin near the pretrained one."""
 
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
 }
-"""No labels: on the digits a run of a minute or two."""
+"""For clients without labels: on the digits, a run of a minute or two."""
 
 SIMCLR: Mapping[str, Mapping[str, Any]] = {
     **UNLABELLED,
     "fedgala_pacs_small": {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}},
 }
-"""SimCLR with few epochs: ten times the learning rate, and a higher temperature."""
+"""For SimCLR with few epochs: ten times the learning rate, and a higher temperature."""

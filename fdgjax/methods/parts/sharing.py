@@ -28,8 +28,8 @@ UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
     "mean": lambda kept: jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0, keepdims=True), kept),
     "server": lambda kept: jax.tree.map(lambda leaf: leaf[:0], kept),
 }
-"""The clients' variables that predict for an unseen domain, `[models, ...]`: each client's, their mean, or none, where
-the server trains and has its own."""
+"""The clients' variables that predict for an unseen domain, `[models, ...]`: each client's, their mean, or none, if the
+server trains and has its own."""
 
 
 def everything_shared(path: str) -> str:
@@ -59,7 +59,7 @@ def unseen_rule(name: str, *, own: bool, server_trains: bool) -> Callable[[PyTre
       server_trains: whether the server has its own values of these, too.
 
     Raises:
-      UserError: no such entry, or `server` where the server has no complete model.
+      UserError: no such entry, or `server` although the server has no complete model.
     """
     if name == "server" and own and not server_trains:
         raise UserError(

@@ -1,6 +1,6 @@
 """Checkpoints of the whole state with the history so far, so that a resumed run equals an uninterrupted one.
 
-A checkpoint is whole once it has `checksums.txt`, with the checksums of all its files, which is written last.
+A checkpoint is complete once it has `checksums.txt`, which holds the checksums of all its files and is written last.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to res
 
 
 class History(NamedTuple):
-    """The part of a checkpoint besides the state: for each seed the records of its rounds, and the seconds so far."""
+    """What a checkpoint holds besides the state: for each seed the records of its rounds, and the seconds so far."""
 
     records: list[list[Record]]
     seconds: float
 
 
 class Checkpoints(NamedTuple):
-    """save: `(round, state, history)`, on the disk when it returns, the last two kept. restore: the newest as
-    `(state, history)`, given a state of the same structure; None where there is none."""
+    """save: writes `(round, state, history)`, flushed to disk when it returns; the newest two are kept. restore: the
+    newest checkpoint as `(state, history)`, given a state of the same structure; None if there is none."""
 
     save: Callable[[int, PyTree, History], None]
     restore: Callable[[PyTree], tuple[PyTree, History] | None]
@@ -44,11 +44,11 @@ class Checkpoints(NamedTuple):
 def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     """The checkpoints below `path`, for the one run that owns them.
 
-    Unfinished ones of a killed run are removed before anything is saved or restored; a damaged one is set aside, in
-    the folder `damaged` beside `path`, with a line to `warn`, where there is an older one to go on from.
+    Unfinished checkpoints of a killed run are removed before anything is saved or restored. Damaged ones are moved to
+    the folder `damaged` beside `path`, with a call of `warn`, if there is an older checkpoint to continue from.
 
-    Several processes save and restore together, in one folder that all of them see: Orbax has each write
-    what it alone holds, and process 0 does the rest.
+    Several processes save and restore together, in one folder that all of them see: through Orbax each process writes
+    the shards that it holds, and process 0 does the rest.
 
     Raises:
       UserError: every checkpoint is damaged.
@@ -58,7 +58,7 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
         set_aside(path, warn)
         make_folder(path)
 
-    broadcast(tidy)  # the folder is now as the others may find it
+    broadcast(tidy)  # from here on, the other processes may open the folder
     opened = contextlib.ExitStack()
 
     @functools.cache
@@ -90,8 +90,8 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
 
 
 def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
-    """The newest whole checkpoint below `path` as `(state, history)`, for a reader: a run that may still write there is
-    left alone.
+    """The newest complete checkpoint below `path` as `(state, history)`, for reading only: nothing is changed, as a run
+    may still be writing there. None if there is no checkpoint.
 
     Raises:
       UserError: every checkpoint is damaged.
@@ -110,10 +110,10 @@ def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> 
 
 
 def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
-    """Orbax's own management of a folder of checkpoints."""
+    """Orbax's manager of a folder of checkpoints."""
     import orbax.checkpoint as ocp
 
-    # Its threads log what they also raise, with a traceback.
+    # Orbax's threads log, with a traceback, the errors that they also raise.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(
         max_to_keep=None if read_only else 2,
@@ -149,7 +149,7 @@ def steps(path: Path) -> Iterator[Path]:
 
 
 def damage_of(step: Path) -> str:
-    """What is wrong with a published checkpoint; '' where every byte is what was written."""
+    """What is wrong with a published checkpoint; '' if every byte is as it was written."""
     if not (step / CHECKSUMS).exists():
         return f"unfinished (without {CHECKSUMS})"
     try:
@@ -160,7 +160,7 @@ def damage_of(step: Path) -> str:
 
 
 def set_aside(path: Path, warn: Callable[[str], None]) -> None:
-    """Moves checkpoints that are not whole out of the way, down to the newest that is; see `open_checkpoints`."""
+    """Moves incomplete or damaged checkpoints newer than the newest intact one aside; see `open_checkpoints`."""
     damage: dict[Path, str] = {}
     for step in steps(path):
         if not (reason := damage_of(step)):
@@ -177,8 +177,8 @@ def set_aside(path: Path, warn: Callable[[str], None]) -> None:
 
 
 def refuse_all(path: Path, damage: dict[Path, str]) -> None:
-    """Raises a `UserError` where no checkpoint is left and one of them had been finished: the first save of a run may
-    be cut short, and the run then begins again."""
+    """Raises a `UserError` if any of the damaged checkpoints had been finished, as no intact one is left. If all are
+    unfinished, the first save was cut short, and the run begins again."""
     finished = [reason for reason in damage.values() if not reason.startswith("unfinished")]
     if finished:
         raise UserError(

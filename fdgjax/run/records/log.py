@@ -1,4 +1,4 @@
-"""One seed's rounds as they happen: a line of JSON for each, and the numbers for the writers of the config."""
+"""One seed's log: a line of JSON per round, and the round's numbers to the loggers that the config names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ def open_log(
 ) -> Log:
     """The log of a seed whose rounds so far are `records`.
 
-    Later rounds, of a run that was killed, will be repeated: their lines are removed.
+    Lines of later rounds, which a killed run may have written, are removed, since these rounds are repeated.
 
     Args:
       workdir: the seed's folder.
-      config: of this seed alone.
-      records: of the rounds so far.
-      warn: told where a writer fails.
+      config: the config of this seed alone.
+      records: one per round so far.
+      warn: called with a message if a logger fails.
     """
     write_lines(workdir.metrics, records)
     place = RunInfo(workdir.path, to_plain(config), len(records))

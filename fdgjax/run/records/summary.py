@@ -1,4 +1,4 @@
-"""The result of a run: facts, figures of the selected round, the ledger of selections, and timings."""
+"""The result of a run: facts, the selected round's figures, the figures by each selection rule, and timings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -33,10 +33,10 @@ def summarise(
 
 
 def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> dict[str, Any]:
-    """The content of `summary.json` for several seeds, from that of each.
+    """The content of `summary.json` for several seeds, from each seed's summary.
 
-    Each figure is the mean over the seeds; `std` has their sample standard deviations (ddof = 1), `per_seed` each
-    seed's own figures and selection. A domain that some seeds' held-out data lack is averaged over the others.
+    Each figure is the mean over the seeds; `std` has the sample standard deviations (ddof = 1), `per_seed` each seed's
+    own figures and selection. A domain that is missing from some seeds' held-out data is averaged over the others.
     """
     first = summaries[0]
     own = (*Metrics._fields, "selection")
@@ -63,7 +63,7 @@ def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def reduce_figures(
     seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
 ) -> dict[str, Any]:
-    """Each field of `Metrics` that the seeds have, reduced over the seeds; a dict or a list entry by entry."""
+    """Each field of `Metrics` that the seeds have, reduced over the seeds; dicts and lists entry by entry."""
 
     def reduced(values: Sequence[Any]) -> Any:
         if isinstance(values[0], list):

@@ -1,4 +1,4 @@
-"""The run's folder: the experiment it belongs to, and its files."""
+"""A run's folder: the files in it, and checks that it belongs to the experiment."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from fdgjax.utils.files import lock, make_folder, sync
 from fdgjax.utils.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
-"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; the summary of several seeds together has none."""
+"""The key of `summary.json` with the SHA-256 of `metrics.jsonl`; the summary over several seeds has no such key."""
 
 
 class Workdir(NamedTuple):
@@ -55,10 +55,10 @@ class Workdir(NamedTuple):
 def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
     """`open_workdir`, locked against other processes until the end of the block.
 
-    The lock ends with its process, even a killed one. On a file system without locks `warn` is told.
+    The lock is released when its process ends, even if it is killed. On a file system without locks, `warn` is called.
 
     Raises:
-      UserError: another process trains there, or like `open_workdir`; nothing is written then.
+      UserError: another process trains there, or like `open_workdir`; in both cases nothing is written.
     """
     check_workdir(path, config)
     make_folder(path)
@@ -79,11 +79,11 @@ def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iter
 
 
 def open_workdir(path: Path, config: Config) -> Workdir:
-    """The folder for this experiment, created where it does not exist.
+    """The folder for this experiment, created if it does not exist.
 
     Raises:
-      UserError: the folder holds another experiment (the first key that differs is named), files that are no run, or
-        a damaged config.
+      UserError: the folder holds another experiment (the message names the first key that differs), files that do not
+        belong to a run, or a damaged config.
     """
     workdir = Workdir(path)
     check_workdir(path, config)
@@ -95,7 +95,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
 
 
 def check_workdir(path: Path, config: Config) -> None:
-    """Raises a `UserError` where the folder cannot be this experiment's; see `open_workdir`."""
+    """Raises a `UserError` if the folder cannot be used for this experiment; see `open_workdir`."""
     workdir = Workdir(path)
     check_place(path)
     if workdir.config.exists():
@@ -109,12 +109,12 @@ def check_workdir(path: Path, config: Config) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raises a `UserError` where the folder cannot be that of any run."""
+    """Raises a `UserError` if the folder cannot be used for any run."""
     workdir = Workdir(path)
     if workdir.config.exists():
         read_config_file(workdir)
         return
-    # A kill while the config was written leaves its unfinished copy, which belongs to no other program.
+    # A kill while the config is being written leaves its temporary file, which is this package's own.
     own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
     if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
         raise UserError(
@@ -127,11 +127,11 @@ def check_place(path: Path) -> None:
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
-    """The content of a run's `config.json`: its config, versions, threads, and what a program registered for it. Keys
-    that were added after the run began have their defaults.
+    """The content of a run's `config.json`: its config, versions, threads, and the names a user's program registered.
+    Config keys that this package gained after the run began have their defaults.
 
     Raises:
-      Damaged: it is not what the run wrote.
+      Damaged: the file differs from its checksum.
     """
     try:
         content = read_checked_json(workdir.config)
@@ -141,8 +141,8 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
-    """The summary of a finished run; empty for an unfinished one, and for one with damaged records, its own or those of
-    a seed, of which `warn` is told."""
+    """The summary of a finished run; empty for an unfinished run, and for a run whose records, or a seed's, are damaged
+    (then `warn` is called)."""
     try:
         summary = read_summary(workdir)
         for seed in summary.get("seeds", ()):
@@ -156,7 +156,7 @@ def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
 
 
 def write_summary(workdir: Workdir, summary: Mapping[str, Any]) -> None:
-    """Writes `summary.json`, with the checksum of the run's `metrics.jsonl`, which is put on the disk first."""
+    """Writes `summary.json`, with the checksum of the run's `metrics.jsonl`, which is flushed to disk first."""
     sync(workdir.metrics)
     write_checked_json(workdir.summary, {**summary, METRICS_CHECKSUM: sha256(workdir.metrics)})
 
@@ -166,7 +166,7 @@ def read_summary(workdir: Workdir) -> dict[str, Any]:
 
     Raises:
       FileNotFoundError: the run is not finished.
-      Damaged: the summary, or `metrics.jsonl`, is not what was written.
+      Damaged: the summary or `metrics.jsonl` differs from its checksum.
     """
     summary = read_checked_json(workdir.summary)
     kept = summary.pop(METRICS_CHECKSUM, None)
@@ -181,9 +181,9 @@ def read_summary(workdir: Workdir) -> dict[str, Any]:
 
 
 def open_seeds(workdir: Workdir, config: Config) -> list[Workdir]:
-    """Where each seed's records go: a folder for each, `seed_S`, or the run's own where it is the only one.
+    """The folder of each seed's records: `seed_S`, or the run's own folder if there is only one seed.
 
-    A seed's folder holds what a run of that seed alone would leave, except for checkpoints.
+    A seed's folder holds what a run of that seed alone would write, except for checkpoints.
 
     Raises:
       UserError: like `open_workdir`.

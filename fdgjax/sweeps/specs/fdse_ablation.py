@@ -29,5 +29,5 @@ def cells(scale: str) -> Sequence[Cell]:
 
 
 def without(row: str) -> Mapping[str, Any]:
-    """The hyperparameters of FDSE with the parts of a row alone."""
+    """FDSE's hyperparameters with only the parts that a row keeps."""
     return {key: value for part, changes in WITHOUT.items() if part not in row for key, value in changes.items()}

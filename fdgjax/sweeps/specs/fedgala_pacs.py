@@ -1,4 +1,4 @@
-"""FedGaLA, Table 1: PACS without labels, a linear probe on 10 % and 30 % of the unseen domain's.
+"""FedGaLA, Table 1: PACS without labels, a linear probe on 10 % and 30 % of the unseen domain's labels.
 
     fdgjax reproduce fedgala-pacs --out runs/fedgala-pacs --data_dir DATA
 

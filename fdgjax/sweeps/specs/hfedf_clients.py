@@ -2,7 +2,7 @@
 
     fdgjax reproduce hfedf-clients --out runs/hfedf-clients --data_dir DATA
 
-The paper shows curves: no figures are published, and the numbers of clients are ours. At the scale of a CPU the unseen
+The paper shows curves: no figures are published, and the numbers of clients are ours. At the scale `cpu` the unseen
 domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET.
 """
 

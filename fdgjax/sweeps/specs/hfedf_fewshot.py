@@ -2,7 +2,7 @@
 
     fdgjax reproduce hfedf-fewshot --out runs/hfedf-fewshot --data_dir DATA
 
-The paper shows curves: no figures are published, and the numbers of shots are ours. At the scale of a CPU the unseen
+The paper shows curves: no figures are published, and the numbers of shots are ours. At the scale `cpu` the unseen
 domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
 """
 

@@ -2,7 +2,7 @@
 
     fdgjax reproduce hfedf-pacs-ablation --out runs/hfedf-pacs-ablation --data_dir DATA
 
-At the scale of a CPU d is 1. Names: VARIANT-dD-TARGET.
+At the scale `cpu` d is 1. Names: VARIANT-dD-TARGET.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "random_embeddings": {"embeddings": "random"},
     "fixed_embeddings": {"embeddings": "fixed"},
 }
-"""Rows of the tables, and the hyperparameters that make them; fixed embeddings are in a figure alone."""
+"""Rows of the tables, and the hyperparameters that make them; the paper shows fixed embeddings only in a figure."""
 
 DOMAINS_PER_CLIENT = {"paper": (1, 2, 3), "cpu": (1,)}
 

@@ -1,10 +1,10 @@
-"""PACS from nothing: methods for which no ImageNet features can be kept, and FedAvg; every domain unseen in turn.
+"""PACS from scratch: methods that cannot use stored ImageNet features, and FedAvg; every domain unseen in turn.
 
     fdgjax sweep pacs_small --out runs/pacs-small --data_dir DATA
 
-Of no paper: a ResNet with one block a stage, a quarter of its channels, 32 pixels, 20 rounds of one epoch, one seed.
-gPerXAN assembles units of its own, for which the file of a pretrained network has no values, and FedCCRL changes images
-in every step. Names: METHOD-TARGET. FedAvg and gPerXAN take two minutes of one core, FedCCRL ten.
+From no paper: a ResNet with one block per stage, a quarter of its channels, 32 pixels, 20 rounds of one epoch, one
+seed. gPerXAN's assembled units have no values in the file of a pretrained network, and FedCCRL changes the images in
+every step. Names: METHOD-TARGET. FedAvg and gPerXAN take two minutes on one core, FedCCRL ten.
 """
 
 from collections.abc import Sequence

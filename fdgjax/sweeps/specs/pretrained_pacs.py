@@ -1,11 +1,11 @@
-"""PACS from ImageNet's features: twenty-three methods by one protocol, each domain unseen in turn, three seeds.
+"""PACS on ImageNet features: twenty-three methods under one protocol, each domain unseen in turn, three seeds.
 
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA
     fdgjax sweep pretrained_pacs --out runs/pretrained-pacs --data_dir DATA --only fedavg
 
-Of no paper: EfficientNet-Lite0 at 128 pixels, frozen up to its last block, five rounds of one epoch (the preset
-`pretrained_pacs`). Names: METHOD-TARGET. A cell of three seeds takes 170 seconds of one core with FedAvg and 260 with
-hFedF (and 6 GB), photo unseen; the features, 117 MiB, are computed once for all cells.
+From no paper: EfficientNet-Lite0 at 128 pixels, frozen up to its last block, five rounds of one epoch (the preset
+`pretrained_pacs`). Names: METHOD-TARGET. With photo unseen, a cell of three seeds takes 170 seconds on one core with
+FedAvg, and 260 (and 6 GB) with hFedF; the features, 117 MiB, are computed once for all cells.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,13 @@
-"""Every defence against every attack, one of five clients hostile, and what each defence costs without an attack.
+"""Every defence against every attack, with one hostile client of five, and each defence's cost without an attack.
 
     fdgjax sweep robustness --out runs/robustness --data_dir DATA
     fdgjax sweep robustness --out runs/robustness --only digits            # rotated digits, which need no data
 
-Of no paper: FedAvg on rotated digits (ten rounds, 45 degrees unseen) and on PACS' features from ImageNet, the last
-layer trained (five rounds, photo unseen). The price without an attack is measured at each end of the range of angles,
-too. Names: DATA-DEFENCE-ATTACK, and DATA-TARGET-DEFENCE. Left out is what stops an undefended run in its first round:
-an update of NaN, or of 1e30; and on PACS the backdoor, whose trigger no feature would show.
+From no paper: FedAvg on rotated digits (ten rounds, 45 degrees unseen) and on ImageNet features of PACS, training the
+last layer (five rounds, photo unseen). The cost without an attack is also measured with each end of the range of angles
+unseen. Names: DATA-DEFENCE-ATTACK, and DATA-TARGET-DEFENCE. Left out are the attacks that stop an undefended run in its
+first round (updates of NaN, or of 1e30), where there is no defence; and, on PACS, the backdoor, whose trigger
+precomputed features cannot show.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from fdgjax.utils.registry import lookup
 FIGURES = ("id_accuracy", "ood_accuracy")
 ROBUST = ("median", "trimmed_mean", "krum", "multi_krum", "geometric_median", "centered_clipping")
 MIXED = ("trimmed_mean", "krum", "geometric_median")
-"""The rules that are tried behind nearest-neighbour mixing, too."""
+"""The rules that are also tried after nearest-neighbour mixing."""
 DEFENCES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "clip": {"clip": "median"},
@@ -39,7 +40,8 @@ ATTACKS: Mapping[str, Mapping[str, Any]] = {
 }
 """Strengths: a fourfold sign flip cancels the four honest updates in a mean."""
 PATIENT = {"backdoor": 60}
-"""Rounds of attacks that are learnt in time: in ten a backdoor of one client opens to nobody, in 60 it does."""
+"""Rounds of attacks that take time to learn: one client's backdoor does not work after ten rounds, but does after
+60."""
 FATAL = ("nan", "huge")
 GROSS = ("none", "sign_flip", "million", *FATAL)
 """The first of `ATTACKS`."""
@@ -50,7 +52,8 @@ ENDS = ("r0", "r75")
 
 
 def cells(scale: str) -> Sequence[Cell]:
-    """Attack by attack, all defences: on rotated digits, with the two ends after the grossest attacks, then on PACS."""
+    """Attack by attack, all defences: on rotated digits (those of `ENDS` come after the attacks of `GROSS`), then on
+    PACS."""
     digits, pacs = lookup("scale", scale, SCALES)
 
     def cell(name: str, chosen: Scale, defence: str, attack: str, **data: Any) -> Cell:

@@ -1,11 +1,11 @@
-"""Methods whose clients have labels on rotated digits, which need no data: each of six domains unseen in turn, three
+"""Methods with labelled clients on rotated digits, which need no data folder: each of six domains unseen in turn, three
 seeds.
 
     fdgjax sweep rotated_digits --out runs/rotated-digits
     fdgjax sweep rotated_digits --out runs/rotated-digits --only fedavg fedomg --scale short
 
-Of no paper: the configs' defaults (`rotated_digits`), 200 rounds; `short` has 30. Names: METHOD-TARGET; `fedavg_norm`
-is FedAvg on the same network with BatchNorm, as gPerXAN brings norms along.
+From no paper: the configs' defaults (`rotated_digits`), 200 rounds; `short` has 30. Names: METHOD-TARGET; `fedavg_norm`
+is FedAvg on the same network with BatchNorm, to compare with gPerXAN, which adds norms.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ROWS = {
     **{method: (method, {}) for method in ("fedavg", "fedomg", "fediir", "gperxan", "fedccrl")},
     "fedavg_norm": ("fedavg", {"model": {"unit": "norm"}}),
 }
-"""By the row's name: a method, and what else its config has."""
+"""Rows by name: a method, and the changes to its config."""
 
 
 def cells(scale: str) -> Sequence[Cell]:

@@ -1,4 +1,5 @@
-"""SSFL and UAP on rotated digits, which need no data: all 30 pairs of a server's and a test domain, by their configs.
+"""SSFL and UAP on rotated digits, which need no data folder: all 30 pairs of a server's and a test domain, with the
+configs' defaults.
 
 fdgjax sweep uap_rotated_digits --out runs/uap-digits
 """
