@@ -1,4 +1,4 @@
-"""Clients as data: one array of images, and for each client a padded row of positions into it.
+"""The clients' data: one array of images, and for each client a padded row of positions into it.
 
 Nothing is copied per client: a client is a row of `Rows.places` with a length, so that pooling all clients, selecting
 a round's participants or giving a client a few shots of the target are operations on small integer arrays.
@@ -35,9 +35,9 @@ class Federation(NamedTuple):
     Several seeds share the data and differ in its split: the tables named in `TABLES` then have a leading axis,
     `[seeds, ...]` (see `stack_seeds`).
 
-    images: uint8 `[samples, height, width, channels]`, or float32 `[samples, ...]` where a frozen trunk has made
-      features of them: an array, or on the host and read batch by batch (`Streamed`), or on each device those of its
-      own clients (`ShardedImages`). The code uses only `images[places]` and `images.shape`.
+    images: uint8 `[samples, height, width, channels]`, or a frozen trunk's features, float32 `[samples, ...]`: an array
+      on the device, or on the host and read batch by batch (`Streamed`), or split so that each device holds its own
+      clients' images (`ShardedImages`). Only `images[places]` and `images.shape` are used.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered
@@ -64,8 +64,8 @@ TABLES = ("train", "validation", "test", "target", "server")
 class Partition(NamedTuple):
     """The split of the samples, before anything is put on a device.
 
-    train, validation, test: sample positions of each client. target: of the unseen domain. server: of the labelled data
-    of a server that trains, whose clients have no labels.
+    train, validation, test: sample positions of each client. target: those of the unseen domain's test samples. server:
+    those of the server's labelled samples, where the server trains and clients have no labels.
     """
 
     train: list[np.ndarray]
@@ -133,15 +133,15 @@ def check_batches(parts: Partition, *, batch_size: int, drop_last: bool) -> None
 
 
 def pool(federation: Federation) -> Federation:
-    """The same training data at one client, for a method without federation."""
+    """The same training data at a single client, for a centralised method."""
     places, lengths = (np.asarray(leaf) for leaf in federation.train)
     rows = np.concatenate([row[:length] for row, length in zip(places, lengths, strict=True)])
     return federation._replace(ids=on_device([0]), train=pad_rows([rows]))
 
 
 def without_labels(federation: Federation) -> Federation:
-    """The same federation with all labels zero but those of the server's samples, for clients without labels: no label
-    of their samples is in the program."""
+    """The same federation with all labels set to zero except those of the server's samples, for clients without labels:
+    the program does not contain the labels of their samples."""
     (places,), (length,) = jax.device_get(federation.server)
     known, labels = places[:length], np.asarray(federation.labels)
     hidden = np.zeros_like(labels)
@@ -150,7 +150,7 @@ def without_labels(federation: Federation) -> Federation:
 
 
 def stack_seeds(federations: Sequence[Federation]) -> Federation:
-    """Federations of the same data and clients as one, with a seed axis; a single one is left as it is."""
+    """Federations of the same data and clients as one, with a seed axis; a single one is returned unchanged."""
     if len(federations) == 1:
         return federations[0]
     tables: dict[str, Any] = {name: stack_rows([getattr(one, name) for one in federations]) for name in TABLES}

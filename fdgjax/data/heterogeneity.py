@@ -1,7 +1,7 @@
-"""Heterogeneous splits: how far clients differ in their domains (lambda), and in their labels of a domain (alpha).
+"""Heterogeneous splits: how far clients differ in their domains (lambda) and in their labels within a domain (alpha).
 
-Every function is determined by its arguments and its random streams. Each domain has a stream of its own, so that which
-of its samples go where does not depend on another domain's labels.
+Every function is determined by its arguments and its random streams. Each domain has its own stream, so that the
+assignment of its samples to clients does not depend on another domain's labels.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,21 +17,22 @@ Streams = Callable[[int], np.random.Generator]
 def mixed_domains(
     domains: np.ndarray, sources: Sequence[int], *, clients: int, homogeneity: float, streams: Streams
 ) -> list[np.ndarray]:
-    """Deals the source domains to any number of clients, from one domain each to the same mixture for all.
+    """Splits the source domains among any number of clients, from one domain per client to the same mixture for all.
 
     Of domain d, with n_d samples, client i of N gets
 
         n_id = (1 - lambda) a_id + lambda n_d / N
 
-    with a_id the `shares` of lambda = 0, rounded so that every sample goes to one client (largest remainders, ties to
-    the first client). At lambda = 1 all clients have the same mixture of domains, up to one sample a domain.
+    samples, with a_id the number at lambda = 0 (`shares`). The n_id are rounded so that every sample goes to exactly
+    one client (largest remainders, ties to the first client). At lambda = 1 all clients have the same mixture of
+    domains, up to one sample per domain.
 
     Args:
       domains: int `[samples]`, the domain of each sample.
       sources: K different domains to deal.
       clients: N, any number.
       homogeneity: lambda, in [0, 1].
-      streams: decide which samples; the numbers depend on the domains' sizes, N and lambda alone.
+      streams: determine which samples a client gets; how many depends only on the domains' sizes, N and lambda.
 
     Returns:
       For each client its rows of the data set, ascending.
@@ -41,8 +42,8 @@ def mixed_domains(
 
     References:
       Bai, Bagchi and Inouye, "Benchmarking algorithms for federated domain generalization", ICLR 2024,
-      "heterogeneous partitioning" and official code; their rounding gives the samples that are left to the first
-      clients, whatever they hold.
+      "heterogeneous partitioning" and official code; their code gives the samples left over by rounding to the first
+      clients instead, whatever those hold.
     """
     if clients < 1:
         raise UserError(f"clients is {clients}: there must be at least 1")
@@ -65,11 +66,12 @@ def mixed_domains(
 
 
 def shares(sizes: np.ndarray, clients: int) -> np.ndarray:
-    """a_id, the samples of each domain at each client at lambda = 0, `[clients, domains]`, before rounding.
+    """a_id, the number of samples of each domain at each client for lambda = 0, `[clients, domains]`, before rounding.
 
-    With at least as many clients as domains each client has one domain: clients are given to domains one by one, each
-    to the domain with the most samples a client so far, and share it equally; they are numbered by their domains. With
-    fewer clients each domain is at one client: domains go, the largest first, to the client with the fewest samples.
+    With at least as many clients as domains, each client has one domain. Each additional client goes to the domain with
+    the most samples per client so far. A domain's clients share it equally, and clients are numbered in the order of
+    their domains. With fewer clients than domains, each domain is at one client: domains are assigned, the largest
+    first, to the client with the fewest samples so far.
     """
     kinds = len(sizes)
     holds = np.zeros((clients, kinds))
@@ -85,8 +87,8 @@ def shares(sizes: np.ndarray, clients: int) -> np.ndarray:
 
 
 def rounded(exact: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers that add up to `total`, each next to its exact one (largest remainders)."""
-    # 1e-6 of a sample is an error of rounding, not a remainder.
+    """Rounds numbers up or down to integers that add up to `total` (method of largest remainders)."""
+    # 1e-6 of a sample is a floating-point error, not a remainder.
     whole = np.floor(exact + 1e-6).astype(np.int64)
     missing = int(total - whole.sum())
     largest_first = np.argsort(-np.round(exact - whole, 6), kind="stable")
@@ -97,28 +99,29 @@ def rounded(exact: np.ndarray, total: int) -> np.ndarray:
 def skewed_labels(
     rows: Sequence[np.ndarray], domains: np.ndarray, labels: np.ndarray, *, alpha: float, streams: Streams
 ) -> list[np.ndarray]:
-    """The same clients with the same number of samples of each domain, but with other labels of it.
+    """Redistributes each domain's samples among its clients with skewed labels; each client keeps its number of samples
+    per domain.
 
-    Client i's labels of domain d follow `q_id ~ Dirichlet(alpha p_d)`, p_d the domain's own share of each class: the
+    Client i's labels in domain d follow `q_id ~ Dirichlet(alpha p_d)`, with p_d the domain's class frequencies: the
     smaller alpha, the fewer classes; as alpha grows, q_id tends to p_d. Samples are drawn without replacement, client
-    by client in a random order; where a class is used up, q_id is renormalised over the others. So every sample is at
-    exactly one client, and the last one of a domain takes what is left.
+    by client in a random order; once a class is used up, q_id is renormalised over the others. So every sample is at
+    exactly one client, and a domain's last client gets the remaining samples.
 
     Args:
       rows: each client's rows.
       domains, labels: int `[samples]`, of the whole data set.
       alpha: above 0.
-      streams: decide the draws of a domain, which no other domain's labels change.
+      streams: determine each domain's draws, independently of the other domains' labels.
 
     Returns:
       For each client its rows, ascending.
 
     Raises:
-      UserError: alpha not above 0, or no domain with two clients, where nothing could differ.
+      UserError: alpha not above 0, or no domain shared by two clients, so that a skew would change nothing.
 
     References:
       Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated visual classification",
-      2019, section 2; there are no domains in it.
+      2019, section 2, which has no domains.
     """
     if not 0 < alpha < np.inf:
         raise UserError(f"label_skew is {alpha}: give a number above 0, such as 0.5")
@@ -138,7 +141,7 @@ def skewed_labels(
 def deal_labels(
     parts: Sequence[np.ndarray], labels: np.ndarray, alpha: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """One domain's samples dealt anew, to each client as many as it has."""
+    """Redistributes one domain's samples; each client gets as many as it had."""
     pool = rng.permutation(np.concatenate(parts))
     classes, of_sample = np.unique(labels[pool], return_inverse=True)
     piles = [list(pool[of_sample == label]) for label in range(len(classes))]
@@ -153,12 +156,12 @@ def deal_labels(
 
 
 def drawn(count: int, wish: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The numbers of samples of each class among `count` drawn one by one by `wish`, of which only `left` are there."""
+    """Draws `count` samples with class probabilities `wish`, at most `left` of each class; returns how many of each."""
     taken = np.zeros_like(left)
     while count:
         there = left > taken
         chances = np.where(there, wish, 0.0)
-        # A wish may be 0 in floating point for all classes that are left.
+        # `wish` may underflow to 0 for all remaining classes.
         chances = chances if chances.sum() > 0 else np.where(there, left - taken, 0).astype(np.float64)
         more = np.minimum(rng.multinomial(count, chances / chances.sum()), left - taken)
         taken += more

@@ -22,7 +22,7 @@ class SplitSpec(NamedTuple):
     homogeneity: lambda of Bai et al. in [0, 1], see `mixed_domains`; -1 for hFedF's split, by `domains_per_client`.
     label_skew: alpha of a Dirichlet distribution of the labels in each domain, see `skewed_labels`; 0 for none.
     validation, test: fractions of each client's data that are held out.
-    shots: target samples given to each client for training; none of them is tested.
+    shots: target samples given to each client for training; they are not test samples.
     """
 
     target: str = ""
@@ -59,9 +59,9 @@ class Protocol(NamedTuple):
 
 
 def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
-    """hFedF's protocol: one domain left out, the others dealt to clients, part of each client's data held out.
+    """hFedF's protocol: one domain left out, the others split among clients, part of each client's data held out.
 
-    The whole target domain is the unseen test set, without the shots.
+    The target domain without the shots is the unseen test set.
 
     Raises:
       UserError: unknown target, d out of range, or a client left without data.
@@ -81,7 +81,7 @@ def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
 
 
 def every_domain(data: Domains, how: SplitSpec) -> Partition:
-    """FDSE's protocol for Table 1: a client for each domain, its data cut into training, validation and test samples.
+    """FDSE's protocol for Table 1: a client for each domain, its data split into training, validation and test samples.
 
     FDSE, appendix A7.1. No domain is unseen.
 
@@ -94,8 +94,8 @@ def every_domain(data: Domains, how: SplitSpec) -> Partition:
 def unseen_client(data: Domains, how: SplitSpec) -> Partition:
     """FDSE's protocol for Tables 2 and A9: as `every_domain`, but one client does not take part in training.
 
-    It is tested on "the target domain's testing dataset" (appendix A8): its own test part. A domain's samples are cut
-    in the same way whichever domain is the target. Shots come from the target's training part.
+    It is tested on "the target domain's testing dataset" (appendix A8): its own test part. Each domain is split in the
+    same way whichever domain is the target. Shots come from the target's training part.
 
     Raises:
       UserError: unknown target, a domain with too few samples, or fractions that leave none for training.
@@ -112,11 +112,11 @@ def unseen_client(data: Domains, how: SplitSpec) -> Partition:
 
 
 def labelled_server(data: Domains, how: SplitSpec) -> Partition:
-    """UAP's protocol: a labelled domain for the server, an unseen domain, and the others dealt to clients, whose labels
-    are not used in training.
+    """UAP's protocol: a labelled domain for the server, an unseen domain, and the others split among clients, whose
+    labels are not used in training.
 
     The server holds all samples of its domain, and all samples of the target are test samples; part of each client's
-    data is held out for evaluation alone. With more clients than domains, domains are split (UAP, Table 8).
+    data is held out for evaluation only. With more clients than domains, domains are split (UAP, Table 8).
 
     References:
       UAP, section 5.
@@ -143,7 +143,7 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
 
 
 DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
-"""The keys of protocols that deal domains to any number of clients."""
+"""The keys of protocols that split domains among any number of clients."""
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "leave_one_out": Protocol(leave_one_out, DEALT | {"target", "shots"}),
@@ -154,10 +154,10 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.random.Generator) -> list[np.ndarray]:
-    """The source domains dealt to the clients: each client's rows.
+    """The source domains split among the clients: each client's rows.
 
-    `rng` is the stream of hFedF's split. The streams of the others are each domain's own, so that a run without them
-    does not change.
+    `rng` is the stream of hFedF's split. `mixed_domains` and `skewed_labels` have separate streams, one per domain, so
+    that they do not change runs without them.
 
     Raises:
       UserError: a client left without data, or a label skew that changes nothing.
@@ -188,7 +188,7 @@ def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> tuple[np.ndar
 
 
 def generator(how: SplitSpec, domain: int, purpose: int = 1) -> np.random.Generator:
-    """A random stream for each domain and purpose; the number after the last domain gives one more."""
+    """A random stream for each domain and purpose; `domain` may be the number of domains, for one stream more."""
     return np.random.default_rng(np.random.SeedSequence([how.seed, purpose, domain]))
 
 

@@ -1,4 +1,4 @@
-"""Images of which each device has only those that its own clients use."""
+"""Images split over devices: each device holds only those that its own clients use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ShardedImages:
-    """Images in the place of an array `[samples, ...]` that is only indexed by rows, inside of `over_clients`.
+    """Images instead of an array `[samples, ...]` that is only indexed by rows, inside `over_clients`.
 
-    pixels: `[devices * most, ...]`, split over the devices: a device has a block of `most` images.
-    where: int32 `[devices * samples]`, split over the devices: for each of all samples its place in the device's block,
-      0 for those it does not have.
+    pixels: `[devices * most, ...]`, split over the devices: each device has a block of `most` images.
+    where: int32 `[devices * samples]`, split over the devices: for every sample its index in the device's block, 0 if
+      it is not in the block.
 
-    A device that asks for a sample it does not have gets another: that is only to happen for rows that are padding.
+    A sample that the device does not hold is read as another one; this must happen for padding rows only.
     """
 
     pixels: jax.Array
@@ -32,19 +32,19 @@ class ShardedImages:
         return (len(self.where), *self.pixels.shape[1:])
 
     def __getitem__(self, places: jax.Array) -> jax.Array:
-        """The images at some places of the data set, `[*places.shape, ...]`."""
+        """The images at positions of the data set, `[*places.shape, ...]`."""
         return self.pixels[self.where[places]]
 
 
 def shard_images(images: np.ndarray, own: Sequence[np.ndarray], place: NamedSharding) -> ShardedImages:
-    """The images of each device's own samples.
+    """Puts on each device the images of its own samples.
 
-    Only this process's devices are filled, so only their images are read of an array that lies on the disk.
+    Only this process's devices are filled, so that of a memory-mapped array only their images are read.
 
     Args:
-      images: of all samples, `[samples, ...]`.
+      images: the images of all samples, `[samples, ...]`.
       own: the samples of each device, in ascending order.
-      place: over all the devices' mesh.
+      place: a sharding on the mesh of all devices.
     """
     devices = place.mesh.size
     most, samples = max(1, *map(len, own)), len(images)

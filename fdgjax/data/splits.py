@@ -1,4 +1,4 @@
-"""The split of the samples: source domains to clients, held-out samples, a few shots of the target.
+"""Splitting the samples: source domains among clients, held-out samples, a few shots of the target.
 
 Every function is determined by its arguments and the state of `rng`.
 """
@@ -93,7 +93,7 @@ def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: n
         if parts_of[index]
         for part in np.array_split(rng.permutation(rows[index]), parts_of[index])
     ]
-    # A stable sort: clients with the same domains stay in the order of dealing.
+    # A stable sort: clients with the same domains keep the order in which they were dealt.
     hands = sorted(
         (in_a_row[client::clients] for client in range(clients)),
         key=lambda hand: sorted(held for held, _ in hand),
@@ -106,7 +106,8 @@ def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> 
 
     Args:
       rows: the client's rows `[samples]`.
-      fraction: of the rows that are held out, rounded to the nearest number, but at least one and not all.
+      fraction: fraction of the rows to hold out. Their number is rounded to the nearest integer, at least one and not
+        all.
       rng: draws them.
 
     Raises:
@@ -124,7 +125,7 @@ def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> 
 def three_parts(
     rows: np.ndarray, *, validation: float, test: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cuts a client's samples at random: (training rows, validation rows, test rows), all ascending (FDSE, A7.1).
+    """Splits a client's samples at random: (training rows, validation rows, test rows), all ascending (FDSE, A7.1).
 
     Args:
       rows: the client's rows `[samples]`.
@@ -135,7 +136,7 @@ def three_parts(
     Raises:
       UserError: fewer than three rows, or nothing left to train on.
     """
-    # A product that is off by rounding must not lose a row: 0.29 * 100 is 28.999...
+    # A floating-point error must not lose a row: 0.29 * 100 is 28.999...
     held, tested = (max(int(round(fraction * len(rows), 6)), 1) for fraction in (validation, test))
     if held + tested >= len(rows):
         raise UserError(
@@ -155,9 +156,9 @@ def few_shot(
     shots: int,
     rng: np.random.Generator,
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """A few target samples for each client's training, from zero to few shots (hFedF v2, section "few-shot").
+    """Gives each client a few target samples for training (hFedF v2, section "few-shot").
 
-    The paper gives each client "a small number of target domain samples" and leaves the draw open. Here no
+    The paper gives each client "a small number of target domain samples" and does not say how they are drawn. Here no
     sample goes to two clients, and a client's shots are spread over the classes as evenly as the target
     allows: the draw cycles through the classes in one random order, taking a random sample of each.
 
@@ -201,15 +202,15 @@ def label_histogram(
     domain_names: Sequence[str] = (),
     server_rows: np.ndarray | None = None,
 ) -> str:
-    """A text table of each client's samples by class, to be shown before training.
+    """A text table of each client's samples by class, shown before training.
 
     Args:
       labels: int `[samples]`, of the whole data set.
       client_rows: each client's rows of it.
       class_names: the names of the labels.
       domains: int `[samples]`; if given, a last column names the domains each client holds.
-      domain_names: the names of those.
-      server_rows: those of a server that holds data.
+      domain_names: the names of the domains.
+      server_rows: the rows of a server that holds data.
 
     Returns:
       One line for the header, one for the server if it has any data, and one for each client; columns aligned, no

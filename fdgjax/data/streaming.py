@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-if TYPE_CHECKING:  # only the protocol: streaming needs nothing of Grain to run
+if TYPE_CHECKING:  # only for the protocol: streaming does not need Grain at run time
     from grain.sources import RandomAccessDataSource
 
 PLACES_AT_ONCE = 2**14
-"""The most positions in one array passed to the host. XLA copies such an array, below 100 KiB, immediately, but a
-longer one on a thread of a pool: where the programs on a CPU's devices occupy all these threads, each waiting for its
+"""Maximum number of positions in one array passed to the host. XLA copies an array below 100 KiB immediately, but a
+larger one on a thread of a pool: if the programs on a CPU's devices occupy all these threads, each waiting for its
 images, no thread is left to copy, and they deadlock."""
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False)
 class Streamed:
-    """Images on the host, in the place of an array `[samples, height, width, channels]` that is only indexed by rows.
+    """Images on the host, instead of an array `[samples, height, width, channels]` that is only indexed by rows.
 
-    To JAX it is a static pytree without arrays: it takes no device memory, is no argument of a compiled program, and
-    causes no retrace as long as it is the same object. A program that indexes it calls the host for each batch, waits
-    for the images, and is not kept in JAX's persistent compilation cache; beside an accelerator JAX needs its CPU
-    backend, which is available unless `JAX_PLATFORMS` excludes it.
+    To JAX it is a static pytree without arrays: it takes no device memory, is not an argument of a compiled program,
+    and causes no retrace as long as it is the same object. A program that indexes it calls the host for each batch,
+    waits for the images, and is not kept in JAX's persistent compilation cache; beside an accelerator JAX needs its
+    CPU backend, which is available unless `JAX_PLATFORMS` excludes it.
 
     source: Grain's `RandomAccessDataSource` of uint8 `[height, width, channels]`, or of features of images, float32
       `[...]`, safe to be read by several threads: a memory-mapped array is one, and so is a `grain.MapDataset`. It is
@@ -63,13 +63,13 @@ class Streamed:
 
         @rows.def_vmap
         def _(size: int, batched: list[bool], places: jax.Array) -> tuple[jax.Array, bool]:
-            # One call for all clients' rows: their number is static where the places are cut into pieces.
+            # One call for all clients' rows: their number is static, so that the places can be cut into pieces.
             del size, batched
             return rows(places), True
 
         return rows(places)
 
     def read(self, *places: jax.Array) -> np.ndarray:
-        """The records at some places, `[n]` each, as one array; NumPy alone, since JAX called from a host callback can
-        deadlock."""
+        """The records at arrays of positions, `[n]` each, as one array; uses NumPy only, since JAX called from a host
+        callback can deadlock."""
         return np.stack([self.source[int(place)] for piece in places for place in np.asarray(piece)])

@@ -1,9 +1,9 @@
 """Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]`, in [-1, 1] or of another scaling (`fdgjax.models.scaling`); the result is
-logits `[batch, classes]`. The features
-`[batch, m]`, the last layer's input, are sown: with `mutable=["intermediates"]` they are in the changed collections as
-`intermediates/features`; otherwise they cost nothing.
+Images are float, `[batch, H, W, channels]`, in [-1, 1] or with another scaling (`fdgjax.models.scaling`); the result is
+logits `[batch, classes]`. The features `[batch, m]`, the last layer's input, are sown: with
+`mutable=["intermediates"]` they are in the changed collections as `intermediates/features`; otherwise they cost
+nothing.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""gPerXAN's assembled normalisation: BatchNorm and InstanceNorm side by side, in shares that are learned (Le et al.,
+"""gPerXAN's assembled normalisation: BatchNorm and InstanceNorm in parallel, combined with learned weights (Le et al.,
 "Efficiently assemble normalization layers and regularization for federated domain generalization", CVPR 2024, and its
 official code)."""
 
@@ -11,9 +11,9 @@ from fdgjax.nn.geometry import at_least_float32
 
 
 class InstanceNorm(nn.Module):
-    """Each sample's channels normalised by their own mean and biased variance over the pixels, then scaled and moved.
+    """Each sample's channels normalised by their own mean and biased variance over the pixels, then scaled and shifted.
 
-    Variables: `scale` and `bias`, `[C]`. The same in training and in evaluation; it keeps no statistics.
+    Variables: `scale` and `bias`, `[C]`. The same in training and in evaluation, without running statistics.
 
     Attributes:
       epsilon: added to variances.
@@ -36,13 +36,14 @@ class InstanceNorm(nn.Module):
 
 
 class AssembledNorm(nn.Module):
-    """`a BN(x) + (1 - a) IN(x)` with `(a, 1 - a) = softmax(s_bn, s_in)`, at first one half each.
+    """`a BN(x) + (1 - a) IN(x)` with `(a, 1 - a) = softmax(s_bn, s_in)`, initially one half each.
 
-    Variables: `bn` (BatchNorm's, statistics included), `in` (InstanceNorm's), and the numbers `score_bn` and
-    `score_in`. A vector has no pixels to normalise over: for `[batch, C]` there is `bn` alone.
+    Variables: `bn` (BatchNorm's, statistics included), `in` (InstanceNorm's), and the scalars `score_bn` and
+    `score_in`. A vector has no pixels to normalise over: for `[batch, C]` there is only `bn`.
 
     Attributes:
-      use_running_average: BatchNorm normalises by its kept statistics instead of the batch's, and leaves them.
+      use_running_average: whether BatchNorm normalises by its running statistics instead of the batch's, without
+        updating them.
     """
 
     use_running_average: bool

@@ -1,5 +1,5 @@
-"""The client model: a network of the registry with units and a head, its first stages frozen or not, as the two pure
-functions of the contract."""
+"""The client model: a network of the registry with its units, head and frozen stages, as the two pure functions of the
+contract."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,12 +23,12 @@ from fdgjax.utils.registry import lookup
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
-    """The tree with all its floating-point numbers of one type."""
+    """The tree with all its floating-point leaves cast to one dtype."""
     return jax.tree.map(lambda leaf: leaf.astype(to) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
 
 
 class Rounding(NamedTuple):
-    """How a network is computed in a type: what is done to what goes in, and to what comes out."""
+    """How a network is computed in a dtype: the casts of its inputs and of its outputs."""
 
     into: Callable[[PyTree], PyTree]
     out: Callable[[PyTree], PyTree]
@@ -38,15 +38,15 @@ DTYPES: Mapping[str, Rounding] = {
     "float32": Rounding(lambda tree: tree, lambda tree: tree),
     "bfloat16": Rounding(partial(with_floats, to=jnp.bfloat16), partial(with_floats, to=jnp.float32)),
 }
-"""The types in which a network can be computed."""
+"""The dtypes in which a network can be computed."""
 
 
 class ClientModel(NamedTuple):
-    """A network and what of it is trained.
+    """A network and its frozen and trained parts.
 
-    network: the whole one. trunk: its frozen stages; None for none.
-    rest: the model that is trained, of the trunk's features where there is one. whole: the same variables' model of
-    images.
+    network: the whole network. trunk: its frozen stages; None if nothing is frozen.
+    rest: the trained model; its inputs are the trunk's features, or images without a trunk.
+    whole: the model with the variables of `rest` whose inputs are images.
     """
 
     network: nn.Module
@@ -73,11 +73,12 @@ def make_client_model(
       image_shape: `(H, W, channels)`.
       frozen: number of frozen stages; -1 for all.
       scaling: the entry of `SCALINGS` for the images that the network sees.
-      weights: a file's tensors, to start from; None for none.
-      dtype: in which the trained part is computed, an entry of `DTYPES`; frozen stages always are in float32.
+      weights: a file's tensors to start from, or None.
+      dtype: the entry of `DTYPES` in which the trained part is computed; frozen stages are always computed in float32.
 
     Raises:
-      UserError: more stages than there are, weights that do not fit, or a network that cannot be computed in `dtype`.
+      UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
+        `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
     model = as_model(whole, image_shape, scaling, dtype)
@@ -94,7 +95,7 @@ def make_client_model(
 
 
 def check_dtype(model: Model, shape: Sequence[int], name: str, dtype: str) -> None:
-    """Raises a `UserError` where a network, of a user's own perhaps, cannot be computed in a type but float32."""
+    """Raises a `UserError` if a network, perhaps a user-defined one, cannot be computed in a dtype besides float32."""
     if dtype == "float32":
         return
     images, key = jax.ShapeDtypeStruct((2, *shape), jnp.float32), any_key()
@@ -119,7 +120,7 @@ def make_network(
       width: factor on its channels.
       unit: an entry of `UNITS` for its replaceable units; '' for its own.
       head: an entry of `HEADS` that follows it; '' for none.
-      part: the steps that are run; the head follows the last one alone.
+      part: the steps that are run; the head is added only if these include the last step.
     """
 
     def network(outputs: int) -> nn.Module:
@@ -129,7 +130,7 @@ def make_network(
 
 
 def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Images `[batch, H, W, channels]` in the given `(H, W, channels)`: bilinear, antialiased as in Pillow."""
+    """Images `[batch, H, W, channels]` resized to a given `(H, W, channels)`: bilinear, antialiased as in Pillow."""
     if images.shape[1:] == tuple(shape):
         return images
     return jax.image.resize(images, (len(images), *shape), "linear", antialias=True)
@@ -138,16 +139,16 @@ def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
 def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed", dtype: str = "float32") -> Model:
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
 
-    Images of another size are resized first: training images come from their augmentation as the network sees them,
-    those that are evaluated as they are kept. Its `features` are the last value sown under that name, and its other
-    sown values are in `more`.
+    Images of another size are resized first: augmented training images may already have the network's size, evaluation
+    images have the stored size. The output's `features` are the last value sown under that name; other sown values are
+    in `extra`.
 
     Args:
       module: the network.
-      image_shape: `(H, W, channels)`, or of one sample's features.
+      image_shape: `(H, W, channels)`, or the shape of one sample's features.
       scaling: the entry of `SCALINGS` for the images that the network sees.
       dtype: the entry of `DTYPES` in which it is computed. Variables, outputs and gradients are float32 in any case;
-        parameters and scaled images are rounded when the network is called, its statistics are not.
+        parameters and scaled images are cast when the network is called, batch statistics are not.
 
     Raises:
       UserError: a scaling for another number of channels.
@@ -170,7 +171,7 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
                 mutable=[*mutable, "intermediates"],
             )
         )
-        # Values sown by submodules are left out; of several values of one name the last is nearest to the logits.
+        # Values sown by submodules are left out; of several values of one name, the last is closest to the logits.
         sown = changed.get("intermediates", {}).items()
         outputs = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
         features = outputs.pop("features", jnp.zeros((len(logits), 0), logits.dtype))

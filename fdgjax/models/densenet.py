@@ -19,10 +19,10 @@ GROWTH = 32
 """Channels that each layer adds, the paper's k; the stem has twice as many, a bottleneck four times."""
 DEPTHS = (6, 12, 24, 16)
 STAGES = ("stem", "stage_1", "stage_2", "stage_3", "stage_4")
-"""A dense block with the transition after it; the last with BatchNorm, ReLU and the mean over all pixels."""
+"""A stage is a dense block with the transition after it; the last has BatchNorm, ReLU and the mean over all pixels."""
 
 SMALLEST = 29
-"""Side of an image of which the stem's strides and the three transitions leave a pixel."""
+"""Smallest side of an image of which the stem's strides and the three transitions leave a pixel."""
 
 fan_in: Initializer = initializers.variance_scaling(2.0, "fan_in", "normal")
 """Normal with variance 2 / fan_in, torchvision's choice for the convolutions of its DenseNets."""
@@ -53,7 +53,7 @@ class DenseLayer(nn.Module):
 
 
 class Transition(nn.Module):
-    """Half the channels by a 1x1 convolution of ReLU(BN(x)), half the sides by means of 2x2 pixels.
+    """Halves the channels by a 1x1 convolution of ReLU(BN(x)), and height and width by 2x2 average pooling.
 
     Attributes:
       conv: makes a convolution from `features` and `kernel_size`.
@@ -75,7 +75,7 @@ class DenseNet(nn.Module):
 
     Attributes:
       classes: number of logits.
-      width: factor on the growth, and so on all channels.
+      width: factor on the growth, and thus on all channels.
       depths: layers in each dense block.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the last layer; convolutions have torchvision's.
       unit: the factory of each layer's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which

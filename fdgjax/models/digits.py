@@ -10,7 +10,7 @@ from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 STAGES = ("conv_1", "conv_2", "linear_1")
-"""The second with the pools, the last with the dropout before it."""
+"""`conv_2` includes the pools after it, `linear_1` the dropout before it."""
 
 
 class DigitsCNN(nn.Module):

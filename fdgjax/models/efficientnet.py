@@ -51,7 +51,7 @@ class InvertedResidual(nn.Module):
     Attributes:
       features: output channels.
       window, stride: of the depthwise convolution.
-      expansion: channels between, as a multiple of the input's.
+      expansion: channels of the depthwise convolution, as a multiple of the input's.
       conv: makes a convolution.
       unit: the factory of `project`, without an activation.
     """

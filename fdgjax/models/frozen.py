@@ -2,10 +2,10 @@
 
     whole(image) = rest(trunk(image))
 
-Clients hold the rest alone: the trunk's variables are constants, one copy for all, so that they are never trained, sent
-or generated, and its BatchNorm normalises by the statistics it came with. What the trunk makes of an image never
-changes: it is computed once and kept, and the data set is then one of features (`trunk_features`); or, where images are
-changed at random before they reach the model, in each step (`on_images`).
+Clients hold only the rest: the trunk's variables are constants, with one copy for all clients, so that they are never
+trained, sent or generated, and its BatchNorm normalises by its initial statistics. The trunk's features of an image
+never change, so they are computed once and kept, and the data set is then one of features (`trunk_features`). If images
+are changed at random before they reach the model, the trunk is computed in each step instead (`on_images`).
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.variables import bytes_of, flatten
 
 ALL_STAGES = -1
-"""The number of frozen stages that stands for all: the last layer alone is trained."""
+"""The value of `config.model.frozen` that freezes all stages: only the last layer is trained."""
 
 IMAGES_AT_ONCE = 64
-"""Always the same, so that features are rounded alike whatever the batches of a run are."""
+"""The batch size for computing features; fixed, so that their rounding does not depend on a run's batch size."""
 
 MEBIBYTE = 2**20
 
@@ -38,8 +38,8 @@ MEBIBYTE = 2**20
 class Trunk(NamedTuple):
     """The frozen stages of a network.
 
-    model: as a model whose logits are the features. variables: its constants.
-    stages: their names. shape: of one image's features, float32.
+    model: the stages as a model whose logits are the features. variables: its constant variables.
+    stages: the stages' names. shape: the shape of one image's features, float32.
     """
 
     model: Model
@@ -54,10 +54,10 @@ class Trunk(NamedTuple):
 
 
 def count_stages(frozen: int, network: str, stages: tuple[str, ...]) -> int:
-    """The number of frozen stages that `config.model.frozen` asks for, of a network with these stages.
+    """The number of stages that `config.model.frozen` freezes in a network with these stages.
 
     Raises:
-      UserError: more than there are.
+      UserError: more stages than there are.
     """
     if not ALL_STAGES <= frozen <= len(stages):
         of_network = f"its stages are {', '.join(stages)}" if stages else "it has no stages"
@@ -69,7 +69,7 @@ def count_stages(frozen: int, network: str, stages: tuple[str, ...]) -> int:
 
 
 def freeze(model: Model, image_shape: tuple[int, ...], stages: tuple[str, ...]) -> Trunk:
-    """The trunk of a model of a network's first stages; what no file holds is drawn from one key for all seeds."""
+    """The trunk, from a model of a network's first stages; variables that no file holds are the same for all seeds."""
     variables = jax.device_get(jax.jit(model.init)(jax.random.key(0)))
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     features = jax.eval_shape(lambda v, x: model.apply(v, x, False, jax.random.key(0))[0].logits, variables, image)
@@ -77,7 +77,7 @@ def freeze(model: Model, image_shape: tuple[int, ...], stages: tuple[str, ...]) 
 
 
 def on_images(trunk: Trunk, rest: Model) -> Model:
-    """The whole network as a model of the rest's variables: the trunk is computed in each call."""
+    """The whole network as a model with the rest's variables; the trunk is computed in each call."""
 
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         return rest.apply(variables, trunk(images), train, key)
@@ -86,15 +86,15 @@ def on_images(trunk: Trunk, rest: Model) -> Model:
 
 
 def trunk_features(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
-    """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; says what they take.
+    """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; logs their size.
 
-    An entry of the cache belongs to one trunk, its variables included, and one array of images; every byte of it is
-    verified, and a damaged one is made again.
+    A cache entry belongs to one trunk, including its variables, and one array of images; every byte of it is verified,
+    and a damaged entry is computed again.
 
     Args:
       trunk: the frozen stages.
       images: uint8 `[samples, H, W, channels]`.
-      identity: what else decides the features: network, units, scaling.
+      identity: what else determines the features: network, units, scaling.
       cache_dir: as for `fdgjax.data.sources.loading.load_data`.
 
     Raises:
@@ -118,10 +118,10 @@ def trunk_features(trunk: Trunk, images: np.ndarray, identity: Mapping[str, obje
 
 
 def read_features(entry: Path) -> np.ndarray:
-    """The features of a folder of the cache, memory-mapped.
+    """The features in a folder of the cache, memory-mapped.
 
     Raises:
-      Damaged: a byte is not what was written.
+      Damaged: the files are not what was written.
     """
     return np.load(verify(entry) / "features.npy", mmap_mode="r", allow_pickle=False)
 
@@ -138,7 +138,7 @@ def digest(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]) -> 
 
 
 def write_features(trunk: Trunk, images: np.ndarray, path: Path) -> None:
-    """Writes the features of all images as one array, a few at a time in memory."""
+    """Writes the features of all images as one array, computed `IMAGES_AT_ONCE` at a time."""
 
     @jax.jit
     def of_bytes(some: jax.Array) -> jax.Array:
@@ -154,7 +154,7 @@ def write_features(trunk: Trunk, images: np.ndarray, path: Path) -> None:
 
 
 def say_size(trunk: Trunk, images: np.ndarray, kept: Path) -> None:
-    """One line on what the features take, before they are computed."""
+    """Logs the size of the features, before they are computed."""
     count, numbers = len(images), int(np.prod(trunk.shape))
     needed, free = 4 * count * numbers, available_bytes()
     advice = "" if free is None or needed < free else f", more than the {free / MEBIBYTE:,.0f} MiB that are free"
@@ -167,7 +167,7 @@ def say_size(trunk: Trunk, images: np.ndarray, kept: Path) -> None:
 
 
 def say_in_steps(trunk: Trunk, why: str) -> None:
-    """One line on a trunk whose features are not kept."""
+    """Logs that a trunk's features are not kept, and why."""
     size = f"{bytes_of(trunk.variables) / MEBIBYTE:,.1f} MiB"
     logging.getLogger("fdgjax").info(
         f"the frozen trunk ({trunk.stages[0]} to {trunk.stages[-1]}, {size}) is computed in each step: {why}"
@@ -175,7 +175,7 @@ def say_in_steps(trunk: Trunk, why: str) -> None:
 
 
 def say_random(network: str) -> None:
-    """One line on frozen stages that no file was read for."""
+    """Logs that no pretrained weights were loaded for the frozen stages."""
     logging.getLogger("fdgjax").info(
         "the frozen stages of %s are random, the same for every seed: config.model.pretrained names no weights", network
     )

@@ -21,7 +21,7 @@ Head = Callable[[Callable[[int], nn.Module], int, float], nn.Module]
 class GaussianClassifier(nn.Module):
     """A linear classifier of z ~ N(mu, diag(sigma^2)), and a reference distribution of z for each class.
 
-    z is drawn in training and is its mean otherwise. The reference distributions `N(reference_mean[y],
+    z is sampled in training and equals its mean otherwise. The reference distributions `N(reference_mean[y],
     softplus(reference_deviation[y]))` and `scale` are variables that only the objective uses (`fdgjax.objectives`);
     they start as N(0, softplus(1)) and 1 (Nguyen et al., official code).
 
@@ -63,7 +63,7 @@ class GaussianHead(nn.Module):
     classes: int
 
     def setup(self) -> None:
-        """Both in one scope, so that the wrapper does not appear in paths of variables."""
+        """Shares the network's scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.gaussian = GaussianClassifier(self.classes)
 
@@ -87,7 +87,7 @@ def gaussian_head(network: Callable[[int], nn.Module], classes: int, width: floa
 
 
 class Projector(nn.Module):
-    """The projector after its hidden layer, and a predictor.
+    """The part of a projector after its hidden layer, and an optional predictor.
 
         z = linear(ReLU(BN(h))),    p = linear(ReLU(BN(linear(z))))
 
@@ -105,7 +105,7 @@ class Projector(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, train: bool = False) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """`[batch, hidden]` -> z `[batch, features]`, and p as `prediction` where there is a predictor."""
+        """`[batch, hidden]` -> z `[batch, features]`, and p as `prediction` if there is a predictor."""
         linear = partial(Dense, init_name=self.init_name)
         z: jax.Array = linear(self.features, name="out")(nn.relu(norm(hidden, train, "bn")))
         if not self.predictor:
@@ -115,12 +115,12 @@ class Projector(nn.Module):
 
 
 class SimSiamProjector(nn.Module):
-    """SimSiam's projector after its first linear layer, and its predictor, as in the official code.
+    """The part of SimSiam's projector after its first linear layer, and its predictor, as in the official code.
 
         z = BN(linear(ReLU(BN(linear(ReLU(BN(h)))))))  without biases, the last BN without scale and bias,
         p = linear(ReLU(BN(linear(z))))
 
-    Variables: `bn`, `middle`, `middle_bn`, `out`, `out_bn` (statistics alone), and those of the predictor as in
+    Variables: `bn`, `middle`, `middle_bn`, `out`, `out_bn` (statistics only), and those of the predictor as in
     `Projector`. The second linear layer has as many outputs as the first one.
 
     Attributes:
@@ -146,7 +146,7 @@ class SimSiamProjector(nn.Module):
 
 
 class ProjectionHead(nn.Module):
-    """A network whose last layer is the first of a projector, for self-supervised learning.
+    """A network whose last layer is the first layer of a projector, for self-supervised learning.
 
     The network's variables keep their paths; those of the projector are in `projector`. z replaces the logits; the
     features are still the input of the network's last layer; the prediction is sown.
@@ -164,7 +164,7 @@ class ProjectionHead(nn.Module):
     kind: Callable[[int, int], nn.Module] = Projector
 
     def setup(self) -> None:
-        """Both in one scope, so that the wrapper does not appear in paths of variables."""
+        """Shares the network's scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.network)
         self.projector = self.kind(self.features, self.predictor)
 
@@ -189,14 +189,14 @@ def prediction(network: Callable[[int], nn.Module], classes: int, width: float) 
 
 
 def simsiam_head(network: Callable[[int], nn.Module], classes: int, width: float) -> ProjectionHead:
-    """SimSiam's own: 512 hidden units, as many as ResNet-18 has features, z of dimension 2048 and a predictor of 512
-    (Chen and He, official code; FedGaLA, official code), times the network's width."""
+    """SimSiam's head: 512 hidden units, as many as ResNet-18 has features, z of dimension 2048 and 512 hidden units in
+    the predictor (Chen and He, official code; FedGaLA, official code), times the network's width."""
     del classes
     return ProjectionHead(network(widen(512, width)), widen(2048, width), widen(512, width), SimSiamProjector)
 
 
 def moco_head(network: Callable[[int], nn.Module], classes: int, width: float) -> nn.Module:
-    """MoCo's own: the network's last layer, a linear one, makes z of dimension 2048 (FedGaLA, official code), times the
+    """MoCo's head: the network's last linear layer gives z of dimension 2048 (FedGaLA, official code), times the
     network's width."""
     del classes
     return network(widen(2048, width))

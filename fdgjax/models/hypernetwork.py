@@ -51,7 +51,7 @@ def find_layers(params: Params) -> tuple[LayerTemplate, ...]:
 
 
 class Theta(NamedTuple):
-    """A hypernetwork's parameters: the hidden layers' and the heads', or what belongs to them."""
+    """A hypernetwork's parameters, or values of the same structure: the hidden layers' (`trunk`) and the heads'."""
 
     trunk: Any
     heads: Any
@@ -96,14 +96,14 @@ class HyperNetwork(nn.Module):
         return features
 
     def heads(self, features: jax.Array) -> Params:
-        """The client model's parameters from the features: all of them linear, each with a bias of its own."""
+        """The client model's parameters from the features, by one linear head with a bias for each layer."""
         leaves: dict[tuple[str, ...], jax.Array] = {}
         for name, layer in zip(head_names(self.layers), self.layers, strict=True):
             leaves.update(split_layer(layer, getattr(self, name)(features)))
         return traverse_util.unflatten_dict(leaves)
 
     def split(self, theta: Params) -> Theta:
-        """`theta`, or its gradient, by its parts."""
+        """`theta`, or its gradient, split into hidden layers and heads."""
         trunk = hidden_names(self.depth)
         return Theta({name: theta[name] for name in trunk}, {n: theta[n] for n in theta if n not in trunk})
 
@@ -135,7 +135,7 @@ def join_layer(layer: LayerTemplate, params: Params) -> jax.Array:
 
 
 def from_framework(theta: Params, layers: Sequence[LayerTemplate], client: Params) -> Params:
-    """theta from the layers' own initialisation."""
+    """theta as its layers initialise it."""
     del layers, client
     return theta
 

@@ -13,7 +13,7 @@ from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
 
 class InceptionModule(nn.Module):
-    """1x1, 3x3 and 5x5 convolutions and a 3x3 max-pool of the same input, side by side, then ReLU.
+    """1x1, 3x3 and 5x5 convolutions and a 3x3 max-pool of the same input, in parallel, then ReLU.
 
     Output channels: `sum(channels) + in`, since the pooled input is kept (64 -> 176 -> 288 for channels 32,
     64, 16).
@@ -35,7 +35,7 @@ class InceptionModule(nn.Module):
 
 
 STAGES = ("conv_1", "conv_2", "conv_3", "inception_1", "inception_2", "linear_1")
-"""The last one with the dropout before it, the one before with the adaptive pool."""
+"""`inception_2` includes the adaptive pool after it, `linear_1` the dropout before it."""
 
 
 class InceptionCNN(nn.Module):
@@ -47,8 +47,7 @@ class InceptionCNN(nn.Module):
       classes: number of logits.
       width: factor on the number of channels and hidden features.
       dropout: rate before the first linear layer.
-      init_name: entry of `fdgjax.nn.INITIALISATIONS`; the published numbers rest on PyTorch's
-        default.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`; the published results were obtained with PyTorch's default.
       unit: the factory of all units but the last layer (see `fdgjax.models.units`). ReLUs stay where the table has
         them, after pools and concatenations, and `linear_1` has none.
       part: the steps that are run, of `STAGES` and the last layer.

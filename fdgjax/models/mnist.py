@@ -12,9 +12,9 @@ from fdgjax.nn import Conv, Dense
 
 GROUPS = 8
 CONVOLUTIONS = ((64, 1), (128, 2), (128, 1), (128, 1))
-"""Channels and stride of each."""
+"""Channels and stride of each convolution."""
 STAGES = ("conv_1", "conv_2", "conv_3", "conv_4")
-"""The last with the mean over all pixels."""
+"""`conv_4` includes the mean over all pixels."""
 
 
 class GroupNormUnit(nn.Module):
@@ -28,7 +28,7 @@ class GroupNormUnit(nn.Module):
     Attributes:
       layer: makes the layer from `features` and `name`.
       features: output channels.
-      activation: before GroupNorm.
+      activation: applied before GroupNorm.
     """
 
     layer: Layer

@@ -24,8 +24,8 @@ class Stem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One unit of a residual branch: a square convolution, its channels as a multiple of the stage's, and whether it is
-    the one that takes the stage's stride."""
+    """One unit of a residual branch: a square convolution, its channels as a multiple of the stage's, and whether it
+    has the block's stride."""
 
     window: int
     expansion: int = 1
@@ -46,7 +46,7 @@ BRANCHES: Mapping[str, tuple[Step, ...]] = {
 
 DEPTHS = (2, 2, 2, 2)
 STAGES = ("stem", "stage_1", "stage_2", "stage_3", "stage_4")
-"""Of four stages of blocks; the last with the mean over all pixels."""
+"""Names for four stages of blocks; the last includes the mean over all pixels."""
 
 torchvision_init: Initializer = initializers.variance_scaling(2.0, "fan_out", "normal")
 """Normal with variance 2 / fan_out, torchvision's choice for the convolutions of its ResNets."""
@@ -99,7 +99,7 @@ class ResNet(nn.Module):
       stem: entry of `STEMS`.
       branch: entry of `BRANCHES`, what the blocks are made of.
       depths: blocks in each stage; each stage but the first halves height and width and doubles the channels.
-      conv_init: initializer of the convolutions' kernels, None for the named one.
+      conv_init: initializer of the convolutions' kernels; None for that of `init_name`.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for parameters without `conv_init`.
       unit: the factory of each block's last unit (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
         replaces the last operator of each block (appendix A8.1). All other units are `NormUnit`s.

@@ -1,7 +1,7 @@
 """Scalings of images: how a pixel's byte becomes the number that a network sees.
 
-Methods and random views see pixels x = byte / 127.5 - 1, in [-1, 1], whatever the network wants; the model applies its
-scaling last, `factor * x + shift` for each channel. So every path from bytes to a network has the same scaling, and
+Methods and random views see pixels x = byte / 127.5 - 1, in [-1, 1], whatever the network expects; the model applies
+its scaling last, `factor * x + shift` for each channel. So every path from bytes to a network has the same scaling, and
 views do not depend on it.
 """
 
@@ -23,7 +23,7 @@ class Scaling(NamedTuple):
 
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's red, green and blue in [0, 1]."""
+"""Mean and standard deviation of ImageNet's red, green and blue in [0, 1]."""
 
 SCALINGS: Mapping[str, Scaling] = {
     "signed": Scaling((1.0,), (0.0,)),
@@ -34,7 +34,7 @@ SCALINGS: Mapping[str, Scaling] = {
     ),
     "efficientnet_lite": Scaling((127.5 / 128,), (0.5 / 128,)),
 }
-"""By name: `byte / 127.5 - 1`; `byte / 255`; `(byte / 255 - mean) / deviation`; `(byte - 127) / 128`."""
+"""Scalings by name: `byte / 127.5 - 1`; `byte / 255`; `(byte / 255 - mean) / deviation`; `(byte - 127) / 128`."""
 
 
 def scaling_function(name: str, channels: int) -> Callable[[jax.Array], jax.Array]:

@@ -1,11 +1,11 @@
 """Units of backbones: a layer, BatchNorm and an activation. The kind of unit is an argument of the backbone, so that
 one network serves as the plain one and as FDSE's.
 
-A unit is made by a factory, an entry of `UNITS`,
+A factory, an entry of `UNITS`, makes a unit by
 
     unit(layer, features, activation=..., name=...)
 
-of a layer (`layer(features=..., name=...)` makes a convolution or a linear layer, everything else of it fixed), and
+where `layer(features=..., name=...)` makes a convolution or a linear layer whose other arguments are fixed. The unit is
 called as `unit(x, train=...)`, `[batch, ..., in]` -> `[batch, ..., features]`.
 """
 
@@ -66,7 +66,7 @@ class NormUnit(nn.Module):
     Attributes:
       layer: makes the layer from `features` and `name`.
       features: output channels.
-      activation: what comes last.
+      activation: applied last.
       batch_norm: makes the BatchNorm.
     """
 
@@ -84,22 +84,22 @@ class NormUnit(nn.Module):
 
 
 class DSEUnit(nn.Module):
-    """FDSE's block: a domain-agnostic feature extractor of few channels, and a domain-specific skew eraser that makes
-    the other channels from them, each from one.
+    """FDSE's block: a domain-agnostic feature extractor with few channels, and a domain-specific skew eraser that
+    computes each of the other channels from one of them.
 
         u = inner_activation(BN_dse(dfe(x)))           ceil(T / G) channels, T = features, G = ratio
         y = activation(BN_dfe(concat(u, dse(u))))      dse: depthwise convolution to the other channels
 
     FDSE, equations 2 and 3 and Table A7 (after GhostNet: Han et al., 2020). Variables: `dfe` (the layer), `bn_dse`,
-    `dse`, `bn_dfe`, and `bias` where there is one. Where G does not divide T, `dse` makes whole groups of channels and
-    the last ones are dropped, as in GhostNet.
+    `dse`, `bn_dfe`, and with `bias` also `bias`. If G does not divide T, `dse` makes whole groups of channels and the
+    last ones are dropped, as in GhostNet.
 
     Attributes:
       layer: makes the layer from `features` and `name`.
       features: T.
-      activation: what comes last.
+      activation: applied last.
       inner_activation: between BN_dse and the depthwise convolution: ReLU in the paper, none in the official code.
-      ratio: G, from 2.
+      ratio: G, at least 2.
       window: side of the depthwise kernel; linear layers (inputs `[batch, in]` or `[batch, tokens, in]`) always have 1.
       bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe subtracts it again, so that it affects
         only the running mean.
@@ -135,7 +135,7 @@ class DSEUnit(nn.Module):
         return jnp.concatenate([self.activation(part) for part in normalised], axis=-1)
 
     def _erase(self, core: jax.Array) -> jax.Array:
-        """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors and tokens are columns of pixels."""
+        """`[batch, ..., C]` -> `[batch, ..., at least T - C]`; vectors and tokens are treated as columns of pixels."""
         channels = core.shape[-1]
         more = channels * -(-(self.features - channels) // channels)
         image = core if core.ndim == 4 else core.reshape(len(core), -1, 1, channels)
@@ -153,13 +153,13 @@ class AugmentedUnit(nn.Module):
     """FeatureAugmentation(activation(BN(layer(x)))), FedFA's unit.
 
     Variables: those of `NormUnit`, `layer` and `bn`, and after a convolution `ffa`. AlexNet's activations include its
-    max-pools, so that it augments after them, as in the official code.
+    max-pools, so that its features are augmented after them, as in the official code.
 
     Attributes:
       layer: makes the layer from `features` and `name`.
       features: output channels.
-      activation: before the augmentation.
-      probability: of the augmentation, for a batch.
+      activation: applied before the augmentation.
+      probability: of augmenting a batch.
     """
 
     layer: Layer
@@ -185,7 +185,7 @@ class AssembledUnit(nn.Module):
     Attributes:
       layer: makes the layer from `features` and `name`.
       features: output channels.
-      activation: what comes last.
+      activation: applied last.
     """
 
     layer: Layer

@@ -1,4 +1,4 @@
-"""A network of one's own as an entry of the registry: any Flax module, of linen or of nnx."""
+"""User-defined networks as entries of the registry: any Flax module, linen or nnx."""
 
 import hashlib
 import inspect
@@ -16,25 +16,24 @@ from fdgjax.models.units import Unit
 from fdgjax.utils.errors import UserError
 
 Network = nn.Module | Callable[[int], nn.Module]
-"""A linen module, `flax.nnx.bridge.to_linen(...)` of an nnx one, or a function of the number of outputs that makes
-either."""
+"""A linen module, `flax.nnx.bridge.to_linen(...)` of an nnx one, or a function from the number of outputs to either."""
 
 
 class Given(nn.Module):
-    """A module of a user's, called as `module(images, train=...)`, or as `module(images)` where it takes no `train`.
+    """A user-defined module, called as `module(images, train=...)`, or as `module(images)` if it takes no `train`.
 
-    Its variables keep their paths. An array that it sows as `features` is what methods that need features take.
+    Its variables keep their paths. Methods that need features use the array that it sows as `features`.
 
     Attributes:
-      module: the user's.
-      outputs: how many numbers it must give for an image.
+      module: the user's module.
+      outputs: the number of outputs that it must return for an image.
     """
 
     module: nn.Module
     outputs: int
 
     def setup(self) -> None:
-        """Both in one scope, so that the wrapper does not appear in paths of variables."""
+        """Shares the module's scope, so that the wrapper does not appear in paths of variables."""
         nn.share_scope(self, self.module)
 
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -55,8 +54,8 @@ class Given(nn.Module):
 
 
 class FromNNX(nn.Module):
-    """An nnx module as a linen one, as `flax.nnx.bridge.ToLinen`; besides, it is set to train or to evaluate, and the
-    numbers of layers in lists are words, as everything here names variables by paths.
+    """An nnx module as a linen one, like `flax.nnx.bridge.ToLinen`, but it is also set to training or evaluation mode,
+    and indices of layers in lists become strings, since variables are named by paths here.
 
     Attributes:
       make: makes the module from `rngs`.
@@ -66,9 +65,9 @@ class FromNNX(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        """The module's own result, in its own mode."""
+        """The module's result, in training or evaluation mode."""
         keys = {name: self.make_rng(name) for name in ("params", "dropout") if self.has_rng(name)}
-        # In evaluation there is no key: what is drawn is replaced by the variables below, or not used.
+        # In evaluation there is no key: the variables drawn here are replaced below, other draws are not used.
         module = self.make(rngs=nnx.Rngs(next(iter(keys.values()), jax.random.key(0)), **keys))
         (module.train if train else module.eval)()
         if not self.is_initializing():
@@ -97,7 +96,7 @@ def kind(leaf: Any) -> str:
 
 
 def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
-    """The path with the numbers of layers in lists as words."""
+    """The path with indices of layers in lists as strings."""
     return tuple(map(str, path))
 
 
@@ -108,11 +107,11 @@ def takes_train(function: Callable[..., Any]) -> bool:
 
 
 def backbone_of(network: Network) -> Backbone:
-    """The registry's entry of a network of one's own; it has one width, no stages and no units to replace.
+    """The registry's entry of a user-defined network, which has one width, no stages and no replaceable units.
 
     Raises:
-      UserError: neither a module nor a function that makes one; on use, a width, units or a number of outputs that it
-        does not have.
+      UserError: neither a module nor a function that makes one; when it is used, a width, units, stages or a number of
+        outputs that it does not have.
     """
     _ = made_by(network, 2)
 
@@ -149,7 +148,7 @@ def made_by(network: Network, outputs: int) -> nn.Module:
 
 
 def as_linen(module: nn.Module) -> nn.Module:
-    """The module; of Flax's bridge, this file's own."""
+    """The module; one made by Flax's bridge becomes a `FromNNX`."""
     if not isinstance(module, nnx.bridge.ToLinen):
         return module
 

@@ -36,10 +36,10 @@ ROWS = (
 """Configuration A of the paper's Table 1."""
 
 BINS = 7
-"""Of the adaptive average pool, along each axis."""
+"""Bins of the adaptive average pool, along each axis."""
 
 STAGES = (*(f"conv_{i}" for i in range(1, len(ROWS) + 1)), "hidden_1", "hidden_2")
-"""The last convolution with the adaptive pool, the linear layers with the dropout after them."""
+"""`conv_8` includes the adaptive pool after it, the linear layers the dropout after them."""
 
 SMALLEST = 2 ** sum(row.pool for row in ROWS)
 

@@ -13,20 +13,20 @@ from fdgjax.nn import Conv, Dense
 from fdgjax.utils.errors import UserError
 
 HEADS, HEAD_SIZE = 12, 64
-"""Of ViT-B at width 1: 768 features."""
+"""Number and size of ViT-B's heads at width 1: 768 features."""
 
 DEPTH = 12
 STAGES = ("patches", *(f"block_{i}" for i in range(1, DEPTH + 1)))
-"""The tokens with their positions, and the blocks; the last with the class token's LayerNorm."""
+"""`patches` makes the tokens with their positions; the last block includes the class token's LayerNorm."""
 
 layer_norm = partial(nn.LayerNorm, epsilon=1e-6)
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(LN(x)), then x + MLP(LN(x)); the MLP widens four times, GELU between its two linear layers.
+    """x + attention(LN(x)), then x + MLP(LN(x)); the MLP widens four times, with GELU between its two linear layers.
 
     Attributes:
-      heads: of the attention.
+      heads: number of attention heads.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the MLP.
       unit: the factory of the MLP's second layer, `mlp_2`.
     """
@@ -48,15 +48,15 @@ class ViT(nn.Module):
     """ViT-B/8: 86,576,872 parameters for 224x224 images and 1000 classes, as timm's. Logits come from a class token.
 
     Position embeddings are learned, one for each patch of the image and one for the class token, so that a network
-    serves one size of images only.
+    works for one image size only.
 
     Attributes:
       classes: number of logits.
-      width: factor on the 12 heads of 64 features each, and so on all features: 0.5 is ViT-S, 0.25 ViT-Ti. Below one
+      width: factor on the 12 heads of 64 features each, and thus on all features: 0.5 is ViT-S, 0.25 ViT-Ti. Below one
         head, the head itself narrows.
       depth: number of blocks.
       patch: side of a patch; the image's sides have to be multiples of it.
-      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for all layers but the attention's, which are Flax's own.
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`, for all layers but the attention's, which use Flax's defaults.
       unit: the factory of each block's last layer (see `fdgjax.models.units`): `DSEUnit` gives FDSE's variant, which
         replaces the feed-forward layer's last operator (appendix A8.1).
       part: the steps that are run, of `STAGES` and the last layer.
@@ -82,7 +82,7 @@ class ViT(nn.Module):
 
         def block(tokens: jax.Array, number: int) -> jax.Array:
             tokens = EncoderBlock(heads, self.init_name, self.unit, name=f"block_{number}")(tokens, train=train)
-            # Only of the class token: LayerNorm treats each token by itself.
+            # Only for the class token: LayerNorm treats each token by itself.
             return layer_norm(name="norm")(tokens[:, 0]) if number == self.depth else tokens
 
         def head(x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Images with the low-frequency amplitudes of others (FedDG; after FDA: Yang & Soatto, CVPR 2020)."""
+"""Images with low-frequency amplitudes of other images (FedDG; after FDA: Yang & Soatto, CVPR 2020)."""
 
 import jax
 import jax.numpy as jnp
@@ -7,21 +7,21 @@ AXES = (1, 2)
 
 
 def low_amplitudes(images: jax.Array, share: float) -> jax.Array:
-    """The amplitudes `|F(x)|` of the lowest frequencies, each channel by itself, `[batch, 2 b + 1, 2 b + 1, channels]`
-    with the mean in the middle.
+    """The amplitudes `|F(x)|` of the lowest frequencies of each channel, `[batch, 2 b + 1, 2 b + 1, channels]` with the
+    mean in the middle.
 
     `b = floor(share * min(H, W))`. F is the Fourier transform of brightness in [0, 1], divided by the number of pixels:
     the middle is the mean brightness.
 
     Args:
       images: `[batch, H, W, channels]` in [-1, 1].
-      share: L, half of the window's share of the spectrum, from 0 to below 0.5.
+      share: L, half of the window's side as a fraction of the spectrum's, from 0 to below 0.5.
     """
     return jnp.abs(spectrum(images)[low_window(images, share)])
 
 
 def mix_amplitudes(images: jax.Array, amplitudes: jax.Array, mixture: jax.Array, share: float) -> jax.Array:
-    """Images whose low amplitudes are `(1 - lambda) |F(x)| + lambda A` and whose phases are their own.
+    """Images with low-frequency amplitudes `(1 - lambda) |F(x)| + lambda A` and their own phases.
 
     A frequency that is absent in the image has phase zero. Pixels are clipped to [-1, 1].
 

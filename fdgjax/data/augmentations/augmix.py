@@ -13,16 +13,16 @@ OPERATIONS = (
     *("shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
     *("posterize", "solarize", "autocontrast", "brightness", "contrast", "saturation"),
 )
-"""Those of torchvision but equalisation and sharpness."""
+"""torchvision's operations without equalisation and sharpness."""
 
 LEVELS = 9
-"""The largest level of an operation; level l has the share l / 9 of its full magnitude."""
+"""The largest level of an operation; level l is the fraction l / 9 of the full magnitude."""
 
 
 class Magnitudes(NamedTuple):
     """Full magnitudes of the operations.
 
-    shear, shift: of the side. turn: in radians. jitter: of a factor around 1.
+    shear: as a slope. shift: as a fraction of the side. turn: in radians. jitter: deviation of a factor from 1.
     most_bits: bits of a byte that posterising keeps at level 0; fewer_bits: how many fewer it keeps at full magnitude.
     """
 
@@ -35,11 +35,11 @@ class Magnitudes(NamedTuple):
 
 
 AUGMIX = Magnitudes(shear=0.3, shift=1 / 3, turn=jnp.pi / 6, jitter=0.9, most_bits=4, fewer_bits=4)
-"""Those of torchvision's AugMix."""
+"""Full magnitudes of torchvision's AugMix."""
 
 
 class Choice(NamedTuple):
-    """Operations, `[batch]` each: the place in `OPERATIONS`, the share of the full magnitude, and a sign."""
+    """An operation for each image, `[batch]` each: index in `OPERATIONS`, fraction of the full magnitude, and sign."""
 
     operation: jax.Array
     level: jax.Array
@@ -52,9 +52,9 @@ def augmix(key: jax.Array, images: jax.Array, *, severity: int = 3, width: int =
     A chain is 1 to `depth` random operations of random levels below `severity`, one after the other.
 
     Args:
-      key: of the draws.
+      key: random key.
       images: x, `[batch, H, W, channels]` in [-1, 1].
-      severity: number of levels, from the weakest (0), that are drawn; at most 10.
+      severity: number of levels to draw from, starting with the weakest (0); at most 10.
       width: number of chains.
       depth: the longest chain.
     """
@@ -92,7 +92,7 @@ def random_signs(key: jax.Array, batch: int) -> jax.Array:
 
 
 def operate(images: jax.Array, choice: Choice, full: Magnitudes = AUGMIX) -> jax.Array:
-    """Each image in [0, 1] after its operation; unchanged where its choice is none of `OPERATIONS`."""
+    """Each image in [0, 1] after its operation; unchanged if the operation's index is not in `OPERATIONS`."""
     is_it = lambda name: choice.operation == OPERATIONS.index(name)  # noqa: E731
     signed = choice.sign * choice.level
     of = lambda name, amount: jnp.where(is_it(name), amount, 0)  # noqa: E731
@@ -140,18 +140,18 @@ def warp(images: jax.Array, shear: jax.Array, shift: jax.Array, turn: jax.Array)
 
 
 def posterize(images: jax.Array, bits: jax.Array) -> jax.Array:
-    """Bytes of which the first `bits` `[batch]` are kept; images in [0, 1]."""
+    """Keeps the `bits` `[batch]` highest bits of each pixel's byte; images in [0, 1]."""
     step = (2 ** (8 - bits))[:, None, None, None]
     return jnp.floor(jnp.round(255 * images) / step) * step / 255
 
 
 def solarize(images: jax.Array, threshold: jax.Array) -> jax.Array:
-    """Values from a threshold `[batch]` on inverted; images in [0, 1]."""
+    """Inverts values at or above a threshold `[batch]`; images in [0, 1]."""
     return jnp.where(images >= threshold[:, None, None, None], 1 - images, images)
 
 
 def autocontrast(images: jax.Array) -> jax.Array:
-    """Each channel stretched to [0, 1]; one of a single value stays."""
+    """Each channel stretched to [0, 1]; a constant channel is unchanged."""
     low, high = (f(images, axis=(1, 2), keepdims=True) for f in (jnp.min, jnp.max))
     span = high - low
     return jnp.where(span > 0, (images - low) / jnp.where(span > 0, span, 1), images)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from fdgjax.data.augmentations.view import View
 
 LUMA = (0.299, 0.587, 0.114)
-"""Shares of red, green and blue in a grey value (ITU-R 601), as in Pillow."""
+"""Weights of red, green and blue in a grey value (ITU-R 601), as in Pillow."""
 ATTEMPTS = 10
 
 
@@ -40,7 +40,7 @@ def simclr_view(
 ) -> jax.Array:
     """Random resized crop, flip, and with given probabilities colour jitter and grey; as in SimCLR, without blur.
 
-    `size`: pixels a side of the view, 0 for those of the images.
+    `size`: side of the view in pixels; 0 keeps the images' size.
 
     FedGaLA, appendix D.2; Chen et al., "A simple framework for contrastive learning", 2020, appendix A.
     """
@@ -65,14 +65,14 @@ def sometimes(probability: float, view: View) -> View:
 def random_resized_crop(
     key: jax.Array, images: jax.Array, *, smallest: float = 0.08, stretch: float = 4 / 3, size: int = 0
 ) -> jax.Array:
-    """A random part of each image, resized to `size` pixels a side (0 for its own): `smallest` to all of the area,
-    sides up to `stretch` longer than each other's, as torchvision draws them."""
+    """torchvision's random resized crop: a random part of each image, with `smallest` to 1 of its area and an aspect
+    ratio from `1 / stretch` to `stretch`, resized to `size` pixels a side (0 keeps the image's size)."""
     return crop_and_resize(images, draw_boxes(key, images.shape, smallest, stretch), size)
 
 
 def draw_boxes(key: jax.Array, shape: Sequence[int], smallest: float, stretch: float) -> Box:
-    """torchvision's random rectangles: area and the logarithm of the ratio of the sides are uniform; the first of ten
-    that fits is taken, at a random place; where none does, the largest central one within the ratio."""
+    """torchvision's random rectangles: the area and the logarithm of the aspect ratio are uniform. The first of ten
+    draws that fits is placed at random; if none fits, the largest central rectangle within the ratio is taken."""
     batch, height, width = shape[0], float(shape[1]), float(shape[2])
     area_key, ratio_key, place_key = jax.random.split(key, 3)
     area = height * width * jax.random.uniform(area_key, (batch, ATTEMPTS), minval=smallest, maxval=1.0)
@@ -92,8 +92,8 @@ def draw_boxes(key: jax.Array, shape: Sequence[int], smallest: float, stretch: f
 
 
 def crop_and_resize(images: jax.Array, box: Box, size: int = 0) -> jax.Array:
-    """Each image's box resized to `size` pixels a side, 0 for the image's own: bilinear, antialiased as in Pillow; two
-    small matrix products per image."""
+    """Each image's box resized to `size` pixels a side (0 keeps the image's size): bilinear, antialiased as in Pillow;
+    two small matrix products per image."""
     height, width = images.shape[1:3]
     rows = resize_weights(box.top, box.height, height, size or height)
     columns = resize_weights(box.left, box.width, width, size or width)
@@ -101,8 +101,8 @@ def crop_and_resize(images: jax.Array, box: Box, size: int = 0) -> jax.Array:
 
 
 def resize_weights(start: jax.Array, length: jax.Array, size: int, new_size: int) -> jax.Array:
-    """What each of `size` pixels contributes to each of `new_size` ones that cover `length` pixels from `start` on,
-    `[batch, new, old]`: a triangle as wide as a new pixel, at least as an old one, cut off at the ends."""
+    """Interpolation weights `[batch, new, old]` of `size` old pixels for `new_size` new ones that cover `length` old
+    pixels from `start` on: a triangle filter scaled to the larger of an old and a new pixel, cut off at the ends."""
     scale = (length / new_size)[:, None, None]
     old, new = jnp.arange(size, dtype=jnp.float32)[None, None], jnp.arange(new_size, dtype=jnp.float32)[None, :, None]
     first, last = start[:, None, None], (start + length)[:, None, None]
@@ -120,11 +120,11 @@ def random_flip(key: jax.Array, images: jax.Array) -> jax.Array:
 def colour_jitter(key: jax.Array, images: jax.Array, *, strengths: Sequence[float]) -> jax.Array:
     """Brightness, contrast, saturation and hue of each image changed at random.
 
-    Factors are uniform in [1 - s, 1 + s], the hue's shift in [-s, s] of the circle. The four come in random order,
-    which, unlike torchvision's, is the same for all images of the batch.
+    Factors are uniform in [1 - s, 1 + s], the hue's shift in [-s, s] of the colour circle. The four changes are applied
+    in a random order which, unlike torchvision's, is the same for all images of the batch.
 
     Args:
-      key: of the draws.
+      key: random key.
       images: `[batch, height, width, channels]`.
       strengths: s for brightness, contrast, saturation and hue.
     """
@@ -170,10 +170,11 @@ def grey(images: jax.Array) -> jax.Array:
 
 
 def hue(images: jax.Array, shift: jax.Array) -> jax.Array:
-    """Colours turned by a share `[batch]` of the circle, value and saturation (HSV) kept; images in [0, 1].
+    """Hues rotated by a fraction `[batch]` of the colour circle, with the same value and saturation (HSV); images in
+    [0, 1].
 
-    In HSV a channel is `v - v s max(0, min(k, 4 - k, 1))` with `k = (n + 6 h) mod 6`, n = 5, 3, 1 for red, green and
-    blue: no cases to distinguish on the way back.
+    From HSV a channel is `v - v s max(0, min(k, 4 - k, 1))` with `k = (n + 6 h) mod 6`, n = 5, 3, 1 for red, green and
+    blue, so that the conversion back to RGB needs no case distinction.
     """
     if images.shape[-1] != len(LUMA):
         return images

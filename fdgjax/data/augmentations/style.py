@@ -1,5 +1,5 @@
-"""An image's style, the mean and deviation of each channel, and the image in another style (MixStyle: Zhou et al.,
-"Domain generalization with MixStyle", ICLR 2021, here of images)."""
+"""Image styles, the mean and standard deviation of each channel, and their transfer (MixStyle: Zhou et al., "Domain
+generalization with MixStyle", ICLR 2021, here applied to images)."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ EPSILON = 1e-6
 """Added to variances."""
 
 TRIES = 16
-"""Of Johnk's method: for a up to 1 each is accepted with probability one half or more, with a = 0.1 .99."""
+"""Proposals in Johnk's method; each is accepted with probability at least 0.5 for a <= 1, and 0.99 for a = 0.1."""
 
 
 class Style(NamedTuple):
-    """Of each image and channel, over the pixels: the mean, and the root of the unbiased variance plus `EPSILON`;
-    `[batch, channels]` each."""
+    """Statistics of each image and channel over the pixels, `[batch, channels]` each: the mean, and the square root of
+    the unbiased variance plus `EPSILON`."""
 
     mean: jax.Array
     deviation: jax.Array
@@ -31,7 +31,7 @@ def in_style(images: jax.Array, other: Style, own_share: jax.Array) -> jax.Array
 
     Args:
       images: x, `[batch, H, W, channels]` in [-1, 1].
-      other: `[batch, channels]`.
+      other: the styles to mix in, `[batch, channels]`.
       own_share: s, `[batch]` in [0, 1].
     """
     own, share = style_of(images), own_share[:, None]
@@ -44,12 +44,12 @@ def in_style(images: jax.Array, other: Style, own_share: jax.Array) -> jax.Array
 def symmetric_beta(key: jax.Array, a: float, count: int) -> jax.Array:
     """Draws of Beta(a, a), a in (0, 1], `[count]`.
 
-    Johnk's method (1964): with uniform U and V, `X = U^(1/a)` and `Y = V^(1/a)`, of the first pair with `X + Y <= 1`,
-    `X / (X + Y)`; here in logarithms, as X underflows. `jax.random.beta`, by two gamma variables, takes seconds to
-    compile.
+    Johnk's method (1964): for uniform U and V, let `X = U^(1/a)` and `Y = V^(1/a)`; the first pair with `X + Y <= 1`
+    gives `X / (X + Y)`. It is computed in logarithms, since X underflows. `jax.random.beta`, which uses two gamma
+    variables, takes seconds to compile.
     """
     tiny = jnp.finfo(jnp.float32).tiny
-    # The draws' axis first: those of a shorter batch are the first of a longer one's.
+    # The batch axis is first, so that a shorter batch gets the first draws of a longer one.
     logs = jnp.log(jax.random.uniform(key, (count, 2, TRIES), minval=tiny)) / a
     first = jnp.argmax(jnp.logaddexp(logs[:, 0], logs[:, 1]) <= 0, axis=1)[:, None, None]
     x, y = jnp.take_along_axis(logs, first, axis=2)[:, :, 0].T

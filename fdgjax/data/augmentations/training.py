@@ -1,7 +1,7 @@
 """Augmentations of labelled training images, by name (`config.data.augmentation`).
 
-Each is a random view, drawn anew for every sample, round and epoch, of images kept at `data.image_size` pixels; those
-that crop give the `data.crop_size` pixels that the network sees. What evaluation sees is never augmented.
+Each is a random view of images stored at `data.image_size` pixels, drawn anew for every sample, round and epoch. Views
+that crop return the `data.crop_size` pixels that the network sees. Evaluation images are never augmented.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,26 +16,26 @@ from fdgjax.data.augmentations.view import View
 from fdgjax.data.augmentations.weak_strong import random_crop, unchanged_images
 
 STRENGTHS = 30
-"""The largest strength of an operation of RandAugment and TrivialAugment; strength s has the share s / 30 of its full
+"""The largest strength of an operation of RandAugment and TrivialAugment; strength s is the fraction s / 30 of the full
 magnitude."""
 
 RANDAUGMENT = AUGMIX._replace(shift=150 / 331, most_bits=8)
 """Full magnitudes of RandAugment, as in torchvision."""
 
 WIDE = Magnitudes(shear=0.99, shift=1.0, turn=3 * jnp.pi / 4, jitter=0.99, most_bits=8, fewer_bits=6)
-"""Full magnitudes of TrivialAugment (wide), as in torchvision; `shift` by 32 pixels there, by the whole side here: the
-same for images of 32 pixels."""
+"""Full magnitudes of TrivialAugment (wide), as in torchvision, except that torchvision shifts by up to 32 pixels and
+this by up to the whole side: the same for 32x32 images."""
 
 
 def cropped_and_flipped(size: int) -> View:
-    """A random crop of `size` pixels, of the image padded by an eighth where it is no larger, and a flip (He et al.,
-    "Deep residual learning for image recognition", 2016, section 4.2, for small images; padded by reflection)."""
+    """A random crop of `size` pixels a side, of the image padded by an eighth if it is no larger, and a flip (He et
+    al., "Deep residual learning for image recognition", 2016, section 4.2, for small images; padded by reflection)."""
     return in_turn([partial(random_crop, size=size), random_flip])
 
 
 def inception(size: int) -> View:
     """A random part of .08 to 1 of the area resized to `size` pixels, and a flip (Szegedy et al., "Going deeper with
-    convolutions", 2015, section 6; what ImageNet's networks are trained with)."""
+    convolutions", 2015, section 6; the usual augmentation for training on ImageNet)."""
     return in_turn([partial(random_resized_crop, smallest=0.08, size=size), random_flip])
 
 
@@ -80,7 +80,7 @@ def draw_operation(key: jax.Array, level: jax.Array) -> Choice:
 
 
 def in_turn(views: Sequence[View]) -> View:
-    """One view after the other, each with a key of its own."""
+    """The composition of the views, first to last, each with its own key."""
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
         for one, own in zip(views, jax.random.split(key, len(views)), strict=True):
@@ -99,10 +99,11 @@ AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
     "randaugment": lambda size: randaugment,
     "trivial": lambda size: trivial,
 }
-"""By name, for the pixels a side of what the network sees (0 for those of the images)."""
+"""Augmentations by name: functions from the side in pixels of the network's images (0: that of the stored images) to a
+view."""
 
 
 def augmentation(names: str, size: int = 0) -> View | None:
-    """The view of a comma-separated list of `AUGMENTATIONS`, the first one first; None where nothing is changed."""
+    """The composition of a comma-separated list of `AUGMENTATIONS`, first to last; None if it changes nothing."""
     views = [AUGMENTATIONS[name](size) for name in map(str.strip, names.split(",")) if name not in ("", "none")]
     return in_turn(views) if views else None

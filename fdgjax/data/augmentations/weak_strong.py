@@ -1,4 +1,4 @@
-"""Weak and strong views of images, drawn anew for each minibatch, for consistency between the two."""
+"""Weak and strong views of images, drawn anew for each minibatch, for consistency regularisation."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Views(NamedTuple):
 
 
 def unchanged_images(key: jax.Array, images: jax.Array) -> jax.Array:
-    """The images as they are."""
+    """The images unchanged."""
     del key
     return images
 
@@ -28,8 +28,8 @@ def shift(key: jax.Array, images: jax.Array) -> jax.Array:
 
 
 def random_crop(key: jax.Array, images: jax.Array, size: int = 0) -> jax.Array:
-    """A random crop of `size` pixels a side (0 for the images' own) of each image, padded before by an eighth of its
-    side (at least a pixel) by reflection where it is no larger than the crop."""
+    """A random crop of each image, `size` pixels a side (0 keeps the images' size). A side that is as long as the
+    crop is first padded at both ends by an eighth (at least a pixel), by reflection."""
     height, width = images.shape[1:3]
     down, right = (max(side // 8, 1) if size in (0, side) else 0 for side in (height, width))
     padded = jnp.pad(images, ((0, 0), (down, down), (right, right), (0, 0)), mode="reflect")

@@ -1,1 +1,1 @@
-"""Fetching data sets: from a server that may fail in any way to a verified folder that the loaders read."""
+"""Fetching data sets from unreliable servers into verified folders that the loaders read."""

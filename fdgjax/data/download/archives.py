@@ -1,8 +1,8 @@
-"""From the files of a release to the folder that the loaders read.
+"""Unpacking the files of a release into the folder that the loaders read.
 
-Archives come from strangers: their images are written below one folder and nowhere else, and no more than expected. An
-archive with a path that leads elsewhere, with a link or a device, or with more bytes than the release can have is
-refused as a whole: whoever made it meant harm, or something else than the data set.
+Archives are untrusted: images are written only below one folder, and no more bytes than expected. An archive with a
+path that leads elsewhere, with a link or a device, or with more bytes than the release can have is refused as a whole:
+it is malicious, or not the data set.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from fdgjax.data.sources.listing import IMAGE_SUFFIXES, SYSTEM
 from fdgjax.utils.errors import UserError
 
 LARGEST = 2**30
-"""The most bytes of a member that is read: all of it is in memory."""
+"""Maximum size in bytes of an archive member, which is read into memory as a whole."""
 ROWS = 64
-"""Rows of a Parquet file that are in memory at once."""
+"""Rows of a Parquet file that are in memory at the same time."""
 DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError),
     *(RuntimeError, ValueError, KeyError, IndexError, TypeError),
 )
-"""What libraries raise for a file that is not what its suffix says, and `ValueError` here for one that is refused."""
+"""What libraries raise for a file that does not match its suffix; this module raises `ValueError` to refuse one."""
 
 
 class Member(NamedTuple):
-    """A regular file in an archive: its path there, its bytes by the archive's word, and what reads it."""
+    """A regular file in an archive: its path there, its size as the archive states it, and a function that reads it."""
 
     path: PurePosixPath
     size: int
@@ -45,14 +45,14 @@ class Member(NamedTuple):
 
 
 def as_they_are(files: Mapping[str, Path], into: Path, most: int) -> None:
-    """The files themselves."""
+    """Copies the files unchanged."""
     del most
     for name, path in files.items():
         shutil.copyfile(path, into / name)
 
 
 def images_of(layout: FolderLayout) -> Assemble:
-    """The images of all archives, as `<domain>/<class>/<file>` by their own names, wherever in an archive they are."""
+    """Extracts the images of all archives as `<domain>/<class>/<file>`, whatever folders these are in."""
 
     def assemble(files: Mapping[str, Path], into: Path, most: int) -> None:
         for archive in files.values():
@@ -64,12 +64,12 @@ def images_of(layout: FolderLayout) -> Assemble:
 
 
 def rows_of(layout: FolderLayout) -> Assemble:
-    """The rows of Hugging Face's Parquet files: an `image` in bytes, a `domain` by name and a `label` by number."""
+    """Extracts the rows of Hugging Face's Parquet files: `image` as bytes, `domain` as a name, `label` as a number."""
 
     def assemble(files: Mapping[str, Path], into: Path, most: int) -> None:
         from pyarrow import parquet
 
-        del most  # it is no archive, but images as they are
+        del most  # not an archive: nothing is unpacked
         for file in files.values():
             with refusing(file), parquet.ParquetFile(file) as opened:
                 rows = (row for batch in opened.iter_batches(ROWS) for row in batch.to_pylist())
@@ -83,11 +83,11 @@ def rows_of(layout: FolderLayout) -> Assemble:
 
 
 def camera_traps(layout: FolderLayout, annotations: str, images: str) -> Assemble:
-    """The images of an archive by the locations and categories of an archive of annotations, as DomainBed has them.
+    """Extracts images by location and category, which are in a second archive of annotations, as DomainBed does.
 
     Args:
       layout: its domains are `location_<location>`, its classes the categories that are used.
-      annotations, images: the names of the files. An image of two categories is one of both classes.
+      annotations, images: the names of the two archives. An image with two categories is written to both classes.
     """
 
     def assemble(files: Mapping[str, Path], into: Path, most: int) -> None:
@@ -104,7 +104,7 @@ def camera_traps(layout: FolderLayout, annotations: str, images: str) -> Assembl
 
 
 def of_annotations(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The names of annotated images (COCO's format), with `location_<location>/<category>`."""
+    """Each annotated image's name (COCO's format) with `location_<location>/<category>`."""
     categories = {entry["id"]: entry["name"] for entry in found["categories"]}
     pictures = {entry["id"]: (str(entry["file_name"]), entry["location"]) for entry in found["images"]}
     for entry in found["annotations"]:
@@ -113,7 +113,7 @@ def of_annotations(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def in_layout(layout: FolderLayout, path: PurePosixPath) -> Sequence[str]:
-    """The last three parts of a path that belongs to the data set."""
+    """The last three parts of a path if they belong to the data set, else nothing."""
     parts = path.parts[-3:]
     if len(parts) < 3 or path.suffix.lower() not in IMAGE_SUFFIXES:
         return ()
@@ -125,12 +125,12 @@ def in_layout(layout: FolderLayout, path: PurePosixPath) -> Sequence[str]:
 
 
 def unpack(archive: Path, place: Callable[[PurePosixPath], Sequence[str]], into: Path, most: int) -> int:
-    """Writes the members that have a place; returns how many there are.
+    """Writes the members for which `place` returns a target; returns their number.
 
     Args:
       archive: a file whose suffix is among `OPENERS`.
-      place: where the member of a path goes, below `into`: nowhere, to one place or to several.
-      most: the bytes that all members may have together.
+      place: from a member's path to its targets below `into`: none, one or several.
+      most: the maximum number of bytes of all members together.
 
     Raises:
       ValueError, or another of `DAMAGE`: an archive that is damaged or refused.
@@ -144,7 +144,7 @@ def unpack(archive: Path, place: Callable[[PurePosixPath], Sequence[str]], into:
 
 
 def write(content: bytes, into: Path, targets: Sequence[str]) -> None:
-    """Writes a member to places below `into`, which nothing else has."""
+    """Writes a member to targets below `into`, which must not exist yet."""
     for target in targets:
         path = into / target
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def write(content: bytes, into: Path, targets: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def refusing(archive: Path) -> Iterator[None]:
-    """Turns what is said of an archive that is not the release's into a `UserError`."""
+    """Turns errors about a damaged or refused archive into a `UserError`."""
     try:
         yield
     except DAMAGE as error:
@@ -167,7 +167,7 @@ def refusing(archive: Path) -> Iterator[None]:
 
 
 def archive_members(archive: Path, most: int) -> Iterator[Member]:
-    """The regular files of an archive, as long as none leads out of its folder and all are within `most` bytes."""
+    """The regular files of an archive; raises if a path leads out of its folder, or if they exceed `most` bytes."""
     size = 0
     for member in OPENERS[archive.suffix](archive):
         size += member.size
@@ -198,4 +198,4 @@ def of_tar(archive: Path) -> Iterator[Member]:
 
 
 OPENERS: Mapping[str, Callable[[Path], Iterator[Member]]] = {".zip": of_zip, ".tar": of_tar, ".gz": of_tar}
-"""What is in an archive, by its suffix."""
+"""Readers of an archive's members, by its suffix."""

@@ -1,4 +1,4 @@
-"""One file from servers that drop, truncate, corrupt or redirect: whole and with its checksum, or not at all."""
+"""Fetching one file from servers that drop, truncate, corrupt or redirect: complete and verified, or not at all."""
 
 import os
 import sys
@@ -15,24 +15,25 @@ from fdgjax.data.download.release import File
 from fdgjax.utils.errors import UserError
 
 TRIES = 4
-"""How often a server is asked, with waits of 1, 2 and 3 seconds between."""
+"""Attempts per server, with waits of 1, 2 and 3 seconds between them."""
 PIECE = 2**20
 
 
 def download(file: File, path: Path, work: Path) -> Path:
-    """Fetches a file to `path` from the first of its servers that has it; one of Hugging Face's stays in its cache.
+    """Fetches a file to `path` from the first of its servers that has it; a file of the Hugging Face hub stays in the
+    hub's cache.
 
     Args:
-      work: a folder on the same disk for what has not arrived as a whole.
+      work: a folder on the same disk for incomplete downloads.
 
     Returns:
-      Where the file is.
+      The path of the file.
 
     Raises:
-      UserError: no server had it, with what each said.
+      UserError: no server had it; the message has each server's answer.
       OSError: it cannot be written.
     """
-    pooch.get_logger().setLevel("WARNING")  # not a line for each try
+    pooch.get_logger().setLevel("WARNING")  # no line for each attempt
     said = []
     for url in file.urls:
         try:
@@ -71,7 +72,7 @@ def from_server(url: str, file: File, folder: Path) -> Path:
 
 
 def check_answer(file: File, answer: requests.Response, **_: Any) -> None:
-    """Raises a `RequestException` for what is not the file, before more than an answer's head is read."""
+    """Raises a `RequestException` if the response's headers show that it is not the file."""
     if answer.is_redirect:
         target = urljoin(answer.url, answer.headers["Location"])
         if answer.url.startswith("https:") and not target.startswith("https:"):
@@ -84,6 +85,6 @@ def check_answer(file: File, answer: requests.Response, **_: Any) -> None:
 
 
 def check_size(file: File, size: int) -> None:
-    """Raises a `RequestException` for bytes that are too many, or not as many as is known."""
+    """Raises a `RequestException` for a size that is too large, or that differs from an exact one."""
     if size > 2 * file.size or (file.exact and size != file.size):
         raise requests.RequestException(f"{size:,} bytes instead of {'' if file.exact else 'about '}{file.size:,}")

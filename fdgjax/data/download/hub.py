@@ -1,7 +1,7 @@
-"""Files of the Hugging Face hub: of one revision, known by their checksum.
+"""Files of the Hugging Face hub, pinned by revision and checksum.
 
-`huggingface_hub` fetches them and keeps them in its own cache (`HF_HOME`); a file that is there needs no network, and
-`HF_HUB_OFFLINE=1` forbids it. `HF_ENDPOINT` names a mirror.
+`huggingface_hub` fetches them and keeps them in its own cache (`HF_HOME`); a cached file needs no network, and
+`HF_HUB_OFFLINE=1` forbids network access. `HF_ENDPOINT` names a mirror.
 """
 
 import os
@@ -29,7 +29,7 @@ def from_hub(uri: str, sha256: str) -> Path:
             repo_type=at.type,
             revision=at.revision,
             endpoint=os.environ.get("HF_ENDPOINT"),
-            token=False,  # nobody's token is sent: the files are public
+            token=False,  # no token is sent: the files are public
         )
     except Exception as error:  # the errors of its transports, which differ by version
         reason = " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""A data set's way to its folder: fetched, compared, unpacked beside, checked, sealed, and then given its name."""
+"""Installing a data set: fetched, verified, unpacked into a temporary folder, checked, given checksums, and renamed."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ UNFINISHED = "unfinished"
 
 
 def verified_already(release: Release, base: Path) -> str:
-    """What a folder has of a data set and was verified, in words; empty where there is nothing.
+    """What a folder holds of a data set and how far it was verified, in words; empty if nothing is there.
 
     Raises:
-      UserError: a data set that is damaged, or is not all of this one.
+      UserError: a data set that is damaged or incomplete.
     """
     folder = base / release.folder
     if not folder.exists():
@@ -47,7 +47,7 @@ def verified_already(release: Release, base: Path) -> str:
 
 
 def found_images(release: Release, folder: Path) -> str:
-    """What the loader finds in a folder, in words, beside the number of images that is expected where that differs.
+    """What the loader finds in a folder, in words, with the expected number of images if that differs.
 
     Raises:
       UserError: it is not the data set.
@@ -59,7 +59,7 @@ def found_images(release: Release, folder: Path) -> str:
 
 @contextlib.contextmanager
 def alone(downloads: Path) -> Iterator[Path]:
-    """Makes a folder and holds it against other processes; yields an empty one in it, which vanishes in the end.
+    """Makes a folder and locks it against other processes; yields an empty folder in it, which is removed at the end.
 
     Raises:
       UserError: another process is fetching the same.
@@ -81,15 +81,15 @@ def alone(downloads: Path) -> Iterator[Path]:
 
 
 def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> str:
-    """Fetches a data set that is not there into the folder `base`; returns what it is, in words.
+    """Fetches a data set that is not there yet into the folder `base`; returns what the loader finds in it, in words.
 
     Args:
-      work: the empty folder of `alone`, on the same disk as `base`; beside it are the archives.
-      mirror: an address below which all files are, by their names; empty for the release's own servers.
-      keep: whether the archives stay.
+      work: the empty folder that `alone` yields, on the same disk as `base`; the archives are stored beside it.
+      mirror: base address of a mirror that has all files by name; empty for the release's own servers.
+      keep: whether to keep the archives.
 
     Raises:
-      UserError: too little space, servers that fail, files that differ from what is known, archives that are refused.
+      UserError: too little space, servers that fail, files or images with another checksum, archives that are refused.
     """
     downloads, folder = work.parent, base / release.folder
     check_release_space(release, downloads)
@@ -117,7 +117,7 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
 
 
 def check_release_space(release: Release, downloads: Path) -> None:
-    """Raises a `UserError` where the disk has too little space for what is missing."""
+    """Raises a `UserError` if the disk has too little space for the missing files and the unpacked images."""
     paths = [downloads / file.name for file in release.files]
     here = sum(path.stat().st_size for path in paths if path.exists())
     needed = max(release.size - here, 0) + release.unpacked
@@ -129,7 +129,7 @@ def check_release_space(release: Release, downloads: Path) -> None:
 
 
 def pinned(release: Release, record: Path) -> Iterator[File]:
-    """The files of a release; one that is known by nothing has the checksum of an earlier download's record."""
+    """The files of a release; a file without a known checksum gets the one that an earlier download recorded."""
     lines = record.read_text().splitlines() if record.exists() else []
     before = {name: checksum for name, _, checksum in (line.partition(" ") for line in lines)}
     for file in release.files:
@@ -144,10 +144,10 @@ def pinned(release: Release, record: Path) -> Iterator[File]:
 
 
 def fetched(file: File, path: Path, mirror: str, work: Path) -> Path:
-    """Where a file is that was fetched before, or is now.
+    """The path of a file, which is fetched unless it is there already.
 
     Raises:
-      UserError: no server has it, or what is here by its name is another.
+      UserError: no server has it, or the file that is there has another checksum.
     """
     if not path.exists():
         file = file._replace(urls=(f"{mirror.rstrip('/')}/{quote(file.name)}",)) if mirror else file

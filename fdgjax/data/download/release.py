@@ -1,22 +1,23 @@
-"""What is known of a data set's release before a byte of it is fetched."""
+"""Descriptions of data sets' releases, known before anything is fetched."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 Assemble = Callable[[Mapping[str, Path], Path, int], None]
-"""Makes a data set's folder of files by their names, in an empty folder; archives may hold so many bytes at most."""
+"""`(files by name, empty folder, most) -> None`: writes the data set into the folder; an archive may unpack to at most
+`most` bytes."""
 
 
 class File(NamedTuple):
     """One file of a release.
 
     Attributes:
-      name: its name on this machine and at mirrors.
-      size: its bytes, of which its server may send twice as many where `exact` is False.
-      urls: where it is, the best first: http, https, or `hf://` for the Hugging Face hub (`from_hub`).
-      checksum: `sha256:` or `md5:` and hexadecimal digits; empty where none is known.
-      exact: whether the file has `size` to the byte, where nothing else is known of it.
+      name: its local name and its name at mirrors.
+      size: its number of bytes; unless `exact`, an estimate, and the server may send up to twice as many.
+      urls: its addresses, the preferred one first: http, https, or `hf://` for the Hugging Face hub (`from_hub`).
+      checksum: `sha256:` or `md5:` and hexadecimal digits; empty if unknown.
+      exact: whether the file has exactly `size` bytes, for files without a known checksum.
     """
 
     name: str
@@ -27,19 +28,19 @@ class File(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A data set as one can fetch it.
+    """A published version of a data set that can be fetched.
 
     Attributes:
-      data_set: the name in `DATASETS` that finds it.
-      folder: the folder that is made of it, below the one that is given as `--dir`.
-      licence: its terms, or that none are stated; by whom it was made.
-      files: what is fetched.
-      unpacked: about how many bytes its folder has.
-      images: how many images there are; 0 where nobody has counted.
-      assemble: makes the folder of the files.
-      tree: `fdgjax.utils.checksums.tree_sha256` of the images; empty where it is not known. It holds for archives that
-        a server makes anew for everyone who asks.
-      remark: what else one should know.
+      data_set: the entry of `DATASETS` that loads it.
+      folder: the folder that it is unpacked into, below `--dir`.
+      licence: its terms, or that none are stated, and its authors.
+      files: the files to fetch.
+      unpacked: approximate size of the folder in bytes.
+      images: number of images; 0 if unknown.
+      assemble: makes the folder from the files.
+      tree: `fdgjax.utils.checksums.tree_sha256` of the images; empty if unknown. It also verifies archives that a
+        server generates anew for each download.
+      remark: further information.
     """
 
     data_set: str
@@ -59,12 +60,12 @@ class Release(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The bytes that an archive may hold at most, so that none fills the disk."""
+        """The maximum number of bytes that an archive may unpack to, so that it cannot fill the disk."""
         return 2 * max(self.size, self.unpacked)
 
     @property
     def pinned(self) -> str:
-        """By what its bytes are known here."""
+        """What the fetched data is verified by, in words."""
         if self.tree:
             return "sha256 of the images"
         kinds = {file.checksum.partition(":")[0] for file in self.files}

@@ -1,7 +1,7 @@
-"""Where each data set is, under which terms, and by what its bytes are known.
+"""The releases of data sets: addresses, terms and checksums.
 
-Checksums are those that several public projects pin independently, or of the data themselves; docs/data.md says which
-were compared with real data. None is invented: a file without one is recorded as it was seen.
+Checksums are those that several public projects pin independently, or were computed from the data; docs/data.md says
+which were compared with real data. For a file without a known checksum, that of its first download is recorded.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ PACS_AT = "hf://datasets/flwrlabs/pacs@394113073258ead631f617d2e13bb377c0715c4b/
 
 
 def drive(identity: str) -> str:
-    """The address of a public file at Google Drive, past its page about viruses."""
+    """The address of a public file at Google Drive, skipping its virus-scan warning."""
     return f"https://drive.usercontent.google.com/download?id={identity}&export=download&confirm=t"
 
 
@@ -26,7 +26,7 @@ def of_lila(name: str, size: int) -> File:
 
 
 def of_domainnet(name: str, size: int, md5: str, below: str = "") -> File:
-    """One of DomainNet's six archives; of clipart and painting the cleaned ones are `below` another folder."""
+    """One of DomainNet's six archives; the cleaned versions of clipart and painting are `below` another folder."""
     return File(name, size, tuple(f"{way}://{VISDA}{below}{name}" for way in ("https", "http")), f"md5:{md5}")
 
 
@@ -167,4 +167,4 @@ RELEASES: Mapping[str, Release] = {
         assemble=as_they_are,
     ),
 }
-"""What `fdgjax data` fetches, by its name there."""
+"""What `fdgjax data` fetches, by the name it takes."""

@@ -31,7 +31,7 @@ class SourceConfig(tfds.core.BuilderConfig):
 
 
 class LocalInfo(tfds.core.DatasetInfo):
-    """A description that TFDS does not look up online."""
+    """A data set's description that TFDS does not look up online."""
 
     def initialize_from_bucket(self) -> None:
         """Does nothing; TFDS's own would leave an empty temporary folder behind at every call."""
@@ -101,7 +101,7 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
     """Image uint8 `[size, size, channels]`, label and domain of every example, in order.
 
     Raises:
-      UserError: an image that cannot be decoded, named by its file.
+      UserError: an image cannot be decoded; the message names its file.
     """
     with _quiet():
         source = records.as_data_source(split="train", decoders={"image": tfds.decode.SkipDecoding()})
@@ -115,7 +115,7 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
 
 
 def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.ndarray | UserError, int, int]:
-    # An error is returned as a value: Grain adds lines of its own to what a transformation raises.
+    # An error is returned as a value, since Grain adds its own lines to exceptions raised by a transformation.
     try:
         image: np.ndarray | UserError = decode_image(example["image"], size, channels)
     except Exception as error:  # Pillow documents no closed list of what a damaged file raises
@@ -128,7 +128,7 @@ def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.nd
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and notices of TFDS, with the caller's settings for them restored afterwards."""
+    """Silences TFDS's progress bars and notices; restores the caller's settings afterwards."""
     logger = logging.getLogger("absl")
     level = logger.level
     bars = tfds.core.utils.tqdm_utils._active
@@ -144,7 +144,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_pillow() -> Iterator[None]:
-    """No warnings and messages of Pillow about damaged images, which are errors here."""
+    """Silences Pillow's warnings about damaged images, which raise errors here."""
     logger = logging.getLogger("PIL")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Data sets of a program's own arrays: images with labels, for each domain."""
+"""User-defined data sets made of arrays: images and labels for each domain."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ Arrays = Mapping[str, tuple[Any, Any]]
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
-    """The data set of arrays, one copy of them, in the order of the domains.
+    """A data set made of one copy of the arrays, in the order of the domains.
 
     Args:
-      arrays: anything that NumPy takes as an array.
+      arrays: images and labels by domain, as anything that NumPy converts to arrays.
       classes: the names of the classes, in the order of the labels; None for the numbers from 0 to the largest label.
 
     Raises:
@@ -88,10 +88,10 @@ def arrays_name(data: Domains) -> str:
 
 
 def unresized(data: Domains, name: str, image_size: int) -> Domains:
-    """Arrays as a data set of the registry: no size but their own.
+    """A registered data set of arrays, which are never resized.
 
     Raises:
-      UserError: another size is asked for.
+      UserError: `image_size` requests another size.
     """
     height, width, _ = data.images.shape[1:]
     if image_size and not image_size == height == width:

@@ -1,12 +1,12 @@
-"""Decoded data sets on disk: written once and whole, then verified and memory-mapped.
+"""The cache of decoded data sets on disk: written once and atomically, then verified and memory-mapped.
 
 Layout, below the cache folder (`$XDG_CACHE_HOME/fdgjax`, else `~/.cache/fdgjax`):
 
     <name>-<version>-<fingerprint>/records/   TFDS's array_record files, shared by all sizes
     <name>-<version>-<fingerprint>/32px/      images.npy, labels.npy, domains.npy and names.json
 
-Both folders have checksums of all their bytes. All of it may be deleted at any time. Nothing in it is
-unpickled.
+Both folders have checksums of all their bytes. The whole cache may be deleted at any time. No pickle is loaded
+from it.
 """
 
 import contextlib
@@ -34,10 +34,10 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_root(cache_dir: str) -> Path:
-    """The folder for decoded data: `cache_dir`, or the user's own cache folder where that is empty.
+    """The folder for decoded data: `cache_dir`, or the user's own cache folder if that is empty.
 
     Raises:
-      UserError: a name that is not UTF-8, which the writers of records do not take, or that no folder can have.
+      UserError: a name that is not UTF-8, which the record writers do not accept, or that contains a null character.
     """
     if "\0" in cache_dir or cache_dir != cache_dir.encode(errors="ignore").decode():
         raise UserError(f"cache_dir got '{cache_dir}'; expected the name of a folder in UTF-8; choose another")
@@ -49,7 +49,7 @@ def cache_root(cache_dir: str) -> Path:
 
 
 def home() -> Path:
-    """The user's home folder; a `UserError` where the system knows none."""
+    """The user's home folder; raises a `UserError` if the system knows none."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -60,15 +60,15 @@ def home() -> Path:
 
 @contextlib.contextmanager
 def publishing(final: Path) -> Iterator[Path]:
-    """A folder to write in, which becomes `final` at the end of the block, whole or not at all.
+    """A folder to write in, which becomes `final` at the end of the block, complete or not at all.
 
-    It has its checksums, and is on the disk itself, before it has its name: a power cut leaves nothing half written.
-    After an exception nothing of it remains. If another process has published `final` in the meantime, that folder is
-    kept.
+    Its checksums are written and everything is flushed to disk before it is renamed: a power cut leaves nothing half
+    written. After an exception nothing of it remains. If another process has published `final` in the meantime, that
+    folder is kept.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=final.parent) as folder:
-        # One level down, as the scratch folder itself is readable by its owner alone.
+        # A subfolder, since only the owner can read the temporary folder itself.
         work = Path(folder) / final.name
         work.mkdir()
         yield work
@@ -83,10 +83,10 @@ def publishing(final: Path) -> Iterator[Path]:
 
 
 def read_cached(folder: Path, read: Callable[[Path], Content]) -> Content | None:
-    """What `read` makes of a published folder.
+    """The result of `read` for a published folder.
 
     Returns:
-      None where there is no such folder, or where `read` raises `Damaged`: then one line says so, and it is removed.
+      None if there is no such folder, or if `read` raises `Damaged`, which is logged, and the folder removed.
 
     Raises:
       UserError: a damaged folder that cannot be removed.
@@ -109,10 +109,10 @@ def read_cached(folder: Path, read: Callable[[Path], Content]) -> Content | None
 
 
 def remove_damaged(folder: Path, read: Callable[[Path], object]) -> None:
-    """Removes a folder of which `read` raised `Damaged`.
+    """Removes a folder for which `read` raised `Damaged`.
 
-    Other processes may do the same at once, and one of them may have published a new folder by now. So the folder is
-    first renamed to where only this process looks; if it turns out to be whole there, it gets its name back.
+    Other processes may do the same at the same time, and one of them may have published a new folder by now. So the
+    folder is first moved to where only this process looks; if it turns out to be undamaged there, it is moved back.
     """
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         aside = Path(scratch) / folder.name
@@ -141,11 +141,11 @@ def write_arrays(
 
     Args:
       folder: an existing folder.
-      shape: of all the images, `[samples, height, width, channels]`.
-      examples: `shape[0]` times image uint8 `shape[1:]`, label and domain.
+      shape: the shape of all images, `[samples, height, width, channels]`.
+      examples: `shape[0]` triples of an image, uint8 `shape[1:]`, its label and its domain.
     """
     labels, domains = np.empty(shape[0], np.int32), np.empty(shape[0], np.int32)
-    # Not a writable memory map: on a full disk that ends the process instead of raising.
+    # Not a writable memory map, which on a full disk kills the process instead of raising.
     with open(folder / "images.npy", "wb") as stream:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(stream, header)
@@ -166,7 +166,7 @@ def read_arrays(folder: Path) -> Domains:
     """The data set in `folder`, its images memory-mapped, all arrays read-only.
 
     Raises:
-      Damaged: a byte is not what `publishing` wrote, or the arrays are no data set.
+      Damaged: the files are not what `publishing` wrote, or the arrays do not form a data set.
     """
     verify(folder)
     try:
@@ -183,7 +183,7 @@ def read_arrays(folder: Path) -> Domains:
 
 
 def _check(data: Domains) -> None:
-    """Raises `Damaged` where the arrays do not fit each other or the tables of names."""
+    """Raises `Damaged` if the arrays do not fit each other or the tables of names."""
     images = data.images
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2]:
         raise Damaged(f"images.npy has {images.dtype} {list(images.shape)}, not bytes [samples, size, size, channels]")

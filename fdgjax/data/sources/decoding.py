@@ -1,4 +1,4 @@
-"""One encoded image as an array, for whatever reads images."""
+"""Decoding one image file's bytes into an array."""
 
 import io
 from typing import TYPE_CHECKING
@@ -8,14 +8,14 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # whatever its suffix; Pillow's other decoders are off
+CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # whatever the suffix; Pillow's other decoders are disabled
 
 
 def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:
-    """An encoded image as uint8 `[size, size, channels]`, grey (1) or RGB (3); of several frames the first.
+    """An encoded image as uint8 `[size, size, channels]`, grey (1) or RGB (3); the first frame if there are several.
 
-    Any aspect ratio is resized to a square, by bilinear interpolation with antialiasing where the size
-    differs.
+    An image of another size is resized to a square, whatever its aspect ratio, by bilinear interpolation with
+    antialiasing.
 
     Raises:
       ValueError: an image too large to decode, known from its header; or pixels that are not 8 or 16 bits.
@@ -33,7 +33,7 @@ def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:
 
 
 def _eight_bits(image: "Image") -> "Image":
-    """The image, one of 16 bits of grey with its upper 8: `convert` would clip it at 255."""
+    """The image with 8 bits per channel: 16-bit grey keeps its upper 8 bits, since `convert` would clip at 255."""
     from PIL.Image import fromarray
 
     if not image.mode.startswith(("I", "F")):

@@ -1,4 +1,4 @@
-"""Mistakes in a folder of images, each found before any image is read."""
+"""Checks for mistakes in folders of images, before any image is read."""
 
 import logging
 import unicodedata
@@ -9,12 +9,12 @@ from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder
 from fdgjax.utils.errors import LISTED, UserError, printable
 
 UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control characters, bytes that are not UTF-8, and breaks of lines."""
+"""Unicode categories of control characters, surrogates (bytes that are not UTF-8) and line breaks."""
 
 WANTED = f"<class>/*{', *'.join(IMAGE_SUFFIXES)}"
 
 Boxes = Mapping[str, Listing]
-"""What lies in a domain's class folders, by the class."""
+"""The contents of a domain's class folders, by class."""
 
 
 def has_domains(root: Path, domains: Sequence[str], top: Listing) -> None:
@@ -43,12 +43,12 @@ def has_images(root: Path, top: Listing, shelves: Mapping[str, Listing], boxes: 
 
 
 def deeper_image(box: Listing) -> Path | None:
-    """An image in a folder of a class folder; None where there is none."""
+    """An image in a subfolder of a class folder, or None."""
     return next((image for folder in box.folders for image in list_folder(folder).images), None)
 
 
 def class_count(root: Path, classes: Sequence[str], wanted: int, get_it: str) -> None:
-    """Raises a `UserError` where the classes are not `wanted` many; 0 is any number."""
+    """Raises a `UserError` unless there are `wanted` classes; 0 allows any number."""
     if wanted not in (0, len(classes)):
         raise UserError(
             f"{len(classes)} different class folders in the domains of {root}: expected {wanted}; "
@@ -57,7 +57,7 @@ def class_count(root: Path, classes: Sequence[str], wanted: int, get_it: str) ->
 
 
 def same_classes(path: Path, held: Mapping[str, Path], classes: Sequence[str], only: bool) -> None:
-    """Raises a `UserError` where a domain lacks a class, or has others and may have `only` these."""
+    """Raises a `UserError` if a domain lacks a class, or has other classes and `only` does not let them be skipped."""
     missing = [name for name in classes if name not in held]
     surplus = [name for name in held if name not in classes]
     if missing:

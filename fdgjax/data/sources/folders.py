@@ -22,12 +22,12 @@ class ImageFile(NamedTuple):
 
 
 def folder_data(layout: FolderLayout) -> Callable[[str], Source]:
-    """A data set of image folders; with the layout of one data set this is its registry entry.
+    """The registry entry of a data set of image folders with this layout.
 
     Returns:
       A function from `data_dir` to the `Source` found there. It raises `UserError` where the folder, a domain
       or a class is missing, a domain holds no image at all, or all images are of one class; a class without images
-      in some domain is fine. What is no image of a class in a domain (see `listing`) is skipped, and said so.
+      in some domain is fine. Everything else in the folders (see `_skipped`) is skipped and logged.
     """
     return partial(_find, layout)
 
@@ -72,7 +72,7 @@ def _find(layout: FolderLayout, data_dir: str) -> Source:
 
 
 def _boxes(held: Mapping[str, Path], classes: Sequence[str]) -> dict[str, Listing]:
-    """What lies in a domain's class folders."""
+    """The contents of a domain's class folders."""
     return {name: list_whole(held[name]) for name in classes if name in held}
 
 
@@ -88,7 +88,7 @@ def _skipped(
     shelves: Mapping[str, Listing],
     boxes: Mapping[str, Mapping[str, Listing]],
 ) -> tuple[dict[str, list[Path]], bool]:
-    """What is no image of a class in a domain, by its kind, and whether images may be among it."""
+    """Everything other than images in class folders, by kind, and whether images may be among it."""
     shelved = list(shelves.values())
     boxed = [box for of_domain in boxes.values() for box in of_domain.values()]
     everything = [top, *shelved, *boxed]

@@ -1,4 +1,4 @@
-"""Images that a data set has more than once, byte for byte."""
+"""Detection of byte-identical images in a data set."""
 
 import hashlib
 import logging
@@ -10,10 +10,10 @@ from fdgjax.utils.errors import example_of, printable
 
 
 def noting_identical(root: Path, examples: Iterable[Example]) -> Iterator[Example]:
-    """The same examples; after the last, a warning of one line where images are identical.
+    """Yields the examples unchanged; after the last one, logs a one-line warning if any images are identical.
 
-    An image that the unseen domain shares with another, or that two classes share, makes accuracy mean something else.
-    Images that are alike to the eye alone are not found.
+    An image that the unseen domain shares with another domain, or that two classes share, biases the accuracy.
+    Near-duplicates are not found.
     """
     first: dict[bytes, tuple[int, int, str]] = {}
     within, between, relabelled = list[str](), list[str](), list[str]()

@@ -1,4 +1,4 @@
-"""Which folders hold a data set's images, by the names of each data set and those of its releases."""
+"""Folder layouts of data sets: the names of domain and class folders, and their spellings in different releases."""
 
 import shlex
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from fdgjax.utils.errors import UserError
 
 
 class FolderLayout(NamedTuple):
-    """The folders of a data set; without arguments, of any.
+    """The folder layout of a data set; without arguments, a layout that accepts any domains and classes.
 
     Attributes:
       folder: the name of the data set's own folder; `data_dir` may be that folder or the one that holds it.
       domains: the domain folders in the data set's usual order; empty: all folders, sorted.
       classes: the class folders in the order of the labels; empty: all folders, sorted.
       class_count: the required number of classes where `classes` is empty; 0: any number.
-      spellings: names that releases give to any of these folders, and the name used here.
-      only: whether a domain may hold other classes too, which are skipped.
+      spellings: from the names of these folders in releases to the names used here.
+      only: whether a domain may hold other classes, which are skipped.
       fetched_as: the name by which `fdgjax data` fetches it; empty where it does not.
     """
 
@@ -37,11 +37,11 @@ class FolderLayout(NamedTuple):
         return f"{self.folder + '/' if self.folder else ''}<domain>/<class>/*.jpg"
 
     def get_it(self, data_dir: str) -> str:
-        """A sentence for users who do not have the data; empty for their own."""
+        """How to fetch the data, for error messages; empty for a user's own data."""
         return f"; {fetching(self.fetched_as, data_dir)}" if self.fetched_as else ""
 
     def own(self, name: str) -> str:
-        """The name used here of a folder of a release."""
+        """The name used here for a release's folder."""
         return self.spellings.get(name, name)
 
     def named(self, listing: Listing) -> dict[str, Path]:

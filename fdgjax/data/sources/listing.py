@@ -1,4 +1,4 @@
-"""What lies in a folder: folders, images, and what is neither."""
+"""The contents of a folder: folders, images, and anything else."""
 
 import logging
 import os
@@ -20,8 +20,8 @@ SYSTEM = frozenset(
 class Listing(NamedTuple):
     """The sorted contents of one folder.
 
-    folders, images: by their kind, and images by their suffix. hidden: names that begin with a dot, or of `SYSTEM`.
-    others: files that are not images. broken: links that lead nowhere, in a circle, or to a folder that holds them.
+    images: files with one of `IMAGE_SUFFIXES`. hidden: names that begin with a dot or are in `SYSTEM`. others: files
+    that are not images. broken: links to nothing, circular links, and links to a folder that contains them.
     """
 
     folders: list[Path]
@@ -32,7 +32,7 @@ class Listing(NamedTuple):
 
 
 def list_folder(path: Path) -> Listing:
-    """What lies in `path`, but for the checksums that `fdgjax data` leaves beside the images.
+    """The contents of `path` without the file of checksums that `fdgjax data` writes beside the images.
 
     Raises:
       UserError: a folder that cannot be read.
@@ -48,7 +48,7 @@ def list_folder(path: Path) -> Listing:
 
 
 def list_whole(path: Path) -> Listing:
-    """What lies in `path`, which must not have broken links.
+    """The contents of `path`, which must not have broken links.
 
     Raises:
       UserError: a folder that cannot be read, or has a broken link.
@@ -63,7 +63,7 @@ def list_whole(path: Path) -> Listing:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether `path` is a folder; a `UserError` where that cannot be known."""
+    """Whether `path` is a folder; raises a `UserError` if that cannot be determined."""
     try:
         return path.is_dir()
     except OSError as error:
@@ -76,12 +76,12 @@ def unreadable(path: Path, error: OSError) -> UserError:
 
 
 def say_skipped(root: Path, skipped: Mapping[str, Sequence[Path]], lost: bool) -> None:
-    """One line with what was skipped below `root`, counted by its kind and with an example of each; none for nothing.
+    """Logs one line with the number and an example of each kind of paths skipped below `root`, if any.
 
     Args:
       root: the data set's folder.
-      skipped: by their kind, in words.
-      lost: whether images may be among it, which makes the line a warning.
+      skipped: the paths by kind, in words.
+      lost: whether images may be among them, which makes the line a warning.
     """
     parts = [
         f"{kind}: {len(paths):,} ({example_of([path.relative_to(root) for path in paths])})"
@@ -99,7 +99,7 @@ def _kind(path: Path, entry: os.DirEntry[str]) -> str:
         return "hidden"
     try:
         folder, file = entry.is_dir(), entry.is_file()
-    except OSError:  # a link in a circle
+    except OSError:  # a circular link
         return "broken"
     if entry.is_symlink() and (_holds(path, entry.path) if folder else not file):
         return "broken"
@@ -109,5 +109,5 @@ def _kind(path: Path, entry: os.DirEntry[str]) -> str:
 
 
 def _holds(path: Path, link: str) -> bool:
-    """Whether a link in the folder `path` leads to that folder or to one above it."""
+    """Whether a link in the folder `path` leads to that folder or to one of its parents."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(link))

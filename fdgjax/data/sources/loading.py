@@ -1,4 +1,4 @@
-"""From the name of a data set to its arrays."""
+"""Loading a data set's arrays by its name."""
 
 import contextlib
 import logging
@@ -27,27 +27,27 @@ from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.registry import Registry, lookup
 
 VERSION = "1.1.0"
-"""Version of what the cache holds of given files; increase it whenever that changes."""
+"""Version of the cache's contents; increase it whenever the same files give other contents."""
 
 ATTEMPTS = 3
-"""How often data are prepared. Once is enough, unless the disk is bad; or unless another process, which found the cache
-damaged as well, looks at the new one to see whether it may be removed."""
+"""How often data is prepared at most. Once is enough unless the disk is faulty, or another process that also found the
+cache damaged has just moved the new one aside to check it (`remove_damaged`)."""
 
 FROM_FILES: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": rotated_digits,
     "rotated_mnist": rotated_mnist,
     **{name: folder_data(layout) for name, layout in LAYOUTS.items()},
 }
-"""Those of files by name; an entry turns `data_dir` into the `Source` found there."""
+"""Data sets read from files, by name; an entry maps `data_dir` to the `Source` found there."""
 
 DATASETS: Registry[Callable[[str], Source | Domains]] = Registry("data set", {**FROM_FILES})
-"""Every data set by name; those of one's own are arrays already (`fdgjax.data.sources.arrays`)."""
+"""All data sets by name; user-defined ones are already arrays (`fdgjax.data.sources.arrays`)."""
 
 SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
     "rotated_digits": partial(rotated_digits, same_images=True),
     "rotated_mnist": partial(rotated_mnist, same_images=True),
 }
-"""Those of them whose domains can show the same images."""
+"""The data sets whose domains can show the same images, by name."""
 
 
 def load_data(
@@ -55,7 +55,7 @@ def load_data(
 ) -> Domains:
     """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
 
-    Every byte of the cache is verified first; a damaged one is made again, and one line says so.
+    Every byte of the cache is verified first; if it is damaged, this is logged and the cache is rebuilt.
 
     Args:
       name: one of `DATASETS`.
@@ -110,7 +110,7 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
     check_space(source.samples * size * size * source.channels, folder)
     try:
         with publishing(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
-            # New records are published only after all of their images could be decoded.
+            # New records are published only after all of their images have been decoded.
             holder = read_cached(records, verify) or until_decoded.enter_context(publishing(records))
             _decode(name, source, size, holder, unfinished)
     finally:
@@ -119,7 +119,7 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
 
 
 def check_space(needed: int, folder: Path) -> None:
-    """Raises a `UserError` where the disk below a folder, which need not exist yet, has not so many bytes free."""
+    """Raises a `UserError` if the disk of a folder, which need not exist yet, has fewer than `needed` bytes free."""
     there = next(place for place in (folder, *folder.parents) if place.is_dir())
     if needed > (free := shutil.disk_usage(there).free):
         raise UserError(

@@ -1,9 +1,9 @@
 """Rotated digits: six disjoint parts of one data set, part i rotated by 15 i degrees; or the first part by every angle.
 
-Both data sets are cut by `permutation = RandomState(0).permutation(samples)`: NumPy guarantees the streams of
-this legacy generator, so every version gives the same domains. With `same_images` all domains show the first part:
-the upright domain is the same either way. Images are rotated about the centre, by bilinear interpolation within the
-original frame (outside it: black), as in the usual RotatedMNIST.
+Both data sets are split by `permutation = RandomState(0).permutation(samples)`: NumPy guarantees the streams of
+this legacy generator, so every version gives the same domains. With `same_images` all domains show the first part, so
+that the upright domain is the same in both cases. Images are rotated about the centre, by bilinear interpolation within
+the original frame (outside it: black), as in the usual RotatedMNIST.
 """
 
 import gzip
@@ -58,7 +58,7 @@ def cut(samples: int, per_domain: int = 0) -> list[np.ndarray]:
 
 
 def shown_rows(parts: Sequence[np.ndarray], same_images: bool) -> Sequence[np.ndarray]:
-    """The rows that each domain shows: its own part, or every domain the first."""
+    """The rows that each domain shows: its own part, or with `same_images` the first part in every domain."""
     return [parts[0]] * len(parts) if same_images else parts
 
 
@@ -71,7 +71,7 @@ def _examples(images: np.ndarray, labels: np.ndarray, parts: Sequence[np.ndarray
 def rotated_digits(data_dir: str, same_images: bool = False) -> Source:
     """scikit-learn's 1,797 handwritten 8x8 digits (UCI), all of them used; needs no download.
 
-    Pixels 0..16 become 0..255. `data_dir` is not used. With `same_images` 300 of them, by every angle.
+    Pixels 0..16 become 0..255. `data_dir` is not used. With `same_images`, 300 of the digits, rotated by every angle.
     """
     del data_dir
     parts = shown_rows(cut(EMBEDDED), same_images)
@@ -106,7 +106,7 @@ class IdxPair(NamedTuple):
 def rotated_mnist(data_dir: str, same_images: bool = False) -> Source:
     """MNIST, 1,000 images for each of six angles: of the training files if found, else of the test files.
 
-    With `same_images` they are the same 1,000 (UAP, section 8).
+    With `same_images`, every angle shows the same 1,000 images (UAP, section 8).
 
     Looks for `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]` in `data_dir/mnist` and in `data_dir`.
 
@@ -160,13 +160,13 @@ def _mnist(found: IdxPair, same_images: bool) -> Iterator[Example]:
 
 
 def read_idx(path: Path, rank: int) -> np.ndarray:
-    """The uint8 array in an IDX file, gzipped if its name ends so.
+    """The uint8 array in an IDX file, gzipped if its name ends in `.gz`.
 
     The format: a big-endian uint32 magic number (0x0000_08_rank), `rank` uint32 sizes, then the bytes, last
     axis fastest.
 
     Raises:
-      UserError: the file cannot be read, is no IDX file of that rank, or does not have the length in its header.
+      UserError: the file cannot be read, is no IDX file of that rank, or differs in length from its header.
     """
     header = 4 * (1 + rank)
     try:

@@ -1,4 +1,4 @@
-"""A data set as it was found on the user's disk, before anything is decoded."""
+"""A data set as found on the user's disk, before anything is decoded."""
 
 import hashlib
 import os
@@ -58,7 +58,7 @@ def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:
 
     Args:
       root: names are taken relative to it, so that a moved data set keeps its fingerprint.
-      files: what the data set is made of.
+      files: the data set's files.
       *context: whatever else decides what the files mean, such as the names of the classes.
 
     Raises:
@@ -76,7 +76,7 @@ def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file; a `UserError` naming the file where it cannot be read."""
+    """The contents of a file; raises a `UserError` that names the file if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Published weights: their names, their files, and how they become variables."""
+"""Published weights: their names, their files, and their conversion to variables."""

@@ -1,4 +1,4 @@
-"""Pretrained weights: a file with torchvision's, timm's or its package's names for a network of the registry.
+"""Converting pretrained weights, named as in torchvision, timm or a package, to variables of a registered network.
 
 The names are in `fdgjax.models.pretrained.weight_names`.
 """
@@ -21,14 +21,14 @@ from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
 HEAD = "gaussian"
-"""Where the variables of a head are (`fdgjax.models.heads`), which files do not contain: they are initialised."""
+"""The module with a head's variables (`fdgjax.models.heads`); files do not contain them, so they are initialised."""
 
 UNUSED = ".num_batches_tracked"
-"""PyTorch's counter, which no variable holds."""
+"""The suffix of PyTorch's batch counters, which have no variable here."""
 
 
 class WeightFile(NamedTuple):
-    """A file's tensors by name, and the network that they are for."""
+    """A file's tensors by name, and the network they are for."""
 
     file: str
     network: str
@@ -36,11 +36,11 @@ class WeightFile(NamedTuple):
 
 
 def read_weights(file: str, network: str, unit: str = "") -> WeightFile:
-    """The tensors of a file (see `read_tensors`) for an entry of `MODELS` with units of a kind, '' for its own.
+    """The tensors of a file (see `read_tensors`) for an entry of `MODELS` with units `unit`, '' for its own.
 
     Raises:
-      UserError: a network or units without pretrained names; no file, one of another format, or a repository's that is
-        another network's.
+      UserError: a network or units without pretrained names; a missing file, another format, or a repository with
+        another network's weights.
     """
     check_network(file, network)
     if network not in PRETRAINED:
@@ -59,7 +59,7 @@ def read_weights(file: str, network: str, unit: str = "") -> WeightFile:
 
 
 def note_scaling(weights: WeightFile, scaling: str) -> None:
-    """A log line where images are scaled otherwise than published weights of the network expect."""
+    """Logs it if images are not scaled as the network's published weights expect."""
     if scaling != (expected := PRETRAINED[weights.network].scaling):
         logging.getLogger("fdgjax").info(
             f"images are scaled by data.scaling={scaling}; published weights of {weights.network} expect {expected}"
@@ -79,7 +79,7 @@ def starting_from(weights: WeightFile, model: Model) -> Model:
 
 
 def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
-    """The model, with given values by path instead of those that `init` draws; it may be a part of their network."""
+    """The model, with given values by path instead of those that `init` draws; values of other paths are ignored."""
 
     def init(key: jax.Array) -> Variables:
         drawn = flatten(model.init(key))
@@ -109,7 +109,7 @@ def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
 
 
 def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.ndarray:
-    """The tensor of that name for a variable; a `UserError` where there is none, or not of that shape and of floats."""
+    """The tensor of that name for a variable; raises a `UserError` if it is missing, not of that shape or not float."""
     if name not in weights.tensors:
         raise UserError(
             f"{weights.file} has no tensor '{name}'; expected one of shape {list(shape)} for {weights.network}'s "
@@ -126,7 +126,7 @@ def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.nd
 
 
 def fresh_head(weights: WeightFile, head: Mapping[str, Shape]) -> frozenset[str]:
-    """Names of the last layer's tensors where it cannot come from the file: all or none. Logs it.
+    """Names of the last layer's tensors if it cannot be loaded from the file, which is logged; else nothing.
 
     head: the variables' shapes by the tensors' names.
     """

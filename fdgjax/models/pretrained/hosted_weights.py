@@ -1,4 +1,4 @@
-"""Published weights by the name of their Hugging Face repository: a file of one revision, known by its checksum."""
+"""Published weights by the name of their Hugging Face repository, pinned by revision and checksum."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ HOSTED: Mapping[str, Hosted] = {
 
 
 def check_network(name: str, network: str) -> None:
-    """Raises a `UserError` for weights of this table that are another network's; other names pass."""
+    """Raises a `UserError` if `name` is in `HOSTED` for another network; names not in `HOSTED` pass."""
     if name in HOSTED and HOSTED[name].network != network:
         raise UserError(
             f"config.model.pretrained got '{name}' for the model '{network}'; expected "

