@@ -30,13 +30,13 @@ this by up to the whole side: the same for 32x32 images."""
 def cropped_and_flipped(size: int) -> View:
     """A random crop of `size` pixels a side, of the image padded by an eighth if it is no larger, and a flip (He et
     al., "Deep residual learning for image recognition", 2016, section 4.2, for small images; padded by reflection)."""
-    return in_turn([partial(random_crop, size=size), random_flip])
+    return composed([partial(random_crop, size=size), random_flip])
 
 
 def inception(size: int) -> View:
     """A random part of .08 to 1 of the area resized to `size` pixels, and a flip (Szegedy et al., "Going deeper with
     convolutions", 2015, section 6; the usual augmentation for training on ImageNet)."""
-    return in_turn([partial(random_resized_crop, smallest=0.08, size=size), random_flip])
+    return composed([partial(random_resized_crop, smallest=0.08, size=size), random_flip])
 
 
 def domainbed(size: int) -> View:
@@ -79,7 +79,7 @@ def draw_operation(key: jax.Array, level: jax.Array) -> Choice:
     return Choice(operation, level.astype(jnp.float32), random_signs(sign, len(level)))
 
 
-def in_turn(views: Sequence[View]) -> View:
+def composed(views: Sequence[View]) -> View:
     """The composition of the views, first to last, each with its own key."""
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
@@ -106,4 +106,4 @@ view."""
 def augmentation(names: str, size: int = 0) -> View | None:
     """The composition of a comma-separated list of `AUGMENTATIONS`, first to last; None if it changes nothing."""
     views = [AUGMENTATIONS[name](size) for name in map(str.strip, names.split(",")) if name not in ("", "none")]
-    return in_turn(views) if views else None
+    return composed(views) if views else None
