@@ -135,7 +135,9 @@ class AttackConfig:
     kind: str = key("none", names=ATTACKS)
     clients: int = key(1, least=1, most=100_000)
     ids: str = ""
-    strength: float = key(1.0, between=(-math.inf, math.inf), words="a finite number; config.attack.kind=nan sends NaN")
+    strength: float = key(
+        1.0, least=0, between=(-math.inf, math.inf), words="a finite number; config.attack.kind=nan sends NaN"
+    )
     from_round: int = key(1, least=1)
 
 

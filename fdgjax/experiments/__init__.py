@@ -1,6 +1,5 @@
 """One experiment put together: data, model, method, rounds and evaluation."""
 
-from fdgjax.experiments.build import Experiment, build
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
@@ -10,6 +9,7 @@ from fdgjax.experiments.components import (
     model_config,
     on_callers_mesh,
 )
+from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import model_facts
 
 __all__ = [
