@@ -1,2 +1,1 @@
-"""Measurements: how fast a round runs beside PyTorch and XLA's own convolution (`round`), and how its cost grows with
-the number of clients (`scaling`). docs/performance.md explains how to read them."""
+"""Measurements of speed, memory and scaling, each a program; docs/performance.md lists and explains them."""

@@ -12,12 +12,12 @@ import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
 HALL: Mapping[str, str] = {
-    "utils": "what any room may need, and what knows nothing of learning",
-    "data": "images to clients: sources, augmentations, splits, protocols",
+    "utils": "what any room may need",
+    "data": "images to clients: sources, downloads, augmentations, splits, protocols",
     "nn": "layers that are fast under a client axis",
     "loggers": "trackers that a run's numbers go to besides its own files",
     "distributed": "several processes as one program",
-    "contract": "what a method is: the one page to read first",
+    "contract": "what a method is: to be read first",
     "aggregation": "rules that combine updates",
     "models": "networks, heads, published weights",
     "objectives": "losses and regularisers",

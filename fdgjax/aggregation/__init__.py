@@ -3,9 +3,10 @@
 `updates` is a pytree whose leaves are `[clients, ...]`, or a Python list of the clients' pytrees
 (a root of type `list` is a list of clients, any other is stacked; see `fdgjax.aggregation.lists`); `weights` is None
 (uniform), one array `[clients]`, or a pytree prefix of such arrays (one per leaf or subtree). Weights need not sum to
-one. The returned update has no client axis; `coefficients`, of the same form as the weights, are the factors of the
-clients' updates. Those of the mean and of cosine softmax sum to one; those of the min-norm point of normalised updates
-and of gradient matching do not, and need not be unique.
+one. The returned update has no client axis; `attention` and `nearest_neighbour_mixing` return one for each client.
+`coefficients`, of the same form as the weights, are the factors of the clients' updates. Those of the mean and of
+cosine softmax sum to one; those of the min-norm point of normalised updates and of gradient matching do not, and need
+not be unique.
 """
 
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ def min_norm(
       UserError: unknown scope.
 
     References:
-      FDSE, section 4.3.1; Desideri, "Multiple-gradient descent algorithm (MGDA)", 2009.
+      FDSE, equation 8 (section 4.3.1); Desideri, "Multiple-gradient descent algorithm (MGDA)", 2009.
     """
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:

@@ -171,7 +171,7 @@ class UpdateFn(Protocol):
     """The server update."""
 
     def __call__(
-        self, server: PyTree, clients: PyTree, aggregate: PyTree, moment: ServerStep, /
+        self, server: PyTree, clients: PyTree, aggregate: PyTree, server_step: ServerStep, /
     ) -> tuple[PyTree, PyTree]:
         """Computes the new states from the aggregate.
 
@@ -179,7 +179,7 @@ class UpdateFn(Protocol):
           server: the server's state.
           clients: the participants' rows, `[participants, ...]`.
           aggregate: what `aggregate` returned.
-          moment: the round and a random key.
+          server_step: the round and a random key.
 
         Returns:
           The new `(server, clients)`, with unchanged shapes.

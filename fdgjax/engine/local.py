@@ -120,7 +120,7 @@ def samples_of(data: LocalData, size: int, repeat: Repeat = dynamic_loop) -> Sam
 
 def train_locally(training: LocalTraining, data: LocalData, context: Context, begin: PyTree, key: jax.Array) -> Trained:
     """`epochs` passes over a client's samples, in a new order for each epoch; with pseudo-labels, over those whose
-    trust is positive.
+    label weight is positive.
 
     The number of steps follows the client's own number of samples: alone, a small client computes no padded steps
     (`dynamic_loop`); together with others its carry is held fixed once it is done. So every client does exactly its
@@ -178,7 +178,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
 
 
 def is_used(pseudo_labels: PseudoLabels | None, longest: int, count: jax.Array) -> jax.Array:
-    """The samples that an epoch passes over, `[longest]`: all `count`, or of these the ones with positive trust."""
+    """The samples that an epoch passes over, `[longest]`: all `count`, or those with a positive label weight."""
     real = jnp.arange(longest) < count
     return real if pseudo_labels is None else real & (pseudo_labels.label_weight > 0)
 

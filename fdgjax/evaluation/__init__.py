@@ -1,4 +1,5 @@
-"""Evaluation: id, ood, test, per-domain and worst-domain accuracy, and calibration."""
+"""Evaluation: id, ood, test, per-domain and worst-domain accuracy, calibration, linear probes, domain shift, and the
+round that is reported."""
 
 from fdgjax.evaluation.metrics import HEADLINES, Metrics, figures, is_evaluated, measure, measure_probe
 from fdgjax.evaluation.tally import (

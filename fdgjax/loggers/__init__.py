@@ -33,7 +33,7 @@ def loggers_of(words: str) -> list[Logger]:
       UserError: a word does not name a logger.
     """
     names = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
-    return [lookup("writer", name, LOGGERS) for name in names]
+    return [lookup("logger", name, LOGGERS) for name in names]
 
 
 def check_loggers(words: str) -> None:

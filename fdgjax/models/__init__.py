@@ -1,4 +1,5 @@
-"""Networks by name. Each is called as `module.apply(variables, images, train=..., rngs={"dropout": key})`.
+"""Networks by name, their units and heads. Each network is called as
+`module.apply(variables, images, train=..., rngs={"dropout": key})`.
 
 Images are float, `[batch, H, W, channels]`, in [-1, 1] or with another scaling (`fdgjax.models.scaling`); the result is
 logits `[batch, classes]`. The features `[batch, m]`, the last layer's input, are sown: with

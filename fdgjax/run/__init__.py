@@ -1,1 +1,1 @@
-"""One run: training, records, console, and reopening it."""
+"""One run: compilation, training, resuming, records, console, reopening; and several runs as one program."""

@@ -1,1 +1,1 @@
-"""Many runs by one command: the tables of papers, and comparisons of your own."""
+"""Many runs by one command: the tables of papers, comparisons of your own, searches of hyperparameters."""

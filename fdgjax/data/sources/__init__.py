@@ -1,1 +1,1 @@
-"""Where images come from: folders, builders, arrays; decoded once and kept in the cache."""
+"""Where images come from: folders, rotated digits, arrays; decoded once and kept in the cache."""

@@ -1,4 +1,4 @@
-"""What noise has cost in privacy: epsilon of the rounds done, and the noise that an epsilon needs."""
+"""Differential privacy: clipping and noise in a round, DP-SGD, their cost (epsilon), and what a method would reveal."""
 
 from fdgjax.engine.privacy.accounting import Exposure, budget, check_accountant, needed_noise
 

@@ -35,7 +35,7 @@ class PseudoLabelConfig:
 
 
 class StoredLabels(NamedTuple):
-    """`PseudoLabels` as stored in a client's row and in checkpoints."""
+    """`PseudoLabels` as stored in a client's row and in checkpoints, whose key `trust` is the label weight."""
 
     labels: jax.Array
     confidence: jax.Array

@@ -24,10 +24,10 @@ def open_log(
     """
     write_lines(workdir.metrics, records)
     place = RunInfo(workdir.path, to_plain(config), len(records))
-    writers = open_loggers(loggers_of(config.writers), place, records, warn)
+    loggers = open_loggers(loggers_of(config.writers), place, records, warn)
 
     def write(record: Mapping[str, Any]) -> None:
         append_line(workdir.metrics, record)
-        writers.write(record)
+        loggers.write(record)
 
-    return Log(write, writers.close)
+    return Log(write, loggers.close)

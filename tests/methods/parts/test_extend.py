@@ -30,8 +30,8 @@ def counting(base: Method) -> Method:
         message=seen_rounds,
     )
 
-    def update(server: Extended, clients: Extended, step: PyTree, moment: PyTree) -> tuple[Extended, Extended]:
-        server, clients = extended.update(server, clients, step, moment)
+    def update(server: Extended, clients: Extended, step: PyTree, server_step: PyTree) -> tuple[Extended, Extended]:
+        server, clients = extended.update(server, clients, step, server_step)
         return server._replace(more=server.more + 1), clients
 
     return extended._replace(update=update)
