@@ -63,14 +63,3 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     np.save(encoded, images, allow_pickle=False)
     write_bytes(kept, encoded.getvalue())
     return OwnSamples(images, labels)
-
-
-def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
-    """Writes samples as a folder of (lossless) PNG files, named by their order."""
-    from PIL import Image
-
-    for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):
-        into = folder / class_names[int(label)]
-        into.mkdir(parents=True, exist_ok=True)
-        grey = image.shape[-1] == 1
-        Image.fromarray(image[..., 0] if grey else image).save(into / f"{place:06d}.png")

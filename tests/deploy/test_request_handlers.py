@@ -10,14 +10,14 @@ import pytest
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.agreement import OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.app import ServerSettings, write_app
-from fdgjax.deploy.image_folder import decoded_folder, files_of, write_folder
+from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.node import Node, NodeState
 from fdgjax.deploy.request_handlers import Desk, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
-from tests.deploy.trial import Trial, compare, make_trial
+from tests.deploy.trial import Trial, compare, make_trial, write_folder
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]

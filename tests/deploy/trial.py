@@ -12,13 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from PIL import Image
 
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.agreement import OwnSamples, Terms, agree
 from fdgjax.deploy.app import ServerSettings, write_app
-from fdgjax.deploy.image_folder import write_folder
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.request_handlers import Desk, read_kept, state_file
@@ -114,6 +114,15 @@ def simulate(trial: Trial) -> State:
     for _ in range(trial.terms.config.rounds):
         state, _ = trial.experiment.round(state, trial.experiment.train)
     return state
+
+
+def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
+    """Writes samples as a folder of (lossless) PNG files, named by their order."""
+    for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):
+        into = folder / class_names[int(label)]
+        into.mkdir(parents=True, exist_ok=True)
+        grey = image.shape[-1] == 1
+        Image.fromarray(image[..., 0] if grey else image).save(into / f"{place:06d}.png")
 
 
 def deploy(
