@@ -6,7 +6,7 @@ from typing import Any
 
 from fdgjax.models import MODELS, Backbone, DenseNet, ViT
 
-SMALLEST: Mapping[str, int] = {"alexnet": 63, "vgg11": 32, "densenet121": 29}
+SMALLEST: Mapping[str, int] = {"alexnet": 63, "alexnet_unpadded": 159, "vgg11": 32, "densenet121": 29}
 """Side of the smallest images, where 16 pixels are too few."""
 
 TWO_BLOCKS = ("patches", "block_1", "block_2")

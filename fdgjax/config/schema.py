@@ -88,6 +88,9 @@ class ModelConfig:
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: only the last layer is trained. keep_features: whether the frozen stages' output for each image is computed
       once and kept, unless a random augmentation precedes them; False computes it in each step.
+    unbiased_variance: whether BatchNorm's running variance is the unbiased one, as in PyTorch, instead of the biased
+      one, as in Flax. masked_statistics: whether BatchNorm's statistics of a last partial batch are those of its
+      samples alone, as in PyTorch, instead of a whole batch that its samples fill up by repetition.
     """
 
     name: str = key("inception", names=MODELS)
@@ -99,6 +102,8 @@ class ModelConfig:
     pretrained: str = ""
     frozen: int = key(0, least=-1)
     keep_features: bool = True
+    unbiased_variance: bool = False
+    masked_statistics: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

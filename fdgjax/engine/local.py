@@ -13,6 +13,7 @@ from fdgjax.data.augmentations.view import View
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
 from fdgjax.engine.loops import Repeat, dynamic_loop
+from fdgjax.nn import with_mask
 from fdgjax.utils.random import shuffle
 
 
@@ -75,7 +76,8 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batc
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
     """Rows `start` to `start + size` of the first `count`, and a mask that is false beyond the last.
 
-    Beyond the last, the rows repeat from the first, so that batch statistics see no other client's data.
+    Beyond the last, the rows repeat from the first, so that batch statistics see no other client's data
+    (`BatchStatistics.masked` leaves them out).
     """
     positions = start + jnp.arange(size)
     return rows[positions % jnp.maximum(count, 1)], positions < count
@@ -163,7 +165,8 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
                 ),
                 has_aux=True,
             )
-            (loss, changed), grads = gradient(variables["params"])
+            with with_mask(batch.mask):
+                (loss, changed), grads = gradient(variables["params"])
             updates, state = optimizer.update(grads, state, variables["params"], round=context.round, context=context)
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)

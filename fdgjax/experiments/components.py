@@ -26,6 +26,7 @@ from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.frozen import Trunk, say_in_steps, say_random, trunk_features
 from fdgjax.models.pretrained.convert import WeightFile, note_scaling
+from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.registry import lookup
@@ -153,6 +154,7 @@ def client_model(
         scaling=where.scaling,
         weights=weights,
         dtype=dtype,
+        statistics=BatchStatistics(unbiased=chosen.unbiased_variance, masked=chosen.masked_statistics),
     )
 
 

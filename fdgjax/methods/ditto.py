@@ -24,6 +24,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import official_fdse
 from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.objectives import cross_entropy, proximal
 from fdgjax.utils.registry import lookup
@@ -103,4 +104,10 @@ def both_losses(for_global: Objective, for_personal: Objective) -> Objective:
     return objective
 
 
-ENTRY = Entry("ditto", Ditto, ditto, "FedAvg, and a personal model near it for each client (Li et al., 2021)")
+ENTRY = Entry(
+    "ditto",
+    Ditto,
+    ditto,
+    "FedAvg, and a personal model near it for each client (Li et al., 2021)",
+    presets=official_fdse(pacs={"mu": 1e-4, "weighting": "uniform"}, office={"mu": 0.01, "weighting": "uniform"}),
+)

@@ -16,6 +16,7 @@ by the consistency loss alone (Algorithm 3). Ambiguities and the official code: 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -142,6 +143,26 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     )
 
 
+SECOND_ROUND = {"method": {"first_round": 1}}
+"""Both official programs add the consistency term from the second round on."""
+
+
+def program_of_2026(strength: float, beta: float) -> dict[str, Any]:
+    """The official program since January 2026 (commit c0bd90b): another block, no padding in AlexNet's last three
+    convolutions, another consistency term, and lambda and beta of `config/*/fdse.yml`, which came with it."""
+    method = {"consistency": "official", "first_round": 1, "strength": strength, "beta": beta, "tau": 0.5}
+    return {"model": {"name": "alexnet_unpadded", "unit": "dse_official"}, "method": method}
+
+
 ENTRY = Entry(
-    "fdse", FDSE, fdse, "shared extractors by consensus, personal skew erasers by similarity (FDSE)", unit="dse"
+    "fdse",
+    FDSE,
+    fdse,
+    "shared extractors by consensus, personal skew erasers by similarity (FDSE)",
+    unit="dse",
+    presets={
+        **dict.fromkeys(("fdse_pacs", "fdse_office_caltech10", "fdse_domainnet10"), SECOND_ROUND),
+        "fdse_pacs_2026": program_of_2026(strength=0.5, beta=0.001),
+        "fdse_office_caltech10_2026": program_of_2026(strength=0.05, beta=0.05),
+    },
 )

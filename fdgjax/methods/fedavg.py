@@ -40,6 +40,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import ClientHyper, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.methods.parts.server_state import WEIGHTINGS, ServerState, take_step
+from fdgjax.methods.parts.setting_presets import official_fdse
 from fdgjax.methods.parts.sharing import (
     ClientVariables,
     Personalise,
@@ -172,4 +173,10 @@ def fedavg(
     )
 
 
-ENTRY = Entry("fedavg", FedAvg, fedavg, "weighted mean, any server optimiser (McMahan et al., 2017)")
+ENTRY = Entry(
+    "fedavg",
+    FedAvg,
+    fedavg,
+    "weighted mean, any server optimiser (McMahan et al., 2017)",
+    presets=official_fdse(pacs={"client_learning_rate": 0.1}),
+)

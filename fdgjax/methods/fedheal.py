@@ -33,6 +33,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import official_fdse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,4 +117,10 @@ def fedheal(setup: Setup, h: FedHeal) -> Method:
     return extended._replace(aggregate=aggregate, update=update)
 
 
-ENTRY = Entry("fedheal", FedHeal, fedheal, "consistent updates, weights by distance (Chen et al., 2024)")
+ENTRY = Entry(
+    "fedheal",
+    FedHeal,
+    fedheal,
+    "consistent updates, weights by distance (Chen et al., 2024)",
+    presets=official_fdse(pacs={"tau": 0.1, "client_learning_rate": 0.1}, office={"tau": 0.2}),
+)

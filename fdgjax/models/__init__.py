@@ -59,6 +59,11 @@ NETWORKS: dict[str, Backbone] = {
     "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm", digits.STAGES),
     "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm", mnist.STAGES),
     "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)", alexnet.STAGES),
+    "alexnet_unpadded": Backbone(
+        partial(AlexNet, rows=alexnet.UNPADDED_ROWS),
+        "AlexNet without padding in `conv_3` to `conv_5`, from 159x159 (FDSE's code of 2026)",
+        alexnet.STAGES,
+    ),
     "resnet10": Backbone(
         resnet10, "ResNet with one block a stage and a 3x3 stem with stride 2: 32x32 on a CPU", resnet.STAGES
     ),

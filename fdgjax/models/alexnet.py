@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -30,6 +31,9 @@ ROWS = (
     AlexNetConv(256, 3, 1, 1, False),
     AlexNetConv(256, 3, 1, 1, True),
 )
+UNPADDED_ROWS = tuple(row._replace(padding=0) if row.window == 3 else row for row in ROWS)
+"""Of FDSE's official code since January 2026 (commit c0bd90b), for FDSE's own network alone: no padding in the last
+three convolutions."""
 
 
 STAGES = (*(f"conv_{i}" for i in range(1, len(ROWS) + 1)), "linear_1", "linear_2")
@@ -39,8 +43,8 @@ class AlexNet(nn.Module):
     """Table A5: five convolutions and two linear layers, each with BatchNorm and ReLU, and a linear layer to logits.
 
     12,974,154 parameters for 3-channel images and 10 classes (Table 4: 1.30e7); with `unit=DSEUnit` (Table A6)
-    6,504,810 (Table 4: 0.65e7). Published for 224x224 images; the three max-pools leave a pixel from 63x63, and the
-    adaptive average pool takes any size from there.
+    6,504,810 (Table 4: 0.65e7). Published for 224x224 images; the three max-pools leave a pixel from 63x63 (with
+    `UNPADDED_ROWS` from 159x159), and the adaptive average pool takes any size from there.
 
     Attributes:
       classes: number of logits.
@@ -48,6 +52,7 @@ class AlexNet(nn.Module):
       init_name: entry of `fdgjax.nn.INITIALISATIONS`.
       unit: the factory of the units `conv_1` to `conv_5`, `linear_1` and `linear_2` (see `fdgjax.models.units`); the
         last layer, `head`, is a linear one.
+      rows: the convolutions.
       part: the steps that are run, of `STAGES` and the last layer.
     """
 
@@ -55,6 +60,7 @@ class AlexNet(nn.Module):
     width: float = 1.0
     init_name: str = "torch"
     unit: Unit = NormUnit
+    rows: Sequence[AlexNetConv] = ROWS
     part: StageRange = ALL_STAGES
 
     @nn.compact
@@ -68,14 +74,14 @@ class AlexNet(nn.Module):
 
         def convolution(x: jax.Array, number: int) -> jax.Array:
             if number == 1:
-                check_size(x.shape[1:3])
-            row = ROWS[number - 1]
+                check_size(x.shape[1:3], self.rows)
+            row = self.rows[number - 1]
             layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
             activation = pooled_relu if row.pool else nn.relu
             x = self.unit(layer, widen(row.features, self.width), activation=activation, name=f"conv_{number}")(
                 x, train=train
             )
-            return adaptive_avg_pool(x, 6).reshape(len(x), -1) if number == len(ROWS) else x
+            return adaptive_avg_pool(x, 6).reshape(len(x), -1) if number == len(self.rows) else x
 
         def linear(x: jax.Array, number: int) -> jax.Array:
             return self.unit(dense, widen(1024, self.width), name=f"linear_{number}")(x, train=train)
@@ -85,7 +91,7 @@ class AlexNet(nn.Module):
             logits: jax.Array = dense(self.classes, name="head")(x)
             return logits
 
-        convolutions = [partial(convolution, number=i) for i in range(1, len(ROWS) + 1)]
+        convolutions = [partial(convolution, number=i) for i in range(1, len(self.rows) + 1)]
         return through([*convolutions, *(partial(linear, number=i) for i in (1, 2)), head], self.part, x)
 
 
@@ -95,14 +101,19 @@ def pooled_relu(x: jax.Array) -> jax.Array:
     return nn.relu(max_pool(x, 3, 2))
 
 
-def check_size(size: Sequence[int]) -> None:
+def check_size(size: Sequence[int], rows: Sequence[AlexNetConv]) -> None:
     """Raises a `UserError` where no pixel would be left."""
-    left = min(size)
-    for row in ROWS:
-        left = (left + 2 * row.padding - row.window) // row.stride + 1
-        left = (left - 3) // 2 + 1 if row.pool else left
-    if left < 1:
+    if pixels_left(min(size), rows) < 1:
+        least = next(side for side in count(1) if pixels_left(side, rows) > 0)
         raise UserError(
             f"AlexNet got images of {size[0]} x {size[1]} pixels, too small for its three max-pools; expected at least "
-            "63 x 63: set data.image_size (published: 224)"
+            f"{least} x {least}: set data.image_size (published: 224)"
         )
+
+
+def pixels_left(side: int, rows: Sequence[AlexNetConv]) -> int:
+    """The side of what the convolutions and max-pools make of images of that side; below 1, nothing is left."""
+    for row in rows:
+        side = (side + 2 * row.padding - row.window) // row.stride + 1
+        side = (side - 3) // 2 + 1 if row.pool else side
+    return side

@@ -2,6 +2,7 @@
 contract."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
 from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
 from fdgjax.models.scaling import scaling_function
 from fdgjax.models.stages import ALL_STAGES, StageRange
+from fdgjax.nn import BatchStatistics, with_statistics
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
@@ -64,6 +66,7 @@ def make_client_model(
     scaling: str,
     weights: WeightFile | None,
     dtype: str = "float32",
+    statistics: BatchStatistics | None = None,
 ) -> ClientModel:
     """The client model.
 
@@ -75,13 +78,14 @@ def make_client_model(
       scaling: the entry of `SCALINGS` for the images that the network sees.
       weights: a file's tensors to start from, or None.
       dtype: the entry of `DTYPES` in which the trained part is computed; frozen stages are always computed in float32.
+      statistics: how the BatchNorm layers of the trained part take a batch's statistics, see `as_model`.
 
     Raises:
       UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
         `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
-    model = as_model(whole, image_shape, scaling, dtype)
+    model = as_model(whole, image_shape, scaling, dtype, statistics)
     values: Mapping[str, np.ndarray] = convert(weights, jax.eval_shape(model.init, any_key())) if weights else {}
     if not stages:
         trained = with_values(model, values)
@@ -89,7 +93,8 @@ def make_client_model(
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)
     trunk = freeze(with_values(first, values), image_shape, stages)
-    rest = with_values(as_model(network(part=StageRange(len(stages))), trunk.shape, dtype=dtype), values)
+    trained_part = network(part=StageRange(len(stages)))
+    rest = with_values(as_model(trained_part, trunk.shape, dtype=dtype, statistics=statistics), values)
     check_dtype(rest, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
 
@@ -136,7 +141,13 @@ def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
     return jax.image.resize(images, (len(images), *shape), "linear", antialias=True)
 
 
-def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "signed", dtype: str = "float32") -> Model:
+def as_model(
+    module: nn.Module,
+    image_shape: Sequence[int],
+    scaling: str = "signed",
+    dtype: str = "float32",
+    statistics: BatchStatistics | None = None,
+) -> Model:
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
 
     Images of another size are resized first: augmented training images may already have the network's size, evaluation
@@ -149,6 +160,7 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
       scaling: the entry of `SCALINGS` for the images that the network sees.
       dtype: the entry of `DTYPES` in which it is computed. Variables, outputs and gradients are float32 in any case;
         parameters and scaled images are cast when the network is called, batch statistics are not.
+      statistics: how its `fdgjax.nn.BatchNorm` layers take a batch's statistics in training; None for their default.
 
     Raises:
       UserError: a scaling for another number of channels.
@@ -162,15 +174,15 @@ def as_model(module: nn.Module, image_shape: Sequence[int], scaling: str = "sign
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
         rounded = {name: low(tree) if name == "params" else tree for name, tree in variables.items()}
-        logits, changed = full(
-            module.apply(
+        with with_statistics(statistics) if statistics else nullcontext():
+            returned = module.apply(
                 rounded,
                 low(scale(resized(images, image_shape))),
                 train=train,
                 rngs={"dropout": key},
                 mutable=[*mutable, "intermediates"],
             )
-        )
+        logits, changed = full(returned)
         # Values sown by submodules are left out; of several values of one name, the last is closest to the logits.
         sown = changed.get("intermediates", {}).items()
         outputs = {name: values[-1] for name, values in sown if isinstance(values, tuple)}

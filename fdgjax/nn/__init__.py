@@ -3,12 +3,13 @@ and their Flax modules."""
 
 from fdgjax.nn.convolution import conv2d
 from fdgjax.nn.layers import INITIALISATIONS, Conv, ConvTranspose, Dense, Initialisation, initialisation
-from fdgjax.nn.normalisation import BatchNorm
+from fdgjax.nn.normalisation import BatchNorm, BatchStatistics, with_mask, with_statistics
 from fdgjax.nn.pooling import adaptive_avg_pool, avg_pool, max_pool
 
 __all__ = [
     "INITIALISATIONS",
     "BatchNorm",
+    "BatchStatistics",
     "Conv",
     "ConvTranspose",
     "Dense",
@@ -18,4 +19,6 @@ __all__ = [
     "conv2d",
     "initialisation",
     "max_pool",
+    "with_mask",
+    "with_statistics",
 ]

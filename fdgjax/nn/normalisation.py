@@ -1,6 +1,8 @@
 """BatchNorm as one factor and one summand per channel, which never writes its input centred."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -10,10 +12,26 @@ from jax import lax
 from fdgjax.nn.geometry import at_least_float32
 
 
+class BatchStatistics(NamedTuple):
+    """How the BatchNorm layers of a network take the statistics of a batch in training; both as PyTorch, if true.
+
+    unbiased: whether the running variance follows the unbiased variance, `n / (n - 1)` times the biased one, where n is
+      the number of values per channel in the batch (for n = 1, which PyTorch refuses, the biased one). The batch is
+      normalised by the biased variance in any case.
+    masked: whether the samples that fill up a last partial batch are left out.
+    """
+
+    unbiased: bool = False
+    masked: bool = False
+
+
+FILLED_AND_BIASED = BatchStatistics()
+
+
 class BatchNorm(nn.Module):
     """`flax.linen.BatchNorm` over the last axis: the same variables (`scale` and `bias` in `params`; `mean` and the
     biased `var` in `batch_stats`), the same results up to rounding and the same derivatives, those through the running
-    statistics included.
+    statistics included. `BatchStatistics` has the two choices of PyTorch that differ from Flax's.
 
         a = scale / sqrt(var + epsilon)          y = a x + (bias - a mean)
 
@@ -34,11 +52,23 @@ class BatchNorm(nn.Module):
     affine: bool = True
 
     @nn.compact
-    def __call__(self, parts: Sequence[jax.Array]) -> list[jax.Array]:
+    def __call__(
+        self,
+        parts: Sequence[jax.Array],
+        statistics: BatchStatistics = FILLED_AND_BIASED,
+        mask: jax.Array | None = None,
+    ) -> list[jax.Array]:
         """Normalises an array that comes in parts along its last axis, and returns it in parts, so that it is
         concatenated, and written, only once, after the activation.
 
-        `[batch, ..., C_i]` for each part -> the same shapes; variables `[sum of C_i]`.
+        Args:
+          parts: `[batch, ..., C_i]` each; the variables are `[sum of C_i]`.
+          statistics: how they are taken. Networks leave it out: `with_statistics` gives it to all their layers.
+          mask: `[m]`, 0 for samples that fill up the batch, which has m samples, or several views of them one after
+            the other. Networks leave it out: `with_mask` gives it. Unused unless `statistics.masked`.
+
+        Returns:
+          The same shapes.
         """
         wide = at_least_float32(parts[0].dtype)
         sizes = [part.shape[-1] for part in parts]
@@ -52,9 +82,13 @@ class BatchNorm(nn.Module):
         if self.use_running_average:
             mean, var = (statistic.value.astype(wide) for statistic in kept)
         else:
-            mean, var = (jnp.concatenate(both) for both in zip(*map(moments, parts), strict=True))
+            counted = mask if statistics.masked else None
+            mean, var = (
+                jnp.concatenate(both) for both in zip(*(moments(part, counted) for part in parts), strict=True)
+            )
             if not self.is_initializing():
-                for statistic, now in zip(kept, (mean, var), strict=True):
+                spread = var * bessel(number_of_values(parts[0], counted)).astype(wide) if statistics.unbiased else var
+                for statistic, now in zip(kept, (mean, spread), strict=True):
                     statistic.value = self.momentum * statistic.value.astype(wide) + (1 - self.momentum) * now
         return normalise_parts(parts, mean, var, scale, bias, self.epsilon)
 
@@ -72,12 +106,55 @@ def normalise_parts(
     return [_affine(*part, wide).astype(dtype) for part in each]
 
 
-def moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and biased variance of each channel of `[batch, ..., C]`, `[C]` each, in at least float32."""
+def moments(x: jax.Array, mask: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    """Mean and biased variance of each channel of `[batch, ..., C]`, `[C]` each, in at least float32; with a mask, of
+    the samples where it is 1 (see `BatchNorm`), and zeros where it is all 0."""
     values, axes = x.astype(at_least_float32(x.dtype)), tuple(range(x.ndim - 1))
-    mean, square = values.mean(axes), (values * values).mean(axes)
+    if mask is None:
+        mean, square = values.mean(axes), (values * values).mean(axes)
+    else:
+        real = of_samples(mask, x).astype(values.dtype)
+        count = jnp.maximum(number_of_values(x, mask), 1)
+        mean, square = (jnp.sum(real * one, axes) / count for one in (values, values * values))
     # Rounding can make the difference negative.
     return mean, jnp.maximum(square - mean * mean, 0)
+
+
+def of_samples(mask: jax.Array, x: jax.Array) -> jax.Array:
+    """The mask `[m]` of the samples of `x`, `[k m, ..., C]`, as `[k m, 1, ..., 1]`."""
+    return jnp.tile(mask, len(x) // len(mask)).reshape(-1, *(1,) * (x.ndim - 1))
+
+
+def bessel(count: jax.Array) -> jax.Array:
+    """`n / (n - 1)`, the unbiased variance of n values over the biased one; 1 for a single value."""
+    return count / jnp.maximum(count - 1, 1)
+
+
+def number_of_values(x: jax.Array, mask: jax.Array | None) -> jax.Array:
+    """The number of values per channel of `[batch, ..., C]`, float32; with a mask, of the samples where it is 1."""
+    if mask is None:
+        return jnp.float32(x.size // x.shape[-1])
+    return jnp.sum(mask.astype(jnp.float32)) * (x.size // x.shape[-1] // len(mask))
+
+
+def with_statistics(statistics: BatchStatistics) -> AbstractContextManager[None]:
+    """All BatchNorm layers that are called within take their statistics in this way."""
+    return nn.intercept_methods(giving(statistics=statistics))
+
+
+def with_mask(mask: jax.Array) -> AbstractContextManager[None]:
+    """All BatchNorm layers that are called within know which samples fill up the batch, see `BatchNorm`."""
+    return nn.intercept_methods(giving(mask=mask))
+
+
+def giving(**more: Any) -> Callable[..., Any]:
+    """An interceptor for Flax that calls BatchNorm layers with further arguments."""
+
+    def intercept(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        is_layer = isinstance(context.module, BatchNorm) and context.method_name == "__call__"
+        return call(*args, **{**more, **kwargs}) if is_layer else call(*args, **kwargs)
+
+    return intercept
 
 
 def _affine(x: jax.Array, factor: jax.Array, summand: jax.Array, dtype: jnp.dtype) -> jax.Array:

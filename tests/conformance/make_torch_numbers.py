@@ -18,7 +18,18 @@ from torch.nn import functional
 from benchmarks import torch_models
 from fdgjax.utils.variables import flatten
 from tests.conformance import FILE
-from tests.conformance.networks import CLASSES, NETWORKS, float64, given, kept, mnist_given, torch_state
+from tests.conformance.networks import (
+    BATCH,
+    CLASSES,
+    NETWORKS,
+    PARTIAL,
+    batch_norm_given,
+    float64,
+    given,
+    kept,
+    mnist_given,
+    torch_state,
+)
 from tests.conformance.weights import images, weights_for
 
 TWINS: Mapping[str, Callable[..., torch.nn.Module]] = {
@@ -107,10 +118,27 @@ def mnist() -> dict[str, np.ndarray]:
     return {"logits": (y.mean((2, 3)) @ t["head/kernel"] + t["head/bias"]).numpy()}
 
 
+def batch_norm(samples: int) -> dict[str, np.ndarray]:
+    """PyTorch's BatchNorm in training on the first samples: its result, what it keeps, and the gradients of
+    `sum sin(3 y)`."""
+    given, x = batch_norm_given()
+    layer = torch.nn.BatchNorm2d(len(given["scale"])).double()
+    names = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
+    layer.load_state_dict({names[name]: torch.from_numpy(value) for name, value in given.items()}, strict=False)
+    images = torch.from_numpy(x[:samples]).permute(0, 3, 1, 2).requires_grad_()
+    y = layer(images)
+    torch.sin(3 * y).sum().backward()
+    kept = {name: layer.state_dict()[names[name]].numpy() for name in ("mean", "var")}
+    gradients = {"scale": layer.weight.grad.numpy(), "bias": layer.bias.grad.numpy()}
+    of_images = {"y": y.detach(), "x": images.grad}
+    return kept | gradients | {name: value.permute(0, 2, 3, 1).numpy() for name, value in of_images.items()}
+
+
 def numbers() -> dict[str, dict[str, np.ndarray]]:
     """Everything that is stored, by what it is of."""
     made: dict[str, dict[str, np.ndarray]] = {name: twin(name) for name in NETWORKS}
     made |= {name: pretrained(name, forward) for name, forward in (("resnet18_imagenet", resnet18), ("vit_b8", vit))}
+    made |= {f"batch_norm_{samples}": batch_norm(samples) for samples in (BATCH, PARTIAL)}
     return made | {"mnist": mnist()}
 
 

@@ -112,3 +112,14 @@ def mnist_given() -> tuple[Any, np.ndarray]:
     x = rng.uniform(-1, 1, (3, 11, 12, 2)).astype(np.float32)
     shapes = jax.eval_shape(MNIST.init, jax.random.key(0), jnp.asarray(x))
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.3, leaf.shape), jnp.float32), shapes), x
+
+
+PARTIAL = 3
+"""The samples of a last partial batch of BatchNorm's."""
+
+
+def batch_norm_given() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """BatchNorm's `scale`, `bias`, `mean` and `var`, and a whole batch for it."""
+    rng = np.random.default_rng(2)
+    variables = {name: rng.uniform(0.5, 1.5, 5) for name in ("scale", "bias", "mean", "var")}
+    return variables, rng.normal(0.5, 2.0, (BATCH, 3, 2, 5))

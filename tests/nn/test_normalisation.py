@@ -1,4 +1,4 @@
-"""BatchNorm: Flax's own layer, whatever is differentiated or mapped, in one part or several."""
+"""BatchNorm: Flax's own layer, whatever is differentiated or mapped, in one part or several; or PyTorch's."""
 
 from functools import partial
 from typing import Any
@@ -10,10 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.nn import BatchNorm
+from fdgjax.nn import BatchNorm, BatchStatistics, with_mask, with_statistics
+from tests.conformance import check
+from tests.conformance.networks import BATCH, PARTIAL, batch_norm_given
 
 OPTIONS: dict[str, Any] = {"momentum": 0.8, "epsilon": 1e-3}
 SHAPE = (4, 3, 2, 5)
+COLLECTIONS = {"params": ("scale", "bias"), "batch_stats": ("mean", "var")}
 
 
 def arrays(*shapes: tuple[int, ...], seed: int = 0) -> list[jax.Array]:
@@ -110,3 +113,65 @@ def test_variables_are_flaxs() -> None:
     key, (x,) = jax.random.key(0), arrays(SHAPE)
     theirs = nn.BatchNorm(use_running_average=False).init(key, x)
     chex.assert_trees_all_equal(BatchNorm(use_running_average=False).init(key, [x]), theirs)
+
+
+def in_training(variables: Any, x: jax.Array, statistics: BatchStatistics, mask: jax.Array) -> Any:
+    """The result for the samples where the mask is 1, the kept statistics, and the gradients of `sum sin(3 y)`."""
+    real, layer = mask.reshape(-1, *(1,) * (x.ndim - 1)), BatchNorm(use_running_average=False, momentum=0.9)
+
+    def loss(params: Any, x: jax.Array) -> Any:
+        with with_mask(mask), with_statistics(statistics):
+            parts, changed = layer.apply(
+                {**variables, "params": params}, jnp.split(x, (2,), axis=-1), mutable=["batch_stats"]
+            )
+        y = jnp.concatenate(parts, axis=-1) * real
+        return jnp.sum(jnp.sin(3 * y)), {"y": y} | changed["batch_stats"]
+
+    (_, found), (of_params, of_x) = jax.value_and_grad(loss, (0, 1), has_aux=True)(variables["params"], x)
+    return found | of_params | {"x": of_x}
+
+
+@pytest.mark.parametrize("samples", [BATCH, PARTIAL])
+def test_pytorchs_batchnorm(samples: int) -> None:
+    """On a whole batch, and on the first samples of one that they fill up by repetition."""
+    given, x = jax.tree.map(partial(jnp.asarray, dtype=jnp.float32), batch_norm_given())
+    variables = {of: {name: given[name] for name in names} for of, names in COLLECTIONS.items()}
+    x, mask = x[jnp.arange(BATCH) % samples], (jnp.arange(BATCH) < samples).astype(jnp.float32)
+    got = jax.jit(in_training, static_argnums=2)(variables, x, BatchStatistics(unbiased=True, masked=True), mask)
+    assert not np.any(got["x"][samples:]), "what fills up a batch has no effect"
+    got |= {name: got[name][:samples] for name in ("x", "y")}
+    check(f"batch_norm_{samples}", got, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("views", [1, 2])
+def test_a_masked_batch_is_the_batch_of_its_samples(views: int, unbiased: bool) -> None:
+    (x,) = arrays((4, 2, 2, 3))
+    real = 3
+    mask = (jnp.arange(4) < real).astype(jnp.float32)
+    each = [x + view for view in range(views)]
+    layer = BatchNorm(use_running_average=False, **OPTIONS)
+
+    def kept(x: jax.Array, statistics: BatchStatistics, mask: jax.Array | None = None) -> Any:
+        return layer.apply(variables_of(3), [x], statistics, mask, mutable=["batch_stats"])
+
+    (got,), got_kept = kept(jnp.concatenate(each), BatchStatistics(unbiased, masked=True), mask)
+    (alone,), alone_kept = kept(jnp.concatenate([view[:real] for view in each]), BatchStatistics(unbiased))
+    close((got[jnp.tile(mask, views) > 0], got_kept), (alone, alone_kept))
+
+
+def test_the_unbiased_variance_is_n_over_n_minus_one_times_the_biased_one() -> None:
+    (x,), variables = arrays(SHAPE), variables_of(SHAPE[-1])
+    n, was, mask = x.size // SHAPE[-1], variables["batch_stats"]["var"], jnp.ones(len(x))
+    run = jax.jit(in_training, static_argnums=2)
+    biased, unbiased = (run(variables, x, BatchStatistics(unbiased=one), mask) for one in (False, True))
+    moved, more = (one.pop("var") - 0.9 * was for one in (biased, unbiased))
+    np.testing.assert_allclose(more, moved * n / (n - 1), rtol=1e-4)
+    chex.assert_trees_all_equal(biased, unbiased)
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
+    (x,), mask = arrays((2, 3)), (jnp.arange(2) < samples).astype(jnp.float32)
+    run = jax.jit(in_training, static_argnums=2)
+    chex.assert_tree_all_finite(run(variables_of(3), x, BatchStatistics(unbiased=True, masked=True), mask))

@@ -1,6 +1,7 @@
 """Settings that kinds of methods need on a data set, laid over `fdgjax.config.presets`."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 SERVED: Mapping[str, Mapping[str, Any]] = {
@@ -46,3 +47,10 @@ SIMCLR: Mapping[str, Mapping[str, Any]] = {
     "fedgala_pacs_small": {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}},
 }
 """For SimCLR with few epochs: ten times the learning rate, and a higher temperature."""
+
+
+def official_fdse(pacs: Mapping[str, Any], office: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
+    """A method's own settings in FDSE's official code, `config/pacs` and `config/office`, where they differ from those
+    shared by all methods; of both official programs."""
+    own = {"fdse_pacs": pacs, "fdse_office_caltech10": office}
+    return {f"{preset}{program}": {"method": dict(keys)} for preset, keys in own.items() for program in ("", "_2026")}

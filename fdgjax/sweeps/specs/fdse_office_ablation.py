@@ -16,7 +16,7 @@ from fdgjax.utils.registry import lookup
 SCALES = {
     "paper": Scale("fdse_office_caltech10", {"seeds": 5}),
     "cpu": Scale(
-        "fdse_office_caltech10",
+        "fdse_office_caltech10_paper",
         {"seeds": 5, "rounds": 100, "eval_every": 10, "data": {"image_size": 64}, "model": {"width": 0.25}},
         "64 pixels instead of 224, a quarter of the channels, 100 rounds instead of 500",
     ),
