@@ -68,9 +68,10 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def tiny_network(name: str, method: str) -> tuple[nn.Module, tuple[int, ...]]:
-    """One of `MODELS`, of the units and with the head that the method is made for, and the shape of its images."""
-    unit, head = METHODS[method].unit or "plain", METHODS[method].head or "linear"
+def tiny_network(name: str, method: str, unit: str = "plain") -> tuple[nn.Module, tuple[int, ...]]:
+    """One of `MODELS`, of the units (else `unit`) and with the head that the method is made for, and the shape of its
+    images."""
+    unit, head = METHODS[method].unit or unit, METHODS[method].head or "linear"
     # Only images are augmented, or normalised each by itself.
     pixels = (2, 2) if unit in ("augmented", "assembled") else ()
     wide = {"features": MANY_FEATURES} if METHODS[method].unlabelled or method in ("fedccrl", "moon") else {}

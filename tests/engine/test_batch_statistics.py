@@ -1,0 +1,71 @@
+"""BatchNorm's statistics in local training, as in PyTorch: a last partial batch counts its own samples alone."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Method, PyTree, Setup
+from fdgjax.engine import RoundPlan, local
+from fdgjax.methods import METHODS
+from fdgjax.models.client_model import as_model
+from fdgjax.nn import BatchStatistics
+from tests.marks import mostly_slow
+from tests.toy_models import tiny_network
+from tests.toys import BATCH, DOMAINS, close, make_case, make_plan, small_hyper, toy_federation
+
+PARTIAL = BATCH - 1
+
+
+def built(name: str, statistics: BatchStatistics) -> Method:
+    """A method whose network has BatchNorm after its first layer."""
+    model = as_model(*tiny_network("dense", name, "norm"), statistics=statistics)
+    return METHODS[name].build(Setup(model, 4, rounds=3, domains=DOMAINS), small_hyper(name))
+
+
+def after_a_round(name: str, plan: RoundPlan, statistics: BatchStatistics, lengths: tuple[int, ...]) -> PyTree:
+    """The states after a round of clients with so many samples, whole batches and a partial one."""
+    return make_case(built(name, statistics), toy_federation(lengths), plan).advance(1)[2:]
+
+
+def with_batches_of(size: int, axis: str) -> RoundPlan:
+    plan = make_plan(axis)
+    return plan._replace(batching=plan.batching._replace(batch_size=size))
+
+
+@pytest.mark.parametrize("axis", ["map", "vmap"])
+@pytest.mark.parametrize("name", ["fedavg", "fdse", "ditto"])
+def test_a_partial_batch_is_that_batch_alone(name: str, axis: str) -> None:
+    lengths, statistics = (PARTIAL,) * 4, BatchStatistics(unbiased=True, masked=True)
+    filled, alone = (after_a_round(name, with_batches_of(n, axis), statistics, lengths) for n in (BATCH, PARTIAL))
+    close(filled, alone)
+
+
+def differs(name: str, monkeypatch: pytest.MonkeyPatch, statistics: BatchStatistics) -> bool:
+    """Whether other samples that fill up partial batches change what clients learn."""
+
+    def by_the_last(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[Any, Any]:
+        positions = start + jnp.arange(size)
+        return rows[jnp.minimum(positions, jnp.maximum(count - 1, 0))], positions < count
+
+    lengths = (6, 8, 3, 11)
+    before = after_a_round(name, make_plan(), statistics, lengths)
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "slice_rows", by_the_last)
+        after = after_a_round(name, make_plan(), statistics, lengths)
+    return any(
+        not np.allclose(one, other, rtol=2e-4, atol=2e-6)
+        for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+        if jnp.issubdtype(one.dtype, jnp.floating)
+    )
+
+
+@pytest.mark.parametrize("name", mostly_slow(METHODS, ("fedavg", "fdse", "fedsimclr")))
+def test_what_fills_up_a_batch_has_no_effect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not differs(name, monkeypatch, BatchStatistics(masked=True))
+
+
+def test_what_fills_up_a_batch_is_counted_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert differs("fedavg", monkeypatch, BatchStatistics())
