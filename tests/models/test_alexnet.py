@@ -1,10 +1,13 @@
 """FDSE's backbone: names a method can label, sizes, and images that are too small."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 from fdgjax.models import AlexNet, DSEUnit
+from fdgjax.models.alexnet import UNPADDED_ROWS
 from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 
@@ -34,3 +37,15 @@ def test_images_too_small_for_the_pools_are_a_user_error(size: tuple[int, int]) 
     with pytest.raises(UserError, match=f"{size[0]} x {size[1]} pixels.*at least 63 x 63.*data.image_size") as error:
         logits(AlexNet(classes=5), *size)
     assert "\n" not in str(error.value)
+
+
+def test_without_padding_in_the_last_three_convolutions() -> None:
+    """FDSE's official code since 2026: `DSEConv(192, 384, kernel_size=3)` with padding 0, and the same twice."""
+    model = AlexNet(classes=5, width=1 / 32, unit=DSEUnit, rows=UNPADDED_ROWS)
+    with pytest.raises(UserError, match=r"158 x 158 pixels.*at least 159 x 159"):
+        logits(model, 158, 158)
+    _, seen = jax.eval_shape(
+        partial(model.init_with_output, capture_intermediates=True), jax.random.key(0), jnp.zeros((2, 256, 256, 3))
+    )
+    sides = [seen["intermediates"][f"conv_{i}"]["dfe"]["__call__"][0].shape[1] for i in range(1, 6)]
+    assert sides == [63, 31, 13, 11, 9]
