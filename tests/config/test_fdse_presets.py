@@ -102,5 +102,5 @@ def test_the_learning_rate_decays_as_in_flgo() -> None:
     method, rate = settings("fdse", "fdse_office_caltech10").method, 0.1
     for round_ in range(500):
         factor = learning_rate_factor(method, jnp.asarray(round_), 500)
-        assert float(factor) * method.client_learning_rate == pytest.approx(rate, rel=1e-5)
+        assert float(factor) * method.client_learning_rate == pytest.approx(rate, rel=3e-5)  # float32 of 0.9998, 500 times
         rate *= 0.9998
