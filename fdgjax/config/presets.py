@@ -42,7 +42,7 @@ def fdse_on(dataset: str, image_size: int = 256, settings: Mapping[str, Any] = F
     return {**settings, "data": data} | changes
 
 
-FDSE_FASTER = {"method": {**FDSE["method"], "client_learning_rate": 0.1}}
+FDSE_FASTER: Mapping[str, Any] = {"method": {**FDSE["method"], "client_learning_rate": 0.1}}
 """The official learning rate for Office-Caltech10 and DomainNet."""
 
 FEDGALA: Mapping[str, Any] = {
