@@ -37,8 +37,10 @@ def with_batches_of(size: int, axis: str) -> RoundPlan:
     return plan._replace(batching=plan.batching._replace(batch_size=size))
 
 
-@pytest.mark.parametrize("axis", ["map", "vmap"])
-@pytest.mark.parametrize("name", ["fedavg", "fdse", "ditto"])
+CASES = [(name, axis) for name in ("fedavg", "fdse", "ditto") for axis in ("map", "vmap")]
+
+
+@pytest.mark.parametrize(("name", "axis"), mostly_slow(CASES, [("fedavg", "map"), ("fdse", "vmap")]))
 def test_a_partial_batch_is_that_batch_alone(name: str, axis: str) -> None:
     lengths, statistics = (PARTIAL,) * 4, BatchStatistics(unbiased=True, masked=True)
     filled, alone = (after_a_round(name, with_batches_of(n, axis), statistics, lengths) for n in (BATCH, PARTIAL))

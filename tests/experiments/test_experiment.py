@@ -4,21 +4,26 @@ import dataclasses
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.config import Config, ModelConfig, make_config, read_config
+from fdgjax.config import Config, DataConfig, ModelConfig, make_config, read_config
 from fdgjax.contract import Setup
+from fdgjax.data.pixels import as_floats
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
+from fdgjax.experiments.components import client_model
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized
 from fdgjax.models.units import official_dse_unit
+from fdgjax.nn import with_mask
 from fdgjax.utils.errors import UserError
 from tests.toy_models import tiny_model
+from tests.toys import domains_of
 
 
 def network_of(model: ModelConfig) -> nn.Module:
@@ -54,6 +59,26 @@ def test_a_head_by_config_or_method() -> None:
     assert model_facts(by_config) == {"model": "alexnet", "width": 0.25, "head": "gaussian"}
     assert network_of(model_config(model, entry)) == AlexNet(3, 0.25)
     assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped
+
+
+@pytest.mark.parametrize("key", ["unbiased_variance", "masked_statistics"])
+def test_batchnorms_statistics_by_config(key: str) -> None:
+    data = domains_of([4, 4])
+    n, mask = 8 * 2 * 2, jnp.ones(8).at[-1].set(0)
+    found = []
+    plain = ModelConfig("digits_cnn", 1 / 8, unit="norm")
+    for chosen in (plain, dataclasses.replace(plain, **{key: True})):
+        model = client_model(chosen, data, DataConfig(scaling="signed"), None, "float32").rest
+        variables = jax.jit(model.init)(jax.random.key(0))
+        with with_mask(mask):
+            _, changed = model.apply(variables, as_floats(jnp.asarray(data.images)), True, jax.random.key(0))
+        found.append(changed["batch_stats"]["conv_1"]["bn"])
+    (default, chosen_one), momentum = found, 0.9
+    if key == "masked_statistics":
+        assert not np.allclose(default["mean"], chosen_one["mean"])
+    else:
+        moved, more = (one["var"] - momentum for one in (default, chosen_one))
+        np.testing.assert_allclose(more, moved * n / (n - 1), rtol=1e-3)
 
 
 def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:
