@@ -58,7 +58,7 @@ format: install
 
 # The site into site/, from docs/*.md, README and the docstrings; a warning is an error. What it needs is installed once.
 docs: .venv/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m sphinx -c docs -j auto -q -W --keep-going . site
 
 .venv/docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -20,9 +20,9 @@ class FeatureAugmentation(nn.Module):
     variances, as in the official code. In evaluation, and for inputs other than images, the identity.
 
     Variables, all in `batch_stats` with shape `[C]`:
-      mean, std: running means of the batch's mean of mu and of sigma, by which the server compares clients. They are
-        updated whenever features are augmented (the official code) and start at 0 and 1.
-      mean_variance, std_variance: v, 1 until the server sets it; never changed here.
+    - mean, std: running means of the batch's mean of mu and of sigma, by which the server compares clients. They are
+      updated whenever features are augmented (the official code) and start at 0 and 1.
+    - mean_variance, std_variance: v, 1 until the server sets it; never changed here.
 
     Batch variances are the biased ones, so that a batch of one is defined (PyTorch's would not be).
 

@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 
 def rows(text: str) -> list[tuple[str, str]]:
     """The rows of tables whose first cell is a name: the name, and the other cells."""
-    return re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+    return re.findall(r"^\| \[?`(\w+)`(?:\]\(.*?\))? \| (.*) \|$", text, re.MULTILINE)
 
 
 def test_the_tables_of_methods_are_the_registry() -> None:
