@@ -7,9 +7,11 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -70,7 +72,8 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
             held = manager()
             if broadcast(lambda: round_ in held.all_steps()):
                 return
-            write_checkpoint(held, round_, state, history)
+            with closed_loop_hidden():
+                write_checkpoint(held, round_, state, history)
             if is_coordinator():
                 sync(path)
                 write_checksums(path / str(round_))
@@ -114,7 +117,8 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
     import orbax.checkpoint as ocp
 
     # Orbax's threads log, with a traceback, the errors that they also raise.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(
         max_to_keep=None if read_only else 2,
         enable_async_checkpointing=False,
@@ -122,6 +126,21 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
         read_only=read_only,
     )
     return ocp.CheckpointManager(path.absolute(), options=options)
+
+
+@contextlib.contextmanager
+def closed_loop_hidden() -> Iterator[None]:
+    """Hides tracebacks of writes that report to Orbax's event loop after another write has failed, which closes it: they
+    say no more than its error. After an error they stay hidden, as some writes may still be under way."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if str(error) != "Event loop is closed":
+            shown(kind, error, trace)
+
+    sys.excepthook = hook
+    yield
+    sys.excepthook = shown
 
 
 def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:

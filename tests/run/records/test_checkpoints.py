@@ -1,7 +1,10 @@
 """A checkpoint is there completely or not at all: damage is noticed, and the last good one is used."""
 
 import contextlib
+import logging
 import shutil
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -148,12 +151,25 @@ def test_a_state_is_not_written_twice_and_two_are_kept(tmp_path: Path) -> None:
     assert sorted(folder.name for folder in path.iterdir() if folder.is_dir()) == ["2", "3"]
 
 
-def test_a_disk_that_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path) -> None:
-        raise OSError(28, "No space left on device", str(path))
+def test_a_disk_that_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "some file")
 
+    shown: list[str] = []
+    monkeypatch.setattr("sys.excepthook", lambda kind, error, trace: shown.append(str(error)))
     with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
-        monkeypatch.setattr("fdgjax.run.records.checkpoints.write_checksums", full)
+        monkeypatch.setattr("fdgjax.run.records.checkpoints.write_checkpoint", full)
         with pytest.raises(UserError, match=r"round 1 cannot be written .*No space left.*the same command") as error:
             checkpoints.save(1, state(1), history(1))
     assert "\n" not in str(error.value)
+    # What Orbax's other threads report afterwards: by asyncio, and by C++ that prints an exception.
+    logging.getLogger("asyncio").error("Future exception was never retrieved")
+    for late in ("Event loop is closed", "a fault of another kind"):
+        exception = RuntimeError(late)
+        thread = threading.Thread(target=lambda: sys.excepthook(RuntimeError, exception, None))  # noqa: B023
+        thread.start()
+        thread.join()
+    assert caplog.messages == []
+    assert shown == ["a fault of another kind"]
