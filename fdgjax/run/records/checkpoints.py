@@ -11,7 +11,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -132,15 +131,15 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
 def closed_loop_hidden() -> Iterator[None]:
     """Hides tracebacks of writes that report to Orbax's event loop after another write has failed, which closes it: they
     say no more than its error. After an error they stay hidden, as some writes may still be under way."""
-    shown = sys.excepthook
+    shown = sys.unraisablehook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if str(error) != "Event loop is closed":
-            shown(kind, error, trace)
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            shown(unraisable)
 
-    sys.excepthook = hook
+    sys.unraisablehook = hook
     yield
-    sys.excepthook = shown
+    sys.unraisablehook = shown
 
 
 def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
