@@ -129,8 +129,10 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
 
 @contextlib.contextmanager
 def closed_loop_hidden() -> Iterator[None]:
-    """Hides tracebacks of writes that report to Orbax's event loop after another write has failed, which closes it: they
-    say no more than its error. After an error they stay hidden, as some writes may still be under way."""
+    """Hides tracebacks of writes that report to Orbax's event loop after another write's error has closed it.
+
+    They say no more than that error, and stay hidden after it, as some writes may still be under way.
+    """
     shown = sys.unraisablehook
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
