@@ -10,6 +10,7 @@ import numpy as np
 
 from fdgjax.config import Config
 from fdgjax.contract import Variables
+from fdgjax.data.sources.arrays import channels_first
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State
 from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
@@ -151,7 +152,7 @@ class Result:
         if found.dtype != np.uint8 or found.ndim != 4 or list(found.shape[1:]) != shape or not len(found):
             raise UserError(
                 f"images got {found.dtype} {list(found.shape)}; expected uint8 [n, {', '.join(map(str, shape))}], as "
-                "those trained on"
+                f"those trained on{channels_first(found.shape)}"
             )
         return found
 

@@ -3,6 +3,9 @@
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
 
+With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
+always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
+
 With --app: --workdir is the server's folder; --images the folder of its own labelled images, if the method needs some;
 --authentication admits only nodes with a registered key; --deadline SECONDS continues a round without clients that have
 not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round.
@@ -11,6 +14,7 @@ not answered by then (0 waits for all); --least N is the smallest number of answ
 import argparse
 import dataclasses
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,8 +32,11 @@ def main(argv: Sequence[str]) -> int:
     if asked.keys:
         from fdgjax.deploy.keys import make_keys
 
-        make_keys(Path(asked.keys), asked.clients, asked.host or ["localhost", "127.0.0.1"])
-        print(f"keys in {asked.keys}: a test authority, the server's certificate, and {asked.clients} nodes' keys")
+        make_keys(Path(asked.keys), asked.clients, asked.host, asked.port)
+        print(
+            f"keys in {asked.keys}: a test authority, the server's certificate, {asked.clients} nodes' keys, and "
+            f"config.toml for flwr: export FLWR_HOME={shlex.quote(str(Path(asked.keys).absolute()))}"
+        )
         return 0
     if not asked.app:
         raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
@@ -57,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--keys", default="")
     made.add_argument("--clients", type=int, default=3)
     made.add_argument("--host", action="append", default=[])
+    made.add_argument("--port", type=int, default=8000)
     return made
 
 

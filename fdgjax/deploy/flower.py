@@ -109,6 +109,7 @@ class FlowerTransport:
     def join(self, terms: str, clients: int) -> Mapping[int, int]:
         """See `Transport`."""
         self.terms = terms
+        self.say(f"waiting for {clients} clients")
         while set(self.samples) != set(range(clients)):
             self.look()
             time.sleep(PAUSE_SECONDS)

@@ -6,6 +6,7 @@ key: a private key never leaves its machine.
 
 import datetime
 import ipaddress
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,21 +15,34 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fdgjax.utils.files import make_folder, write_bytes
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, write_bytes, write_text
 
 DAYS = 30
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 """TLS files in the folder of keys."""
+CONNECTION = "config.toml"
+"""Flower's own configuration in the folder of keys: where the command `flwr` finds the server."""
+LOOPBACK = ("localhost", "127.0.0.1")
+"""In every server certificate: SuperLink's own processes reach it there."""
 
 
-def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:
-    """Writes a test authority `ca.crt`, the server's `server.pem` and `server.key`, and `client0`, `client0.pub`, ...
+def make_keys(folder: Path, clients: int, hosts: Sequence[str], port: int) -> None:
+    """Writes a test authority `ca.crt`, the server's `server.pem` and `server.key`, `client0`, `client0.pub`, ..., and
+    `config.toml`, with which `flwr` connects to the server if `FLWR_HOME` is this folder.
 
     Args:
       folder: where they are written; private keys are readable by their owner only.
       clients: number of nodes.
-      hosts: names and addresses by which nodes reach the server.
+      hosts: names and addresses by which nodes reach the server, `LOOPBACK` apart; `flwr` takes the first.
+      port: the server's.
+
+    Raises:
+      UserError: the folder has keys, which may be in use.
     """
+    if (folder / AUTHORITY).exists():
+        raise UserError(f"--keys got '{folder}', which has keys already; expected a new folder; choose another name")
+    hosts = list(dict.fromkeys([*hosts, *LOOPBACK]))
     make_folder(folder)
     folder.chmod(0o700)
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
@@ -42,6 +56,19 @@ def make_keys(folder: Path, clients: int, hosts: Sequence[str]) -> None:
     write_private(folder / KEY, server, serialization.PrivateFormat.PKCS8)
     for client in range(clients):
         write_node_key(folder, f"client{client}")
+    write_text(folder / CONNECTION, connection(f"{hosts[0]}:{port}", folder.absolute() / AUTHORITY))
+
+
+def connection(address: str, authority: Path) -> str:
+    """Flower's configuration for one SuperLink; Flower expects an absolute path."""
+    # A JSON string is valid TOML.
+    return f"""[superlink]
+default = "federation"
+
+[superlink.federation]
+address = {json.dumps(address)}
+root-certificates = {json.dumps(str(authority))}
+"""
 
 
 def write_node_key(folder: Path, name: str) -> None:

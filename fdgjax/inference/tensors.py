@@ -9,6 +9,7 @@ import numpy as np
 
 from fdgjax.config import to_plain
 from fdgjax.inference.classifier import Classifier
+from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
 
 
@@ -48,8 +49,8 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
 
 def write_tensors(classifier: Classifier, file: Path) -> None:
     """Writes the variables, with the facts and the config as metadata."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts_of(classifier).items()}
     words["config"] = json.dumps(to_plain(classifier.experiment.config))
-    save_file(tensors_of(classifier), file, metadata=words)
+    write_bytes(file, save(tensors_of(classifier), metadata=words))  # safetensors' own file would be its owner's alone

@@ -153,6 +153,8 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
             result.predict(data["one"][0], **wrong)
     with pytest.raises(UserError, match=r"expected uint8 \[n, 4, 3, 1\]"):
         result.predict(data["one"][0] / 255)
+    with pytest.raises(UserError, match=r"got uint8 \[2, 3, 8, 6\]; expected .* make np\.transpose\(images"):
+        result.predict(np.zeros((2, 3, 8, 6), np.uint8))
 
 
 def test_a_callback_of_several_seeds_has_their_means() -> None:
@@ -173,6 +175,7 @@ X, Y = arrays()["one"]
         ({"a": (X, Y), 3: (X, Y)}, "a domain called 3; expected a word"),
         ({"a": (X, Y), "b": (X / 255, Y)}, "images of float64; expected uint8"),
         ({"a": (X, Y), "b": (X[..., 0], Y)}, r"of grey images \[n, H, W\] make images\[..., None\]"),
+        ({"a": (X, Y), "b": (np.zeros((20, 3, 8, 6), np.uint8), Y)}, r"\[20, 3, 8, 6\].* make np\.transpose\(images"),
         ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
         ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 images"),
         ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),

@@ -16,6 +16,8 @@ from fdgjax.utils.errors import UserError
 
 LINK = "loopback"
 """The name of the SuperLink in Flower's own configuration."""
+MARK = "FDGJAX_LOOPBACK"
+"""The variable that all processes of a federation inherit: its folder."""
 
 
 class Secured(NamedTuple):
@@ -53,8 +55,8 @@ def program(name: str) -> str:
 def environment(place: Place) -> dict[str, str]:
     """Flower's environment: its own folder, this environment's programs, no telemetry."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    home = {"FLWR_HOME": str(place.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "PATH": path}
-    return {**os.environ, **home, "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}
+    home = {MARK: str(place.folder), "FLWR_HOME": str(place.folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0"}
+    return {**os.environ, **home, "PATH": path, "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}
 
 
 def start(place: Place, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -178,7 +180,7 @@ def start_run(place: Place, app: Path) -> subprocess.Popen[bytes]:
 
 def still_there(folder: Path) -> list[int]:
     """The processes of the federation in a folder, by their environment: some are in process groups of their own."""
-    word, found = f"FLWR_HOME={folder / 'flwr'}".encode(), []
+    word, found = f"{MARK}={folder}".encode(), []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # another user's, or over by now
             if word in environ.read_bytes().split(b"\0"):

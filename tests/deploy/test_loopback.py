@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fdgjax.utils.errors import UserError
 from tests.deploy.loopback import Place, Secured, free_port, processes, start, still_there
 
 STARTS_ANOTHER = "import subprocess, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
@@ -32,16 +33,18 @@ def test_the_authority_signs_the_servers_certificate_and_private_keys_are_privat
 
     from fdgjax.deploy.keys import make_keys
 
-    make_keys(tmp_path, 1, ["server.example", "127.0.0.1"])
+    make_keys(tmp_path, 1, ["server.example"], 8123)
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
-    for host, good in (("server.example", True), ("127.0.0.1", True), ("elsewhere.example", False)):
-        assert shakes_hands(context, server, host) is good
+    for host in ("server.example", "localhost", "127.0.0.1", "elsewhere.example"):
+        assert shakes_hands(context, server, host) is (host != "elsewhere.example")
     assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("server.key", "client0")} == {0}
     private = serialization.load_ssh_private_key((tmp_path / "client0").read_bytes(), None)
     public = serialization.load_ssh_public_key((tmp_path / "client0.pub").read_bytes())
     assert private.public_key() == public
+    with pytest.raises(UserError, match="has keys already"):
+        make_keys(tmp_path, 1, ["server.example"], 8123)
 
 
 def shakes_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> bool:

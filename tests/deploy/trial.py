@@ -156,7 +156,7 @@ def deploy(
     if secured.keys is not None and not secured.keys.exists():
         from fdgjax.deploy.keys import make_keys  # here, as it needs the extra `flower`
 
-        make_keys(secured.keys, clients, ["localhost", "127.0.0.1"])
+        make_keys(secured.keys, clients, [], 8000)
     settings = ServerSettings(trial.terms, folder / "server", str(served or ""), deadline, 1, secured.authentication)
     write_app(folder / "app", settings)
     place = Place(folder, loopback.free_port(), secured)

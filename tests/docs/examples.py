@@ -12,6 +12,7 @@ DOWNLOAD, MINUTES = "needs a download", "minutes to hours: it was measured, or r
 PACKAGES = "needs packages that CI does not install; tests/loggers has stand-ins for them"
 CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, of which others are examples"
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
+FLOWER = "needs a server and nodes; tests/deploy/test_page.py starts them, from the page's text"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
 NOT_RUN = {
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
@@ -26,6 +27,7 @@ NOT_RUN = {
     r"(taskset -c \d )?python -m benchmarks\.": MINUTES,
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,
     r"python -m fdgjax.main --config=configs/(uap|semifl).py .*--config.method": MINUTES,
+    r"flower-super|flwr |export FLWR_HOME=": FLOWER,
     r"for |do$|done$|.*\$method": MINUTES,
     r".*METHOD\[:PRESET\]": CHOICE,
     r"fdgjax probe .*--layer LAYER": CHOICE,

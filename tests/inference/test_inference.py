@@ -13,6 +13,7 @@ from safetensors import safe_open
 
 from fdgjax.cli import export, predict
 from fdgjax.inference.classifier import open_classifier
+from fdgjax.inference.exporting import NAMES
 from fdgjax.inference.temperature import fit_temperature, nll
 from fdgjax.run.console import Console
 from fdgjax.run.runner import run_config
@@ -81,6 +82,8 @@ def test_the_exported_program_predicts_the_same_without_this_package(
     done = subprocess.run([sys.executable, "-c", ALONE], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=2e-6)
+    plain = (out / "images.npy").stat().st_mode
+    assert {(out / name).stat().st_mode for name in NAMES} == {plain}
     card, facts = (out / "README.md").read_text(), json.loads((out / "model.json").read_text())
     assert "must not be used for" in card
     assert "unseen domain `r45`" in card

@@ -69,6 +69,8 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     if images.ndim != 4 or 0 in images.shape:
         grey = "; of grey images [n, H, W] make images[..., None]" if images.ndim == 3 else ""
         raise UserError(f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{grey}")
+    if hint := channels_first(images.shape):
+        raise UserError(f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{hint}")
     if labels.shape != images.shape[:1]:
         raise UserError(f"data['{name}'] has labels {list(labels.shape)} for {len(images)} images; expected one each")
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
@@ -77,6 +79,13 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
             f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each class"
         )
     return images, labels.astype(np.int32)
+
+
+def channels_first(shape: Sequence[int]) -> str:
+    """What to do about images that are evidently PyTorch's `[n, channels, H, W]`; '' for others."""
+    if len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) > 4:
+        return "; of [n, channels, H, W] make np.transpose(images, (0, 2, 3, 1))"
+    return ""
 
 
 def arrays_name(data: Domains) -> str:

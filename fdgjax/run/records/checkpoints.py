@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,7 +71,8 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
             held = manager()
             if broadcast(lambda: round_ in held.all_steps()):
                 return
-            write_checkpoint(held, round_, state, history)
+            with closed_loop_hidden():
+                write_checkpoint(held, round_, state, history)
             if is_coordinator():
                 sync(path)
                 write_checksums(path / str(round_))
@@ -114,7 +116,8 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
     import orbax.checkpoint as ocp
 
     # Orbax's threads log, with a traceback, the errors that they also raise.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(
         max_to_keep=None if read_only else 2,
         enable_async_checkpointing=False,
@@ -122,6 +125,23 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
         read_only=read_only,
     )
     return ocp.CheckpointManager(path.absolute(), options=options)
+
+
+@contextlib.contextmanager
+def closed_loop_hidden() -> Iterator[None]:
+    """Hides tracebacks of writes that report to Orbax's event loop after another write's error has closed it.
+
+    They say no more than that error, and stay hidden after it, as some writes may still be under way.
+    """
+    shown = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            shown(unraisable)
+
+    sys.unraisablehook = hook
+    yield
+    sys.unraisablehook = shown
 
 
 def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
