@@ -65,8 +65,8 @@ def gradient_matching(
     By duality (as in CAGrad), u is the vector within `kappa |g|` of the mean whose smallest inner product with a
     client's update is the largest: with kappa = 0 the mean, with a larger kappa nearer to what all clients agree on.
     Where the best combination is shorter than a hundredth of the updates' mean length, as with a client that is almost
-    idle, it is rounding or says little: the step along it is shorter in proportion, and u the mean where it is zero. The
-    official code divides by no less, either.
+    idle, the step along it is shorter in proportion, and u is the mean where it is zero: |sum_i gamma_i u_i| is divided
+    by no less than in the official code.
 
     Args:
       updates: pytree of `[clients, ...]`.

@@ -7,8 +7,8 @@ without BatchNorm it is FedAvg.
 
 Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
 collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default five, as many as in FDSE's
-official code for FedBN and as FDSE's own adaptation makes. After k steps the received statistics have the weight `0.9^k`: with four batches, one pass leaves 66 % of them,
-five leave 12 %.
+official code for FedBN and in FDSE's own adaptation. After k steps the received statistics have the weight `0.9^k`:
+with four batches, one pass leaves 66 % of them, five leave 12 %.
 """
 
 import dataclasses

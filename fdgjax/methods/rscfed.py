@@ -49,7 +49,6 @@ class RSCFed(LabelledServer):
     consistency: r; temperature: T; decay: of the teacher.
     augmentation: whose weak view is taken, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
     labelled_learning_rate: of the training at the server; 0 for the clients' rate.
-    keep_optimizer: whether a client's momentum outlives the round.
     """
 
     client_learning_rate: float = hyper(
@@ -114,7 +113,6 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
         aggregate=aggregate,
         label=lambda path: "local" if path.startswith("teacher/") else base.label(path),
         trained=student_of if base.trained else None,
-        keep_optimizer=h.keep_optimizer,
     )
 
 

@@ -139,7 +139,7 @@ def test_a_wide_radius_clips_nothing_and_steps_are_counted() -> None:
 
 
 def test_mixing_averages_neighbours_that_are_equally_far_up_to_rounding() -> None:
-    """The corners of a turned simplex are equally far from each other; in float32 their distances differ by rounding."""
+    """The corners of a turned simplex are equally far from each other, in float32 up to rounding."""
     for seed in range(5):
         turned = np.linalg.qr(np.random.default_rng(seed).normal(size=(N, N)))[0].astype(np.float32)
         mixed, shares = MIXED(turned, np.ones(N, np.float32))
