@@ -15,7 +15,7 @@ from fdgjax.contract import Context, PyTree, Setup, Trained
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.hyper import ClientHyper
+from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, check_values
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
@@ -134,9 +134,11 @@ def test_an_entry_says_what_its_method_says_of_pooled_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_optimiser_of_every_method_can_outlive_the_round(name: str) -> None:
+def test_the_optimiser_of_every_method_can_outlive_the_round_and_follow_every_schedule(name: str) -> None:
     for keep in (False, True):
         assert build(name, toy_federation(), keep_optimizer=keep).keep_optimizer is keep
+    for schedule in SCHEDULES:
+        check_values(METHODS[name].hyper(client_schedule=schedule))
 
 
 @pytest.mark.parametrize("name", ALL)
