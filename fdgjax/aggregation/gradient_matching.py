@@ -2,6 +2,7 @@
 client's update is largest."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,18 @@ from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
-Solver = Callable[[jax.Array, jax.Array, jax.Array | float, jax.Array], jax.Array]
-"""`(gram [n, n], shares [n], kappa, allowed [n]) -> gamma [n]` on the simplex of the allowed clients."""
+
+class Solver(NamedTuple):
+    """How the step along the best combination is found.
+
+    gamma: `(gram [n, n], shares [n], kappa, allowed [n]) -> gamma [n]` on the simplex of the allowed clients.
+    ratio: `(|g|^2, |sum_i gamma_i u_i|^2) -> |g| / |sum_i gamma_i u_i|`, bounded where the latter is near zero; lengths
+      are in units of the mean length of an update.
+    """
+
+    gamma: Callable[[jax.Array, jax.Array, jax.Array | float, jax.Array], jax.Array]
+    ratio: Callable[[jax.Array, jax.Array], jax.Array]
+
 
 FACTORS: Mapping[str, Callable[[float], float]] = {
     "paper": lambda kappa: 1.0,
@@ -29,8 +40,9 @@ with which clients that agree give their common update."""
 HALVINGS = 25
 """Bisections of the interval in which `exact` looks for the length of the best combination: float32 has 24 bits."""
 
-SHORTEST_SQUARED = 1e-6
-"""Squared length, in units of the longest update's, below which a combination is rounding and has no direction."""
+SMOOTHING = 1e-4
+"""The official code's constant: added to squared lengths under a root, and to the length that it divides by; lengths
+are in units of the mean length of an update."""
 
 
 @accepting_lists
@@ -52,7 +64,9 @@ def gradient_matching(
 
     By duality (as in CAGrad), u is the vector within `kappa |g|` of the mean whose smallest inner product with a
     client's update is the largest: with kappa = 0 the mean, with a larger kappa nearer to what all clients agree on.
-    Where the best combination is zero it has no direction, and u is the mean, as in the official code.
+    Where the best combination is shorter than a hundredth of the updates' mean length, as with a client that is almost
+    idle, the step along it is shorter in proportion, and u is the mean where it is zero: |sum_i gamma_i u_i| is divided
+    by no less than in the official code.
 
     Args:
       updates: pytree of `[clients, ...]`.
@@ -75,15 +89,13 @@ def gradient_matching(
     """
     if not kappa >= 0:
         raise UserError(f"gradient_matching got kappa={kappa}; expected a radius from 0 (the mean), such as 0.5")
-    factor, solve = lookup("scale", scale, FACTORS)(kappa), lookup("solver", solver, SOLVERS)
+    factor, found_by = lookup("scale", scale, FACTORS)(kappa), lookup("solver", solver, SOLVERS)
 
     def rule(updates: Updates, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         found = directions_of(updates, weights)
         share, gram = found.share, found.relative_gram()
-        gamma = solve(gram, share, kappa, found.seen)
-        squared = quadratic(gram, gamma)
-        length = jnp.sqrt(jnp.where(squared > SHORTEST_SQUARED, squared, 1))
-        along = jnp.where(squared > SHORTEST_SQUARED, kappa * jnp.sqrt(quadratic(gram, share)) / length, 0)
+        gamma, unit = found_by.gamma(gram, share, kappa, found.seen), mean_length(gram, found.seen) ** 2
+        along = kappa * found_by.ratio(quadratic(gram, share) / unit, quadratic(gram, gamma) / unit)
         return combined(updates, (share + along * gamma) / factor, found.shares)
 
     return lookup("scope", scope, SCOPES)(rule)(explicit(updates), weights)
@@ -92,6 +104,13 @@ def gradient_matching(
 def quadratic(gram: jax.Array, weights: jax.Array) -> jax.Array:
     """`|sum_i w_i u_i|^2`, which rounding cannot make negative."""
     return jnp.maximum(weights @ gram @ weights, 0)
+
+
+def mean_length(gram: jax.Array, allowed: jax.Array) -> jax.Array:
+    """The mean length of the allowed clients' updates; 1 where all are zero."""
+    lengths = jnp.sqrt(jnp.diagonal(gram))
+    mean = jnp.sum(jnp.where(allowed, lengths, 0)) / jnp.maximum(jnp.sum(allowed.astype(jnp.float32)), 1)
+    return jnp.where(mean > 0, mean, 1)
 
 
 def exact(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed: jax.Array) -> jax.Array:
@@ -121,16 +140,19 @@ def exact(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed:
     return best((low + high) / 2)
 
 
-STEPS, RATE, MOMENTUM, SMOOTHING = 20, 25.0, 0.5, 1e-4
+def exact_ratio(squared: jax.Array, along: jax.Array) -> jax.Array:
+    """The ratio itself, but for combinations shorter than what the official code divides by at the least."""
+    return jnp.sqrt(squared) / jnp.maximum(jnp.sqrt(along), SMOOTHING**0.5 + SMOOTHING)
+
+
+STEPS, RATE, MOMENTUM = 20, 25.0, 0.5
 """Constants of the official code's descent."""
 
 
 def descent(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowed: jax.Array) -> jax.Array:
     """The official code's search: gradient descent with momentum on the logits of gamma, from equal ones; of all
     iterates the one with the smallest objective. Lengths are in units of the mean length of an update."""
-    lengths = jnp.sqrt(jnp.diagonal(gram))
-    mean = jnp.sum(jnp.where(allowed, lengths, 0)) / jnp.maximum(jnp.sum(allowed.astype(jnp.float32)), 1)
-    gram = gram / jnp.where(mean > 0, mean, 1) ** 2
+    gram = gram / mean_length(gram, allowed) ** 2
     pull = gram @ shares
     radius = kappa * jnp.sqrt(quadratic(gram, shares) + SMOOTHING)
 
@@ -152,5 +174,12 @@ def descent(gram: jax.Array, shares: jax.Array, kappa: jax.Array | float, allowe
     return jnp.where(allowed, simplex(iterates[jnp.argmin(values)]), 0)
 
 
-SOLVERS: Mapping[str, Solver] = {"exact": exact, "descent": descent}
-"""How gamma is found: exactly up to rounding, or as in the official code."""
+def smoothed_ratio(squared: jax.Array, along: jax.Array) -> jax.Array:
+    """The official code's ratio of smoothed lengths. Here both have the last term, so that clients that agree give
+    their common update; in the official code only the divisor has it."""
+    length, divisor = (jnp.sqrt(one + SMOOTHING) + SMOOTHING for one in (squared, along))
+    return length / divisor
+
+
+SOLVERS: Mapping[str, Solver] = {"exact": Solver(exact, exact_ratio), "descent": Solver(descent, smoothed_ratio)}
+"""The step along the best combination: exact up to rounding, or as in the official code."""

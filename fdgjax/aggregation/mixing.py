@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.aggregation.attention import mixed_leaf
-from fdgjax.aggregation.distances import counting_clients, distances, pairs_of
+from fdgjax.aggregation.distances import RESOLUTION, counting_clients, distances, pairs_of
 from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import explicit, scale_rows
 from fdgjax.aggregation.weighting import client_count
@@ -23,8 +23,8 @@ def nearest_neighbour_mixing(
         y_i = 1/(m - f) sum_{j in N_i} u_j.
 
     On the `y_i`, every robust rule is as near to the honest mean as any rule can be: what honest clients of different
-    domains have in common is in every `y_i`, so that none looks hostile. Equal distances are averaged, so
-    that the order of the clients does not matter.
+    domains have in common is in every `y_i`, so that none looks hostile. Distances that are equal up to
+    rounding are averaged, so that the order of the clients does not matter.
 
     Args:
       updates: pytree of `[clients, ...]`.
@@ -44,7 +44,7 @@ def nearest_neighbour_mixing(
     itself = np.eye(clients, dtype=bool)
     far = jnp.where(itself, 0, distances(pairs_of(explicit(updates), counts), counts))
     place = jnp.clip(jnp.sum(counts) - hostile - 1, 0, clients - 1)
-    last = jnp.sort(far, axis=1)[:, place]
+    last = (1 + RESOLUTION) * jnp.sort(far, axis=1)[:, place]
     near = jnp.where(counts[:, None], counts[None] & (far <= last[:, None]), itself).astype(jnp.float32)
     shares = near / jnp.sum(near, axis=1, keepdims=True)
     return jax.tree.map(lambda u: mixed_leaf(shares, scale_rows(u, counts)), updates), shares

@@ -88,7 +88,8 @@ class Method(NamedTuple):
     send: what the server sends to a client.
     start: the variables a client starts from, made from what it was sent and its row.
     objective: the local loss.
-    optimizer: the local optimiser, over `params`; it may take the extra arguments `round` and `context`.
+    optimizer: the local optimiser, over `params`; it may take the extra arguments `round`, `context` and
+      `done`, the number of finished rounds, finished local epochs included (float32).
     finish: what a client sends (`message`) and what it keeps (its new row).
     aggregate: from messages `[clients, ...]` to one aggregate, and the coefficients used, for diagnostics.
     update: the new states of server and clients, given the aggregate.

@@ -147,7 +147,8 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     def batch_at(positions: jax.Array, mask: jax.Array) -> Batch:
         return with_pseudo_labels(take_batch(federation, rows[positions], mask), pseudo_labels, positions)
 
-    def epoch(carry: tuple[Variables, PyTree, jax.Array], key: jax.Array) -> tuple[PyTree, None]:
+    def epoch(carry: tuple[Variables, PyTree, jax.Array], now: tuple[jax.Array, jax.Array]) -> tuple[PyTree, None]:
+        key, done = now
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, federation.domains[rows], count)
         positions = positions[jnp.argsort(~used[positions], stable=True)] if pseudo_labels else positions
@@ -167,14 +168,19 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
             )
             with with_mask(batch.mask):
                 (loss, changed), grads = gradient(variables["params"])
-            updates, state = optimizer.update(grads, state, variables["params"], round=context.round, context=context)
+            updates, state = optimizer.update(
+                grads, state, variables["params"], round=context.round, done=done, context=context
+            )
             params = optax.apply_updates(variables["params"], updates)
             return {**variables, **changed, "params": params}, state, total + loss * jnp.sum(batch.mask)
 
         return training.repeat(steps, most, step, carry), None
 
     start = (context.received, begin, jnp.zeros((), jnp.float32))
-    (variables, state, total), _ = jax.lax.scan(epoch, start, jax.random.split(key, batching.epochs))
+    finished = jnp.arange(batching.epochs, dtype=jnp.float32) / batching.epochs
+    (variables, state, total), _ = jax.lax.scan(
+        epoch, start, (jax.random.split(key, batching.epochs), context.round.astype(jnp.float32) + finished)
+    )
     seen = jnp.minimum(steps * size, number) * batching.epochs
     mean_loss = total / jnp.maximum(seen, 1).astype(jnp.float32)
     return Trained(variables, state, mean_loss, steps * batching.epochs)

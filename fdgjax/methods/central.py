@@ -45,7 +45,7 @@ class CentralByDomain(Central):
 
 def central(setup: Setup, h: Central, *, objective: Objective | None = None) -> Method:
     """FedAvg over one client that holds all training data."""
-    return fedavg(setup, h, objective=objective)._replace(keep_optimizer=h.keep_optimizer, pooled=True)
+    return fedavg(setup, h, objective=objective)._replace(pooled=True)
 
 
 def central_by_domain(setup: Setup, h: CentralByDomain, objective: Objective) -> Method:

@@ -170,6 +170,7 @@ def fedavg(
         trained=(lambda variables: variables) if own else None,
         updates=Lens(lambda message: message.update, lambda message, update: message._replace(update=update)),
         averaged=True,
+        keep_optimizer=h.keep_optimizer,
     )
 
 

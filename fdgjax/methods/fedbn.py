@@ -6,9 +6,9 @@ Li et al., "FedBN: federated learning on non-IID features via local batch normal
 without BatchNorm it is FedAvg.
 
 Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
-collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default as many as FDSE's adaptation
-makes. After k steps the received statistics have the weight `0.9^k`: with four batches, one pass leaves 66 % of them,
-five leave 12 %.
+collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default five, as many as in FDSE's
+official code for FedBN and in FDSE's own adaptation. After k steps the received statistics have the weight `0.9^k`:
+with four batches, one pass leaves 66 % of them, five leave 12 %.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ from fdgjax.utils.variables import module_of, norm_paths
 
 @dataclasses.dataclass(frozen=True)
 class FedBN(FedAvg):
-    """FedAvg's hyperparameters; adaptation_epochs: passes over the unseen domain, 0 for none, by default FDSE's."""
+    """FedAvg's hyperparameters; adaptation_epochs: passes over the unseen domain, 0 for none."""
 
     unseen: str = hyper("mean", search=("each", "mean"), source="one model in FDSE, Algorithm 2")
-    adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="as many as FDSE's; FDSE, A7.5: 1")
+    adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="FDSE, official code for FedBN: 5; FDSE, A7.5: 1")
 
 
 def fedbn(setup: Setup, h: FedBN) -> Method:

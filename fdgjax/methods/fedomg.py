@@ -7,6 +7,10 @@ with the updates `u_i = w_i - w` of all parameters together (`fdgjax.aggregation
 server's learning rate. BatchNorm's statistics are averaged. With kappa = 0 it is FedAvg. Clients have no extra cost; w
 predicts for an unseen domain.
 
+The official code's step (`scale=official`) is of `p_i u_i` instead of u_i, with g their plain mean, divided by
+`1 + kappa^2` and times the rate of its PACS settings, 0.5. With three clients it has about a fifth of the length of
+FedAvg's step, the paper's up to 1.5 times that length.
+
 Nguyen, Nguyen, Park, Pham and Hwang, "Federated domain generalization with data-free on-server matching gradient",
 ICLR 2025, and its official code.
 """
@@ -14,14 +18,22 @@ ICLR 2025, and its official code.
 import dataclasses
 from functools import partial
 
+import jax
+import jax.numpy as jnp
+
 from fdgjax.aggregation import gradient_matching, mean
 from fdgjax.aggregation.gradient_matching import FACTORS, SOLVERS
-from fdgjax.contract import Method, PyTree, Setup
+from fdgjax.aggregation.updates import scale_rows
+from fdgjax.aggregation.weighting import client_count, normalise_weights
+from fdgjax.contract import Method, PyTree, Rule, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 
 OFFICIAL = "Nguyen et al., official code"
+
+OFFICIAL_RATE = 0.5
+"""The server's learning rate in the official settings for PACS."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +41,8 @@ class FedOMG(FedAvg):
     """FedAvg's hyperparameters and those of the matching.
 
     kappa: radius of the search around the mean update, relative to the mean's norm. scale: what the step is divided by,
-      an entry of `FACTORS`. solver: how gamma is found, an entry of `SOLVERS`.
+      an entry of `FACTORS`; with `official` the whole step is the official code's, so that `server_learning_rate=1` is
+      its 0.5 for PACS. solver: how gamma is found, an entry of `SOLVERS`.
     """
 
     kappa: float = hyper(0.5, search=(0.1, 0.25, 0.5, 0.75), source=f"{OFFICIAL}: 0.5")
@@ -45,12 +58,23 @@ def fedomg(setup: Setup, h: FedOMG) -> Method:
     """
     matched = partial(gradient_matching, kappa=h.kappa, scale=h.scale, solver=h.solver)
 
+    step = partial(of_shares, matched) if h.scale == "official" else matched
+
     def rule(updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
         update, _ = mean(updates, weights)
-        params, coefficients = matched(updates["params"], weights)
+        params, coefficients = step(updates["params"], weights)
         return {**update, "params": params}, coefficients
 
     return fedavg(setup, h, rule=rule)
+
+
+def of_shares(matched: Rule, updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:
+    """The official code's step: the matched step of each update times its client's share, of which all weigh the same,
+    times the official rate; and the factors of the updates."""
+    shares = normalise_weights(weights, client_count(updates))
+    scaled = jax.tree.map(lambda leaf: scale_rows(leaf, shares), updates)
+    step, coefficients = matched(scaled, (shares > 0).astype(jnp.float32))
+    return jax.tree.map(lambda leaf: OFFICIAL_RATE * leaf, step), OFFICIAL_RATE * shares * coefficients
 
 
 ENTRY = Entry("fedomg", FedOMG, fedomg, "the step near the mean that clients agree on most (Nguyen et al., 2025)")

@@ -40,7 +40,6 @@ class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
     part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
-    keep_optimizer: whether a client's optimiser state outlives the round.
     temperature: SimCLR's and MoCo's. decay: of the target, per step. queue: length of MoCo's queue of keys.
     augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: smallest share of an image's area
       that a view shows.
@@ -121,7 +120,6 @@ def fedsimclr(
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),
         unseen=lambda server, clients: of_model(base.unseen(server, clients)),
-        keep_optimizer=h.keep_optimizer,
         pooled=h.pooled,
     )
 

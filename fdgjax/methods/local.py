@@ -29,7 +29,7 @@ def everything_local(path: str) -> str:
 
 def local(setup: Setup, h: Local) -> Method:
     """FedAvg in which every variable stays at its client."""
-    return fedavg(setup, h, label=everything_local)._replace(keep_optimizer=h.keep_optimizer)
+    return fedavg(setup, h, label=everything_local)
 
 
 ENTRY = Entry("local", Local, local, "each client trains alone, nothing is sent")

@@ -30,7 +30,7 @@ from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import SCHEDULES, hyper
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import SERVED_BY_SGD
 from fdgjax.methods.parts.sharing import ClientVariables
@@ -49,7 +49,6 @@ class RSCFed(LabelledServer):
     consistency: r; temperature: T; decay: of the teacher.
     augmentation: whose weak view is taken, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
     labelled_learning_rate: of the training at the server; 0 for the clients' rate.
-    keep_optimizer: whether a client's momentum outlives the round.
     """
 
     client_learning_rate: float = hyper(
@@ -57,7 +56,7 @@ class RSCFed(LabelledServer):
     )
     client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9")
     client_weight_decay: float = hyper(5e-4, search=(0.0, 5e-4), source=f"{OFFICIAL}: 5e-4")
-    client_schedule: str = hyper("constant", search=("constant", "cosine"), source=OFFICIAL)
+    client_schedule: str = hyper("constant", search=tuple(SCHEDULES), source=OFFICIAL)
     client_clip: float = hyper(5.0, search=(0.0, 5.0), source=f"{OFFICIAL}: 5")
     labelled_learning_rate: float = hyper(0.0, search=(0.0, 0.03), source=f"{OFFICIAL}: 0.03")
     keep_optimizer: bool = hyper(True, search=(True, False), source=OFFICIAL)
@@ -114,7 +113,6 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
         aggregate=aggregate,
         label=lambda path: "local" if path.startswith("teacher/") else base.label(path),
         trained=student_of if base.trained else None,
-        keep_optimizer=h.keep_optimizer,
     )
 
 

@@ -27,9 +27,10 @@ from fdgjax.contract import Context, Lens, Method, PyTree, ServerStep, Setup, Tr
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
-from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper, learning_rate_factor
+from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, WITHIN_ROUNDS, hyper, learning_rate_factor
 from fdgjax.methods.parts.optimizers import client_optimizer, sum_gradients
 from fdgjax.objectives import cross_entropy, shifted
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import subtract
 
@@ -76,8 +77,17 @@ CONTROLS: Mapping[str, Callable[[jax.Array, Context, Trained], PyTree]] = {
 
 
 def scaffold(setup: Setup, h: Scaffold) -> Method:
-    """FedAvg with control variates: c at the server, c_i in a client's row."""
+    """FedAvg with control variates: c at the server, c_i in a client's row.
+
+    Raises:
+      UserError: an unknown control, or `displacement` with a learning rate that changes within a round.
+    """
     corrected, base = lookup("control", h.control, CONTROLS), fedavg(setup, h)
+    if corrected is displacement and h.client_schedule in WITHIN_ROUNDS:
+        raise UserError(
+            f"scaffold got control=displacement with client_schedule={h.client_schedule}, whose learning rate changes "
+            "within a round; expected constant or cosine, or control=gradients"
+        )
 
     def at_server(fresh: Fresh) -> Control:
         total = jnp.sum(base.weights(fresh.federation.train.length))
@@ -87,7 +97,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         return subtract(context.sent.more, context.client.more)
 
     def next_control(context: Context, trained: Trained) -> PyTree:
-        rate = h.client_learning_rate * learning_rate_factor(h, context.round, setup.rounds)
+        rate = h.client_learning_rate * learning_rate_factor(h, context.round.astype(jnp.float32), setup.rounds)
         new = subtract(corrected(rate, context, trained), correction(context))
         # A client without a step (fewer samples than a batch) has no gradient and keeps its control variate.
         return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.more)

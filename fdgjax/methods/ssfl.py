@@ -18,7 +18,7 @@ import jax
 from fdgjax.contract import Context, Method, Model, Objective, Prepared, Samples, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import SCHEDULES, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
 from fdgjax.methods.parts.requirements import with_features
@@ -52,7 +52,7 @@ class LabelledServer(FedAvg):
     client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="UAP, section 5")
     client_learning_rate: float = hyper(0.002, above=0, search=(0.1, 0.01, 0.002), source="UAP, section 5")
     client_weight_decay: float = hyper(0.0, search=(0.0, 5e-4), source="UAP names none")
-    client_schedule: str = hyper("cosine", search=("constant", "cosine"), source="UAP, section 5")
+    client_schedule: str = hyper("cosine", search=tuple(SCHEDULES), source="UAP, section 5")
     unseen: str = hyper("server", search=("server", "mean", "each"), source="docs/deviations.md")
     batch_norm: str = hyper("kept", search=tuple(NORMS), source="UAP, section 9: skipped, as in FedBN")
     class_aware: bool = hyper(True, search=(True, False), source="UAP, section 4.1: images of each class of a subset")

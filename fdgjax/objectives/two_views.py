@@ -49,17 +49,35 @@ def of_model(variables: Variables) -> Variables:
     return {name: leaf for name, leaf in variables.items() if name in MODEL}
 
 
-def both_views(
-    model: Model, view: View, variables: Variables, batch: Batch, key: jax.Array
-) -> tuple[Output, Output, Variables, tuple[jax.Array, jax.Array]]:
-    """A model's outputs for two views of a batch, in one pass so that BatchNorm sees both; the changed collections; and
-    the views."""
+class Views(NamedTuple):
+    """Two views of a batch's images, `[batch, ...]` each, and the key of a model's passes over them."""
+
+    first: jax.Array
+    second: jax.Array
+    key: jax.Array
+
+
+def two_views(view: View, batch: Batch, key: jax.Array) -> Views:
+    """Two random views of a batch."""
     first_key, second_key, apply_key = jax.random.split(key, 3)
-    views = view(first_key, batch.images), view(second_key, batch.images)
-    output, changed = model.apply(of_model(variables), jnp.concatenate(views), True, apply_key)
-    half = len(batch.images)
+    return Views(view(first_key, batch.images), view(second_key, batch.images), apply_key)
+
+
+def together(model: Model, variables: Variables, views: Views) -> tuple[Output, Output, Variables]:
+    """A model's outputs for two views in one pass, so that BatchNorm sees both, and the changed collections."""
+    output, changed = model.apply(of_model(variables), jnp.concatenate([views.first, views.second]), True, views.key)
+    half = len(views.first)
     first, second = (jax.tree.map(lambda leaf, cut=cut: leaf[cut], output) for cut in (slice(half), slice(half, None)))
-    return first, second, changed, views
+    return first, second, changed
+
+
+def each_alone(model: Model, variables: Variables, views: Views) -> tuple[Output, Output, Variables]:
+    """A model's outputs for two views, one pass after the other, and the changed collections: BatchNorm normalises each
+    view by itself, and its running statistics take in the first and then the second."""
+    first_key, second_key = jax.random.split(views.key)
+    first, changed = model.apply(of_model(variables), views.first, True, first_key)
+    second, changed = model.apply(of_model({**variables, **changed}), views.second, True, second_key)
+    return first, second, changed
 
 
 def follow(target: Variables, variables: Variables, decay: float) -> Variables:
@@ -75,11 +93,11 @@ def nothing(key: jax.Array, variables: Variables, settings: TwoViewSettings) -> 
 
 
 def simclr(model: Model, view: View, settings: TwoViewSettings) -> Objective:
-    """`nt_xent` of the two views' projections (Chen et al., 2020)."""
+    """`nt_xent` of the two views' projections, which are made together (Chen et al., 2020)."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        first, second, changed, _ = both_views(model, view, variables, batch, key)
+        first, second, changed = together(model, variables, two_views(view, batch, key))
         loss = nt_xent(first.logits, second.logits, batch.mask, temperature=settings.temperature)
         return loss, changed
 
@@ -87,12 +105,12 @@ def simclr(model: Model, view: View, settings: TwoViewSettings) -> Objective:
 
 
 def simsiam(model: Model, view: View, settings: TwoViewSettings) -> Objective:
-    """`(-cos(p_1, z_2) - cos(p_2, z_1)) / 2`, z without a gradient (Chen and He, 2021)."""
+    """`(-cos(p_1, z_2) - cos(p_2, z_1)) / 2`, z without a gradient (Chen and He, 2021); each view passes alone."""
     del settings
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        first, second, changed, _ = both_views(model, view, variables, batch, key)
+        first, second, changed = each_alone(model, variables, two_views(view, batch, key))
         apart = negative_cosine(first.extra["prediction"], second.logits)
         apart += negative_cosine(second.extra["prediction"], first.logits)
         return masked_mean(0.5 * apart, batch.mask), changed
@@ -109,18 +127,18 @@ def with_target(key: jax.Array, variables: Variables, settings: TwoViewSettings)
 def byol(model: Model, view: View, settings: TwoViewSettings) -> Objective:
     """`2 - 2 cos(p_1, z'_2) + 2 - 2 cos(p_2, z'_1)`, z' of the target (Grill et al., 2020, equation 2 and section 3.1).
 
-    The target is updated before each step, so it lags the model by one step; like the model it uses the batch's
-    statistics.
+    Each view passes alone, through the model and the target. The target is updated before each step, so it lags the
+    model by one step; like the model it uses the batch's statistics.
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
         target = follow(variables["target"], variables, settings.decay)
-        first, second, changed, views = both_views(model, view, variables, batch, key)
-        wanted, _ = model.apply(target, jnp.concatenate(views), True, key)
-        former, latter = jnp.split(wanted.logits, 2)
-        apart = 2 + 2 * negative_cosine(first.extra["prediction"], latter)
-        apart += 2 + 2 * negative_cosine(second.extra["prediction"], former)
+        views = two_views(view, batch, key)
+        first, second, changed = each_alone(model, variables, views)
+        former, latter, _ = each_alone(model, target, views._replace(key=key))
+        apart = 2 + 2 * negative_cosine(first.extra["prediction"], latter.logits)
+        apart += 2 + 2 * negative_cosine(second.extra["prediction"], former.logits)
         return masked_mean(apart, batch.mask), {**changed, "target": target}
 
     return objective

@@ -63,6 +63,22 @@ def test_updates_that_cancel_leave_the_mean() -> None:
     np.testing.assert_allclose(update, [1 / 6, 0], atol=1e-3)
 
 
+def test_a_client_that_is_almost_idle_shortens_the_matched_part_in_proportion() -> None:
+    """Below a hundredth of the mean length (the official floor), there is no jump: half as long, half the part."""
+    busy = np.float32([[1, 0.2], [1, -0.2]])
+
+    def matched(idle: float, solver: str = "exact") -> np.ndarray:
+        updates = np.append(busy, np.float32([[-idle, 0]]), axis=0)
+        return np.asarray(MATCHED(updates, None, solver=solver)[0]) - updates.mean(axis=0)
+
+    full, tenth, twentieth = (np.linalg.norm(matched(idle)) for idle in (0.05, 6e-4, 3e-4))
+    np.testing.assert_allclose(full, 0.5 * np.linalg.norm(busy.sum(axis=0) - [0.05, 0]) / 3, rtol=1e-3)
+    np.testing.assert_allclose(tenth / full, 6e-4 / 0.0101 * 3 / (2 * np.linalg.norm(busy[0])), rtol=0.05)
+    np.testing.assert_allclose(twentieth / tenth, 0.5, rtol=0.02)
+    for idle in (6e-4, 3e-4):
+        np.testing.assert_allclose(np.linalg.norm(matched(idle, "descent")), np.linalg.norm(matched(idle)), rtol=0.15)
+
+
 def official(updates: np.ndarray, kappa: float) -> np.ndarray:
     """The official code's step for equal weights, in float64, its gradient by hand."""
     n = len(updates)
@@ -81,14 +97,16 @@ def official(updates: np.ndarray, kappa: float) -> np.ndarray:
         velocity = 0.5 * velocity + gamma * (by_gamma - gamma @ by_gamma)
         logits = logits - 25 * velocity
     gamma = best[1]
-    length = np.sqrt(gamma @ updates @ updates.T @ gamma)
-    g = updates.mean(0)
-    return (g + kappa * np.linalg.norm(g) / length * gamma @ updates) / (1 + kappa**2)
+    along = radius / (np.sqrt(gamma @ gram @ gamma + 1e-4) + 1e-4)
+    return (1 / n + along * gamma) @ updates / (1 + kappa**2)
 
 
 @pytest.mark.parametrize("seed", CASES[:2])
-def test_the_official_search_by_hand(seed: int) -> None:
+@pytest.mark.parametrize("idle", [1.0, 1e-2, 1e-4])
+def test_the_official_search_by_hand(seed: int, idle: float) -> None:
+    """Also with a client that is almost idle, where the floors of the official code's lengths count."""
     updates = draw(seed, 0.5)
+    updates[0] *= idle
     step, _ = MATCHED(updates, None, kappa=0.5, scale="official", solver="descent")
     np.testing.assert_allclose(step, official(updates.astype(np.float64), 0.5), rtol=2e-3, atol=2e-3)
 

@@ -136,3 +136,12 @@ def test_a_wide_radius_clips_nothing_and_steps_are_counted() -> None:
             rule(updates, steps=0)
     with pytest.raises(UserError, match=r"got radius=-1.0; expected 0"):
         centered_clipping(updates, radius=-1.0)
+
+
+def test_mixing_averages_neighbours_that_are_equally_far_up_to_rounding() -> None:
+    """The corners of a turned simplex are equally far from each other, in float32 up to rounding."""
+    for seed in range(5):
+        turned = np.linalg.qr(np.random.default_rng(seed).normal(size=(N, N)))[0].astype(np.float32)
+        mixed, shares = MIXED(turned, np.ones(N, np.float32))
+        np.testing.assert_allclose(shares, np.full((N, N), 1 / N), rtol=1e-5)
+        np.testing.assert_allclose(mixed, np.broadcast_to(turned.mean(axis=0), turned.shape), atol=1e-6)

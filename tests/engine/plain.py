@@ -41,10 +41,12 @@ def one_step(trainer: Method | ServerTraining) -> Any:
     def loss(params: Any, variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
         return trainer.objective({**variables, "params": params}, batch, key, context)
 
-    def step(variables: Variables, optimizer: PyTree, *rest: Any) -> tuple[Variables, PyTree, jax.Array]:
-        params = variables["params"]
+    def step(
+        variables: Variables, optimizer: PyTree, done: jax.Array, *rest: Any
+    ) -> tuple[Variables, PyTree, jax.Array]:
+        params, context = variables["params"], rest[-1]
         (value, changed), grads = jax.value_and_grad(loss, has_aux=True)(params, variables, *rest)
-        updates, optimizer = transform.update(grads, optimizer, params, round=rest[-1].round, context=rest[-1])
+        updates, optimizer = transform.update(grads, optimizer, params, round=context.round, done=done, context=context)
         return {**variables, **changed, "params": optax.apply_updates(params, updates)}, optimizer, value
 
     return jax.jit(step)
@@ -115,7 +117,8 @@ class PlainRound:
         stage = self.method.server_training if at_server else None
         step = self.stage_step if at_server else self.step
         variables, losses, steps = context.received, [], 0
-        for epoch_key in jax.random.split(key, self.batching.epochs):
+        for epoch, epoch_key in enumerate(jax.random.split(key, self.batching.epochs)):
+            done = jnp.float32(int(context.round) + epoch / self.batching.epochs)
             order_key, step_key = jax.random.split(epoch_key)
             order = shuffled(order_key, np.arange(len(rows)))
             if in_order := (stage or self.method).order:
@@ -140,7 +143,7 @@ class PlainRound:
                         )
                     )
                 step_key_i = jax.random.fold_in(step_key, i)
-                variables, optimizer, loss = step(variables, optimizer, batch, step_key_i, context)
+                variables, optimizer, loss = step(variables, optimizer, done, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())
                 steps += 1
         mean_loss = np.float32(np.mean(losses) if losses else 0.0)

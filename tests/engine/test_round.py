@@ -29,6 +29,7 @@ from tests.toys import (
     LENGTHS,
     POOLED,
     Case,
+    build,
     check_recordable,
     close,
     copy,
@@ -41,6 +42,7 @@ from tests.toys import (
     shared_case,
     shared_method,
     tolerance,
+    toy_federation,
 )
 
 ALL = sorted(METHODS)
@@ -150,6 +152,26 @@ def test_all_clients_at_once_behind_more_padding_equal_the_plain_loop(name: str)
 def test_more_padding_is_invisible_one_client_at_a_time() -> None:
     case = shared_case("fedavg", plan=WHOLE)
     check_against_plain("fedavg", case, more_padding(case.federation))
+
+
+@pytest.mark.parametrize("name", mostly_slow(("fedavg", "ditto", "hfedf", "scaffold"), ("fedavg", "scaffold")))
+@pytest.mark.parametrize("schedule", ["cosine_epochs", "step"])
+def test_an_optimiser_that_outlives_the_round_and_a_schedule_by_epochs_equal_the_plain_loop(
+    name: str, schedule: str
+) -> None:
+    """The experiment has three rounds of two epochs: the step falls after the first epoch of the last."""
+    chosen = {"client_optimizer": "sgd", "client_momentum": 0.9, "client_schedule": schedule, "keep_optimizer": True}
+    method = build(name, toy_federation(), **chosen)
+    case = make_case(method, plan=make_plan("vmap", per_round=3))
+    specification, state, forgotten = PlainRound(method, case.plan.batching), case.start(), case.start()
+    other = make_case(method._replace(keep_optimizer=False), plan=case.plan)
+    for _ in range(3):
+        kept = copy(state)
+        state, info = case.round(state, case.federation)
+        wanted, _ = specification(kept, case.federation, np.asarray(info.participants).tolist())
+        close(state, wanted, rtol=1e-3, atol=1e-5)
+        forgotten, _ = other.round(forgotten._replace(optimizers={}), case.federation)
+    assert not np.allclose(flat(state.server), flat(forgotten.server), atol=1e-4)
 
 
 def test_dropout_draws_from_each_clients_own_stream() -> None:

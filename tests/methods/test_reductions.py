@@ -26,8 +26,7 @@ def test_fedavg_with_one_client_is_central() -> None:
     federation = toy_federation((9,))._replace(ids=jnp.zeros(1, jnp.int32))
     fedavg, central = build("fedavg", federation, **ADAM), build("central", federation, **ADAM)
     assert central.pooled
-    assert central.keep_optimizer
-    case = make_case(fedavg._replace(keep_optimizer=True), federation)
+    case = make_case(build("fedavg", federation, keep_optimizer=True, **ADAM), federation)
     kept = make_case(central, federation).advance(ROUNDS)
     close(kept, case.advance(ROUNDS))
     forgotten = make_case(fedavg, federation).advance(ROUNDS)

@@ -15,7 +15,7 @@ from fdgjax.contract import Context, PyTree, Setup, Trained
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.hyper import ClientHyper
+from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, check_values
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
@@ -134,6 +134,14 @@ def test_an_entry_says_what_its_method_says_of_pooled_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_the_optimiser_of_every_method_can_outlive_the_round_and_follow_every_schedule(name: str) -> None:
+    for keep in (False, True):
+        assert build(name, toy_federation(), keep_optimizer=keep).keep_optimizer is keep
+    for schedule in SCHEDULES:
+        check_values(METHODS[name].hyper(client_schedule=schedule))
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_labels_say_where_variables_are(name: str) -> None:
     method = build(name, toy_federation(), "norm")
     _, clients = jax.eval_shape(method.init, jax.random.key(0), toy_federation())
@@ -245,6 +253,15 @@ def test_unknown_words_in_hyperparameters_are_refused_in_one_line(name: str) -> 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("key", ["client_optimizer", "server_optimizer"])
+def test_an_optimiser_that_needs_more_than_gradients_is_refused_in_one_line(key: str) -> None:
+    with pytest.raises(UserError, match=r"'lbfgs' needs more than gradients.*expected.*sgd") as error:
+        build("fedavg", toy_federation(), **{"client_momentum": 0.0, key: "lbfgs"})
+    assert "\n" not in str(error.value)
+    for name in ("adafactor", "lion", "novograd", "rprop", "sm3"):
+        build("fedavg", toy_federation(), **{"client_momentum": 0.0, key: name})
+
+
 def test_weight_decay_is_an_l2_gradient() -> None:
     params, grads = {"w": np.float32([1.0, -2.0])}, {"w": np.float32([0.5, 0.5])}
     decayed = optimizer("sgd", learning_rate=0.1, weight_decay=0.01)
@@ -258,10 +275,10 @@ def test_the_learning_rate_decays_with_the_rounds_and_long_gradients_are_clipped
     settings = {"client_optimizer": "sgd", "client_learning_rate": 0.1, "client_weight_decay": 0.01}
     clipped = client_optimizer(ClientHyper(**settings, client_learning_rate_decay=0.5, client_clip=1.0), rounds=3)
     for round_ in (0, 1, 3):
-        updates, _ = clipped.update(grads, clipped.init(params), params, round=jnp.int32(round_))
+        updates, _ = clipped.update(grads, clipped.init(params), params, done=jnp.float32(round_))
         wanted = -0.1 * 0.5**round_ * (grads["w"] / 5 + 0.01 * params["w"])
         np.testing.assert_allclose(updates["w"], wanted, rtol=1e-6)
-    short, _ = clipped.update({"w": grads["w"] / 50}, clipped.init(params), params, round=jnp.int32(0))
+    short, _ = clipped.update({"w": grads["w"] / 50}, clipped.init(params), params, done=jnp.float32(0))
     np.testing.assert_allclose(short["w"], -0.1 * (grads["w"] / 50 + 0.01 * params["w"]), rtol=1e-6)
 
 

@@ -10,6 +10,7 @@ from fdgjax.contract import Context, Trained
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.parts.sharing import ClientVariables
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of
 from tests.methods.convex import PLAIN_SGD, gradient_at_rest
 from tests.toy_models import tiny_model
@@ -36,14 +37,21 @@ def test_with_one_client_it_is_fedavg() -> None:
     assert np.abs(flat(state.server.more.variate)).max() > 1e-3
 
 
-def test_the_mean_gradient_is_the_papers_displacement() -> None:
-    """Plain SGD, its learning rate decaying: `(x - y_i) / (K eta_l)` is the mean of the corrected gradients."""
-    chosen = PLAIN_SGD | {"client_learning_rate_decay": 0.5, "client_weight_decay": 0.0}
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_mean_gradient_is_the_papers_displacement(keep: bool) -> None:
+    """Plain SGD, its learning rate decaying: `(x - y_i) / (K eta_l)` is the mean of the round's corrected gradients."""
+    chosen = PLAIN_SGD | {"client_learning_rate_decay": 0.5, "client_weight_decay": 0.0, "keep_optimizer": keep}
     states = [
         make_case(build("scaffold", toy_federation(), control=control, **chosen)).advance(3)
         for control in ("gradients", "displacement")
     ]
     close(*states, rtol=1e-3, atol=1e-5)
+
+
+def test_the_displacement_of_a_learning_rate_that_changes_within_a_round_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match="expected constant or cosine") as error:
+        build("scaffold", toy_federation(), control="displacement", client_schedule="step")
+    assert "\n" not in str(error.value)
 
 
 def test_the_update_by_hand() -> None:

@@ -173,8 +173,22 @@ def test_a_method_on_pseudo_labels_starts_from_the_model_that_guessed() -> None:
 
 def test_the_cosine_schedule_goes_from_one_to_nothing() -> None:
     h = ClientHyper(client_schedule="cosine", client_learning_rate_decay=0.5)
-    factors = [float(learning_rate_factor(h, jnp.int32(round_), 4)) for round_ in range(5)]
-    np.testing.assert_allclose(factors, [0.5**r * (1 + np.cos(np.pi * r / 4)) / 2 for r in range(5)], atol=1e-7)
+    for epochs in (0.0, 0.5):
+        factors = [float(learning_rate_factor(h, jnp.float32(round_ + epochs), 4)) for round_ in range(5)]
+        np.testing.assert_allclose(factors, [0.5**r * (1 + np.cos(np.pi * r / 4)) / 2 for r in range(5)], atol=1e-7)
+
+
+def test_schedules_by_epochs_are_those_of_pytorch() -> None:
+    """`CosineAnnealingLR` and `StepLR(int(0.8 * epochs), 0.1)`, which are told of every epoch of every round."""
+    rounds, epochs = 10, 3
+    done = [jnp.float32(round_ + epoch / epochs) for round_ in range(rounds) for epoch in range(epochs)]
+    every = np.arange(rounds * epochs)
+    for schedule, wanted in (
+        ("cosine_epochs", (1 + np.cos(np.pi * every / (rounds * epochs))) / 2),
+        ("step", np.where(every < int(0.8 * rounds * epochs), 1, 0.1)),
+    ):
+        factors = [float(learning_rate_factor(ClientHyper(client_schedule=schedule), one, rounds)) for one in done]
+        np.testing.assert_allclose(factors, wanted, atol=1e-6)
 
 
 def test_the_servers_own_is_refused_where_it_does_not_train() -> None:

@@ -51,10 +51,6 @@ def run(part: str, which: Any, images: jax.Array) -> Any:
     return network(part).apply(which, images, True, jax.random.key(0))[0]
 
 
-def halves(array: jax.Array) -> list[jax.Array]:
-    return jnp.split(array, 2)
-
-
 def nearer(variables: Any) -> Any:
     return jax.tree.map(lambda t, s: 0.75 * t + 0.25 * s, variables["target"], of_model(variables))
 
@@ -64,14 +60,15 @@ def expected(part: str, variables: Any, batch: Batch, key: jax.Array) -> jax.Arr
     if part == "moco":
         asked, answer = run(part, of_model(variables), views[0]), run(part, nearer(variables), views[1])
         return info_nce(asked.logits, answer.logits, variables["queue"]["keys"], batch.mask, temperature=0.5)
-    own = run(part, of_model(variables), jnp.concatenate(views))
-    z = halves(own.logits)
     if part == "simclr":
-        return nt_xent(*z, batch.mask, temperature=0.5)
-    p = halves(own.extra["prediction"])
+        return nt_xent(
+            *jnp.split(run(part, of_model(variables), jnp.concatenate(views)).logits, 2), batch.mask, temperature=0.5
+        )
+    own = [run(part, of_model(variables), images) for images in views]
+    p, z = [output.extra["prediction"] for output in own], [output.logits for output in own]
     if part == "simsiam":
         return 0.5 * mean(negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0]))
-    t = halves(run(part, nearer(variables), jnp.concatenate(views)).logits)
+    t = [run(part, nearer(variables), images).logits for images in views]
     # Grill et al., 2020: both directions are added up, SimSiam's are averaged.
     return mean(4 + 2 * negative_cosine(p[0], t[1]) + 2 * negative_cosine(p[1], t[0]))
 
@@ -114,3 +111,54 @@ def test_the_views_are_drawn_anew(part: str) -> None:
     variables, batch, objective = setting(part)
     losses = {float(objective(variables, batch, jax.random.key(k), NOWHERE)[0]) for k in range(3)}
     assert len(losses) == 3
+
+
+def by_hand(params: Any, images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The toy network and its head on one view in NumPy, float64: z, p and the mean that the first BatchNorm sees."""
+
+    def dense(layer: Any, x: np.ndarray) -> np.ndarray:
+        return x @ layer["kernel"] + layer["bias"]
+
+    def normed(layer: Any, x: np.ndarray) -> np.ndarray:
+        return layer["scale"] * (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5) + layer["bias"]
+
+    head = params["projector"]
+    hidden = dense(params["linear_2"], np.maximum(dense(params["linear_1"], images.reshape(len(images), -1)), 0))
+    z = dense(head["out"], np.maximum(normed(head["bn"], hidden), 0))
+    inner = np.maximum(normed(head["predictor_bn"], dense(head["predictor_in"], z)), 0)
+    return z, dense(head["predictor_out"], inner), hidden.mean(axis=0)
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+
+
+@pytest.mark.parametrize(("part", "factor"), [("simsiam", 0.5), ("byol", 2.0)])
+def test_each_view_passes_alone_as_by_hand(part: str, factor: float) -> None:
+    """The gradient against differences of a NumPy network in float64 that passes view after view, its targets fixed, as
+    in the official code; and the running means, which take in both views one after the other."""
+    variables, batch, objective = setting(part)
+    key = jax.random.key(5)
+    (_, changed), gradient = jax.value_and_grad(
+        lambda params: objective(variables | {"params": params}, batch, key, NOWHERE), has_aux=True
+    )(variables["params"])
+    views = [np.asarray(images, np.float64) for images in two(batch, key)]
+    start, gradient = (
+        jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree) for tree in (variables["params"], gradient)
+    )
+    targets = [by_hand(start, images)[0] for images in views]
+    rng = np.random.default_rng(0)
+
+    def loss(params: Any) -> float:
+        p = [by_hand(params, images)[1] for images in views]
+        return -factor * float(np.mean((cosines(p[0], targets[1]) + cosines(p[1], targets[0]))[:3]))
+
+    for _ in range(4):
+        way = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), start)
+        ahead, behind = (jax.tree.map(lambda w, d, e=e: w + e * d, start, way) for e in (1e-5, -1e-5))
+        slope = sum(jax.tree.leaves(jax.tree.map(lambda g, d: np.sum(g * d), gradient, way)))
+        np.testing.assert_allclose(slope, (loss(ahead) - loss(behind)) / 2e-5, rtol=1e-3, atol=1e-4)
+    before = variables["batch_stats"]["projector"]["bn"]["mean"]
+    after = changed["batch_stats"]["projector"]["bn"]["mean"]
+    first, second = (by_hand(start, images)[2] for images in views)
+    np.testing.assert_allclose(after, 0.9 * (0.9 * before + 0.1 * first) + 0.1 * second, rtol=1e-4, atol=1e-6)

@@ -49,6 +49,7 @@ def train_privately(
     """
     federation, rows, count, _ = data
     batching, longest, size = training.batching, len(rows), training.batching.batch_size
+    steps = number_of_steps(batching, count)
     optimizer = optax.with_extra_args_support(training.optimizer)
     expected = jnp.maximum(jnp.minimum(size, count), 1).astype(jnp.float32)
     rate = expected / jnp.maximum(count, 1).astype(jnp.float32)
@@ -85,13 +86,18 @@ def train_privately(
         noisy = optax.tree.add(
             summed, gaussian_noise(jax.random.fold_in(noise_key, i), summed, privacy.noise * privacy.clip)
         )
+        finished = (i * batching.epochs // jnp.maximum(steps, 1)).astype(jnp.float32) / batching.epochs
         updates, state = optimizer.update(
-            optax.tree.scale(1 / expected, noisy), state, variables["params"], round=context.round, context=context
+            optax.tree.scale(1 / expected, noisy),
+            state,
+            variables["params"],
+            round=context.round,
+            done=context.round.astype(jnp.float32) + finished,
+            context=context,
         )
         params = optax.apply_updates(variables["params"], updates)
         return {**variables, "params": params}, state, total + losses, seen + number
 
-    steps = number_of_steps(batching, count)
     start = (context.received, begin, jnp.zeros((), jnp.float32), jnp.zeros((), count.dtype))
     variables, state, total, seen = training.repeat(steps, number_of_steps(batching, longest), step, start)
     return Trained(variables, state, total / jnp.maximum(seen, 1).astype(jnp.float32), steps)

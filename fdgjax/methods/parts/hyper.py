@@ -65,6 +65,24 @@ SERVER_LEARNING_RATES = (1e-1, 1e-2, 1e-3)
 FDSE_LEARNING_RATES = (0.001, 0.01, 0.05, 0.1, 0.5)
 
 
+def cosine(done: jax.Array, rounds: int) -> jax.Array:
+    """From 1 to 0, half a wave."""
+    return 0.5 * (1 + jnp.cos(jnp.pi * (done / rounds)))
+
+
+SCHEDULES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
+    "constant": lambda done, rounds: jnp.ones_like(done),
+    "cosine": lambda done, rounds: cosine(jnp.floor(done), rounds),
+    "cosine_epochs": cosine,
+    "step": lambda done, rounds: jnp.where(done < 0.8 * rounds, jnp.ones_like(done), 0.1),
+}
+"""Factors on the learning rate, from the number of finished rounds (float32, finished local epochs included) and of all
+rounds: none, a cosine from round to round, a cosine from epoch to epoch, and a tenth after 80 % of all epochs."""
+
+WITHIN_ROUNDS = ("cosine_epochs", "step")
+"""The schedules that change from epoch to epoch."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ClientHyper:
     """The method's name, and the local optimiser, common to all methods.
@@ -76,9 +94,9 @@ class ClientHyper:
     client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do.
     client_momentum: for optimisers that take one.
     client_learning_rate_decay: factor on the learning rate after every round.
-    client_schedule: another factor on the learning rate, over all rounds: `constant` or `cosine`, an entry of
-      `SCHEDULES`.
+    client_schedule: another factor on the learning rate, over all rounds: an entry of `SCHEDULES`.
     client_clip: largest norm of the gradient, over all parameters and before weight decay; 0 does not clip.
+    keep_optimizer: whether a client's optimiser state, such as its momentum, outlives the round.
     """
 
     name: str = ""
@@ -91,19 +109,13 @@ class ClientHyper:
     client_learning_rate_decay: float = hyper(
         1.0, above=0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code"
     )
-    client_schedule: str = hyper("constant", search=("constant", "cosine"), source="UAP, section 5: cosine")
+    client_schedule: str = hyper("constant", search=tuple(SCHEDULES), source="UAP, section 5: cosine")
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
+    keep_optimizer: bool = hyper(False, search=(False, True), source="McMahan et al., Algorithm 1: a new optimiser")
 
 
-SCHEDULES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
-    "constant": lambda done, rounds: jnp.ones_like(done),
-    "cosine": lambda done, rounds: 0.5 * (1 + jnp.cos(jnp.pi * (done / rounds))),
-}
-"""Factors on the learning rate, from the number of finished rounds, float32, and of all rounds."""
-
-
-def learning_rate_factor(h: ClientHyper, round_: jax.Array, rounds: int) -> jax.Array:
-    """What the client's learning rate is multiplied by in a round (from 0) of `rounds`, float32."""
-    done = round_.astype(jnp.float32)
-    decay = jnp.power(jnp.float32(h.client_learning_rate_decay), done)
+def learning_rate_factor(h: ClientHyper, done: jax.Array, rounds: int) -> jax.Array:
+    """What the client's learning rate is multiplied by after `done` of `rounds`, float32: 2.4 are two rounds and two of
+    five local epochs."""
+    decay = jnp.power(jnp.float32(h.client_learning_rate_decay), jnp.floor(done))
     return decay * SCHEDULES[h.client_schedule](done, rounds)

@@ -120,6 +120,7 @@ def hypernet(
         label=generated,
         weights=lookup("weighting", h.weighting, WEIGHTINGS),
         trained=lambda variables: variables,
+        keep_optimizer=h.keep_optimizer,
     )
 
 

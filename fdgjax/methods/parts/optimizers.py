@@ -43,25 +43,34 @@ def client_optimizer(
         )
     ]
     changes = h.client_learning_rate_decay != 1 or h.client_schedule != "constant"
-    own += [scale_by_round(lambda round_: learning_rate_factor(h, round_, rounds))] if changes else []
+    own += [scale_by_progress(lambda done: learning_rate_factor(h, done, rounds))] if changes else []
     steps += [change(optax.chain(*own))] if change else own
     return lenient(optax.chain(*steps)) if len(steps) > 1 else steps[0]
 
 
 class GradientSum(NamedTuple):
-    """The sum of the gradients of all steps so far."""
+    """The sum of the gradients of all of the round's steps so far, and the round."""
 
     gradient_sum: PyTree
+    round: jax.Array
 
 
-def sum_gradients() -> optax.GradientTransformation:
-    """Leaves gradients as they are and adds them up; `optax.tree.get(state, "gradient_sum")` is the sum."""
+def sum_gradients() -> optax.GradientTransformationExtraArgs:
+    """Leaves gradients as they are and adds them up; `optax.tree.get(state, "gradient_sum")` is the sum. It restarts in
+    each round, even if the optimiser's state is kept between rounds."""
 
-    def update(updates: PyTree, state: GradientSum, params: PyTree | None = None) -> tuple[PyTree, GradientSum]:
-        del params
-        return updates, GradientSum(optax.tree.add(state.gradient_sum, updates))
+    def update(
+        updates: PyTree, state: GradientSum, params: PyTree | None = None, *, round: jax.Array, **others: Any
+    ) -> tuple[PyTree, GradientSum]:
+        del params, others
+        same = state.round == round
+        total = jax.tree.map(lambda s, g: jnp.where(same, s, 0) + g, state.gradient_sum, updates)
+        return updates, GradientSum(total, round)
 
-    return optax.GradientTransformation(lambda params: GradientSum(optax.tree.zeros_like(params)), update)
+    def init(params: PyTree) -> GradientSum:
+        return GradientSum(optax.tree.zeros_like(params), jnp.zeros((), jnp.int32))
+
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 class Renewed(NamedTuple):
@@ -92,14 +101,14 @@ def renewed(optimizer: optax.GradientTransformation, at: int) -> optax.GradientT
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def scale_by_round(factor_of: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformationExtraArgs:
-    """Updates times a factor of the round, which comes as an extra argument."""
+def scale_by_progress(factor_of: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformationExtraArgs:
+    """Updates times a factor of the rounds and epochs done, which come as the extra argument `done`."""
 
     def update(
-        updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
+        updates: PyTree, state: PyTree, params: PyTree | None = None, *, done: jax.Array, **others: Any
     ) -> tuple[PyTree, PyTree]:
         del params, others
-        factor = factor_of(round)
+        factor = factor_of(done)
         return jax.tree.map(lambda u: (factor * u).astype(u.dtype), updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
@@ -111,7 +120,8 @@ def optimizer(
     """Any optax optimiser by name, after an L2 gradient `weight_decay * w`.
 
     Raises:
-      UserError: no optax optimiser of that name, or a momentum for one that takes none.
+      UserError: no optax optimiser of that name, one that needs more than gradients, or a momentum for one that takes
+        none.
     """
     accepted = {
         key: inspect.signature(value).parameters
@@ -126,7 +136,25 @@ def optimizer(
     if extra and "momentum" not in accepted[name]:
         raise UserError(f"optimizer '{name}' takes no momentum, got {momentum}; expected 0 or an optimizer like sgd")
     base = getattr(optax, name)(learning_rate=learning_rate, **extra)
-    return lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
+    whole = lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
+    if not takes_gradients(whole):
+        raise UserError(
+            f"optimizer '{name}' needs more than gradients, such as the loss along a line; expected one that takes "
+            "gradients alone, such as sgd or adam"
+        )
+    return whole
+
+
+def takes_gradients(transformation: optax.GradientTransformation) -> bool:
+    """Whether an optimiser needs gradients and parameters alone; `lbfgs` also wants the loss and its function."""
+    params = {"w": jax.ShapeDtypeStruct((2, 2), jnp.float32)}
+    try:
+        jax.eval_shape(lambda w: transformation.update(w, transformation.init(w), w), params)
+    except TypeError as error:
+        if "required keyword-only" in str(error):
+            return False
+        raise
+    return True
 
 
 def lenient(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
