@@ -1,6 +1,6 @@
 """The files of a run: config, metrics, summary, checkpoints."""
 
-from fdgjax.run.records.checkpoints import Checkpoints, History, newest_checkpoint, open_checkpoints
+from fdgjax.run.records.checkpoints import Checkpoint, Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.run.records.log import open_log
 from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.workdir import (
@@ -18,6 +18,7 @@ from fdgjax.run.records.workdir import (
 
 __all__ = [
     "TIMINGS",
+    "Checkpoint",
     "Checkpoints",
     "History",
     "Workdir",
