@@ -3,7 +3,6 @@
 import logging
 from pathlib import Path
 
-from fdgjax.evaluation.metrics import last_evaluated
 from fdgjax.inference.classifier import Classifier
 from fdgjax.inference.model_card import card_of
 from fdgjax.inference.program import write_program
@@ -33,5 +32,4 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     write_tensors(classifier, out / NAMES[0])
     write_program(classifier, out / NAMES[1])
     write_json(out / NAMES[2], facts_of(classifier))
-    summary, record = finished(Workdir(run), LOGGER.warning), last_evaluated(classifier.trained.records)
-    write_text(out / NAMES[3], card_of(classifier, summary, record))
+    write_text(out / NAMES[3], card_of(classifier, bool(finished(Workdir(run), LOGGER.warning))))

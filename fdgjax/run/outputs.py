@@ -10,7 +10,9 @@ import jax.numpy as jnp
 
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
-from fdgjax.run.records import Checkpoint, Checkpoints, History, Workdir, open_checkpoints
+from fdgjax.distributed import is_coordinator
+from fdgjax.experiments import Experiment, describe
+from fdgjax.run.records import Checkpoint, Checkpoints, History, Workdir, open_checkpoints, write_description
 from fdgjax.utils.errors import UserError
 
 
@@ -25,6 +27,13 @@ def places(outputs: Sequence[RunOutput]) -> list[slice]:
     """Each member's slice of the seeds of all members."""
     ends = [sum(output.config.seeds for output in outputs[: i + 1]) for i in range(len(outputs))]
     return [slice(end - output.config.seeds, end) for output, end in zip(outputs, ends, strict=True)]
+
+
+def write_descriptions(outputs: Sequence[RunOutput], experiment: Experiment) -> None:
+    """Process 0 writes the description of the experiment's data into each folder, if it is not there."""
+    if is_coordinator():
+        for output in outputs:
+            write_description(output.workdir, describe(experiment))
 
 
 def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> Checkpoints:

@@ -29,7 +29,7 @@ from fdgjax.run.memory_check import (
     shortage,
 )
 from fdgjax.run.multihost import check_shared, logs_of, own_or_see
-from fdgjax.run.outputs import RunOutput, open_outputs, places
+from fdgjax.run.outputs import RunOutput, open_outputs, places, write_descriptions
 from fdgjax.run.records import (
     Checkpoint,
     History,
@@ -133,6 +133,7 @@ def train_with_records(
     begin = time.perf_counter()
     config, stop, durations = experiment.config, any_stop(stop), list[float]()
     with contextlib.ExitStack() as cleanup:
+        write_descriptions(outputs, experiment)
         checkpoints = cleanup.enter_context(contextlib.closing(open_outputs(outputs, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())

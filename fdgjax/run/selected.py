@@ -1,4 +1,4 @@
-"""The state of the round that a run's selection rule has chosen so far, kept in each checkpoint beside the newest state.
+"""The state of the round that a run's selection rule has chosen so far, kept in each checkpoint beside the newest.
 
 It is kept for the rules that look at the clients' held-out data: `last` needs no second state, and a state that was
 chosen by the labels of the unseen domain (`oracle`) must not be used for anything.
@@ -31,7 +31,7 @@ def may_be_selected(config: Config, round_: int) -> bool:
 
 
 def updated(selected: State | None, state: State, records: Sequence[Sequence[Record]], config: Config) -> State | None:
-    """The selected state after a round: for each seed the round's own state if the rule chooses it, else the one before.
+    """The selected state after a round: for each seed the round's own if the rule chooses it, else the one before.
 
     Args:
       selected: the one before, on the host; None for none.

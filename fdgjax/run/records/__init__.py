@@ -12,7 +12,9 @@ from fdgjax.run.records.workdir import (
     open_workdir,
     own_workdir,
     read_config_file,
+    read_description,
     read_summary,
+    write_description,
     write_summary,
 )
 
@@ -33,8 +35,10 @@ __all__ = [
     "open_workdir",
     "own_workdir",
     "read_config_file",
+    "read_description",
     "read_summary",
     "summarise",
     "summarise_seeds",
+    "write_description",
     "write_summary",
 ]
