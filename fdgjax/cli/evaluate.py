@@ -3,7 +3,7 @@
     fdgjax evaluate RUN|EXPORT --data DIR [--client K] [--json FILE] [--csv FILE]
 
 DIR has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
-the classes are named as the model names them, and some may be missing. Printed are the accuracy, precision, recall and F1
+the classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
 of each class, and the confusion matrix, with 95 % intervals (Wilson). The run's own records stay as they are.
 """
 

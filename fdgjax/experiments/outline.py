@@ -79,10 +79,16 @@ def describe(experiment: Experiment) -> DataDescription:
 
 
 def to_description(plain: Mapping[str, Any]) -> DataDescription:
-    """The description that `_asdict()` made plain, for JSON."""
-    tables = {name: tuple(shape) for name, shape in plain["tables"].items()}
-    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    return DataDescription(**{**lists, "tables": tables})
+    """The description that `_asdict()` made plain, read from JSON."""
+    return DataDescription(
+        class_names=tuple(plain["class_names"]),
+        domain_names=tuple(plain["domain_names"]),
+        target=plain["target"],
+        image_shape=tuple(plain["image_shape"]),
+        clients=plain["clients"],
+        samples=tuple(plain["samples"]),
+        tables={name: tuple(shape) for name, shape in plain["tables"].items()},
+    )
 
 
 def outline_of(experiment: Experiment) -> Outline:

@@ -95,8 +95,9 @@ def class_figures(
 def as_json(found: Evaluated) -> dict[str, Any]:
     """The figures as plain data."""
     return {
-        **found.accuracy._asdict(),
+        "n": found.accuracy.n,
         "accuracy": found.accuracy.value,
+        "interval": found.accuracy.interval,
         "confidence": CONFIDENCE,
         "macro": found.macro,
         "classes": [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fdgjax.inference.classifier import Classifier
 from fdgjax.inference.model_card import card_of
+from fdgjax.inference.predictor import FACTS, PROGRAM
 from fdgjax.inference.program import write_program
 from fdgjax.inference.tensors import facts_of, write_tensors
 from fdgjax.run.records import Workdir, finished
@@ -12,7 +13,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
-NAMES = ("model.safetensors", "program.bin", "model.json", "README.md")
+NAMES = ("model.safetensors", PROGRAM, FACTS, "README.md")
 
 
 def check_out(out: Path) -> None:

@@ -52,15 +52,20 @@ def images_at(paths: Sequence[Path]) -> list[ImagePath]:
 def images_below(folder: Path) -> list[Path]:
     """The images in a folder and its subfolders; raises and logs like `images_at`."""
     each = list(listings(folder))
+    say_others(folder, each)
     images = [image for listing in each for image in listing.images]
     if not images:
         raise UserError(f"no images in {folder}; expected files that end in {', '.join(IMAGE_SUFFIXES)}")
+    return images
+
+
+def say_others(folder: Path, each: Sequence[Listing]) -> None:
+    """Logs, in one line, what folders below `folder` contain besides images."""
     others = [path for listing in each for path in listing.others]
     broken = [path for listing in each for path in listing.broken]
     hidden = [path for listing in each for path in listing.hidden]
     kinds = {"files that are not images": others, "links that lead nowhere": broken, "hidden or system files": hidden}
     say_skipped(folder, kinds, lost=bool(others or broken))
-    return images
 
 
 def listings(folder: Path) -> Iterator[Listing]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.data.sources.layouts import LAYOUTS, FolderLayout
-from fdgjax.data.sources.listing import list_folder
-from fdgjax.inference.images import images_below
+from fdgjax.data.sources.listing import IMAGE_SUFFIXES, list_folder
+from fdgjax.inference.images import listings, say_others
 from fdgjax.utils.errors import LISTED, UserError
 
 
@@ -34,34 +34,34 @@ def labelled_images(folder: Path, class_names: Sequence[str], dataset: str) -> l
         raise UserError(f"--data got '{folder}', which is no folder; expected one with a folder of images per class")
     layout = LAYOUTS.get(dataset, FolderLayout())
     top = list_folder(folder).folders
-    if any(layout.own(one.name) in class_names for one in top):
-        return of_domain("", top, class_names, layout)
-    below = {domain.name: list_folder(domain).folders for domain in top}
-    if not any(layout.own(one.name) in class_names for folders in below.values() for one in folders):
+
+    def known(folders: Sequence[Path]) -> bool:
+        return any(layout.own(one.name) in class_names for one in folders)
+
+    shelves = {"": top} if known(top) else {domain.name: list_folder(domain).folders for domain in top}
+    if not any(map(known, shelves.values())):
         raise UserError(
             f"--data got '{folder}', which has no folder of a class that the model knows; expected <class>/* or "
             f"<domain>/<class>/*, the classes being {few(class_names)}"
         )
-    return [
-        image
-        for domain, folders in below.items()
-        if folders
-        for image in of_domain(domain, folders, class_names, layout)
-    ]
-
-
-def of_domain(
-    domain: str, folders: Sequence[Path], class_names: Sequence[str], layout: FolderLayout
-) -> list[LabelledImage]:
-    """The images of one domain's class folders; raises like `labelled_images`."""
     labels = {name: label for label, name in enumerate(class_names)}
-    if unknown := [one for one in folders if layout.own(one.name) not in labels]:
+    boxes = [(domain, one) for domain, folders in shelves.items() for one in folders]
+    if unknown := sorted({one.name for _, one in boxes if layout.own(one.name) not in labels}):
         raise UserError(
-            f"the model does not know the classes {few([one.name for one in unknown])} in {unknown[0].parent}; expected "
-            f"folders named {few(class_names)}; rename them, or give a folder without them"
+            f"--data got '{folder}', with folders of classes that the model does not know: {few(unknown)}; expected "
+            f"{few(class_names)}; rename them, or give a folder without them"
         )
-    filled = [one for one in folders if list_folder(one).images or list_folder(one).folders]
-    return [LabelledImage(path, labels[layout.own(one.name)], domain) for one in filled for path in images_below(one)]
+    each = [(domain, labels[layout.own(one.name)], list(listings(one))) for domain, one in boxes]
+    say_others(folder, [listing for _, _, below in each for listing in below])
+    found = [
+        LabelledImage(path, label, domain)
+        for domain, label, below in each
+        for listing in below
+        for path in listing.images
+    ]
+    if not found:
+        raise UserError(f"no images in {folder}; expected files that end in {', '.join(IMAGE_SUFFIXES)}")
+    return found
 
 
 def few(names: Sequence[str]) -> str:

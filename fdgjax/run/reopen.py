@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from fdgjax.config import Config, from_plain
 from fdgjax.config.register import check_registered
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.source import Source
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
 from fdgjax.run.compilation import state_shapes
@@ -53,8 +55,8 @@ def config_of(path: Path, data_dir: str = "", *, needs_data: bool = True) -> Con
         raise UserError(f"{path} holds no config.json; expected the folder of a run, as --workdir named it")
     content = read_config_file(Workdir(path))
     name = content["config"]["data"]["name"]
-    unread = {} if needs_data or name in DATASETS else {name: partial(refuse_to_load, name)}
-    with lent(DATASETS, unread):
+    named_only: dict[str, Callable[[str], Source | Domains]] = {name: partial(refuse_to_load, name)}
+    with lent(DATASETS, {} if needs_data or name in DATASETS else named_only):
         check_registered(str(path), content)
         try:
             config = from_plain(content["config"])
