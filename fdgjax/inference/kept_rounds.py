@@ -4,6 +4,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, seeds_of
@@ -51,6 +53,12 @@ def kept_state(
         raise UserError(f"{what} is not kept; expected --round last, or one of the rounds {kept}")
     LOGGER.warning(f"{what} is not kept, as the run began with an earlier version: round {last} is used")
     return states[last], records
+
+
+def kept_states(experiment: Experiment, path: Path, round_: str) -> State:
+    """`kept_state` of every seed, with a leading seed axis if there are several."""
+    each = [kept_state(experiment, path, index, round_)[0] for index in range(len(experiment.seeds))]
+    return each[0] if len(each) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
 
 def states_of(checkpoint: Checkpoint, seeds: int, index: int) -> dict[int, State]:

@@ -24,6 +24,7 @@ from fdgjax.run.records import (
     read_config_file,
     read_description,
 )
+from fdgjax.utils.checksums import Damaged
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lent
 
@@ -75,12 +76,17 @@ def refuse_to_load(name: str, data_dir: str) -> Domains:
 
 def outline(path: Path) -> Outline | None:
     """The outline of a run's experiment, without its data; None for a run of an earlier version, whose folder does not
-    describe its data.
+    describe its data, and for a damaged description, which is logged.
 
     Raises:
       UserError: the folder holds no run, or a run of another version.
     """
-    config, data = config_of(path, needs_data=False), read_description(Workdir(path))
+    config = config_of(path, needs_data=False)
+    try:
+        data = read_description(Workdir(path))
+    except Damaged as error:
+        LOGGER.warning(f"{error}: the run's data are read instead")
+        return None
     return None if data is None else make_outline(as_there_are(config), data)
 
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import fdgjax
 from fdgjax.config import Config
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.selection import reported
@@ -22,6 +23,7 @@ from fdgjax.run.records import Checkpoint, newest_checkpoint
 from fdgjax.run.runner import Interrupted, run_config, run_experiment
 from fdgjax.run.selected import updated
 from fdgjax.utils.errors import UserError
+from tests.marks import mostly_slow
 from tests.runs import StopAfter, built_once, never, perceptron, records_of, small
 
 __all__ = ["built_once", "perceptron"]
@@ -63,6 +65,8 @@ def test_the_selected_state_is_that_of_its_round_for_each_seed(cache: Path, tmp_
         chex.assert_trees_all_equal(each_seed(found.selected, 2)[index], wanted)
         state, _ = kept_state(build(config), tmp_path / "run", index)
         chex.assert_trees_all_equal(state, wanted)
+    for asked, state in (("selected", found.selected), (7, found.state)):
+        chex.assert_trees_all_equal(fdgjax.open_run(tmp_path / "run", round=asked).state, state)
 
 
 def test_a_run_without_observers_keeps_the_same(cache: Path, tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_a_run_without_observers_keeps_the_same(cache: Path, tmp_path: Path) -> 
     chex.assert_trees_all_equal(found.selected, seen[int(found.selected.round)])
 
 
-@pytest.mark.parametrize("looks", [4, 9])
+@pytest.mark.parametrize("looks", mostly_slow([4, 9], [9]))
 def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps(looks: int, cache: Path, tmp_path: Path) -> None:
     config = validated(cache)
     run_config(config, tmp_path / "whole", Console(), never())
@@ -87,7 +91,7 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps(looks: int, cache: Pa
     chex.assert_trees_all_equal((one.state, one.selected), (other.state, other.selected))
 
 
-@pytest.mark.parametrize("rounds", [(4, 7), (5, 7)])
+@pytest.mark.parametrize("rounds", mostly_slow([(4, 7), (5, 7)], [(5, 7)]))
 def test_a_run_continued_for_more_rounds_keeps_what_the_longer_one_keeps(
     rounds: tuple[int, int], cache: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +104,7 @@ def test_a_run_continued_for_more_rounds_keeps_what_the_longer_one_keeps(
     chex.assert_trees_all_equal((one.state, one.selected), (other.state, other.selected))
 
 
+@pytest.mark.slow
 def test_members_of_a_family_keep_what_they_keep_alone(cache: Path, tmp_path: Path) -> None:
     first = validated(cache, seeds=2, seed_axis="map")
     other = dataclasses.replace(first, method=dataclasses.replace(first.method, client_learning_rate=0.1))
@@ -139,7 +144,7 @@ def test_labels_of_the_unseen_domain_choose_no_state(cache: Path, tmp_path: Path
 def test_a_run_begun_without_a_selected_state_says_so(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = validated(cache)
+    config = validated(cache, checkpoint_every=7)
 
     def nothing(selected: Any, *rest: Any) -> Any:
         return selected

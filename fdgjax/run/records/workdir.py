@@ -147,9 +147,11 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 
 def write_description(workdir: Workdir, data: DataDescription) -> None:
-    """Writes `data.json`, unless it is there."""
-    if not workdir.data.is_file():
-        write_checked_json(workdir.data, data._asdict())
+    """Writes `data.json`, unless it is there and undamaged."""
+    with contextlib.suppress(Damaged):
+        if read_description(workdir) is not None:
+            return
+    write_checked_json(workdir.data, data._asdict())
 
 
 def read_description(workdir: Workdir) -> DataDescription | None:
