@@ -87,6 +87,7 @@ def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: 
         f"classes: {', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
         markup=False,
         highlight=False,
+        soft_wrap=True,
     )
     table = Table("class", "n", "recall", "predicted", "precision", "F1")
     for one in found.classes:

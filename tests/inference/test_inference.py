@@ -142,9 +142,15 @@ def test_every_methods_state_is_restored_without_data(name: str, cache: Path) ->
     chex.assert_trees_all_equal_shapes_and_dtypes(state_shapes(outline), state_shapes(experiment))
 
 
-def test_a_method_with_a_row_per_client_is_restored_without_data(cache: Path, perceptron: None) -> None:
-    for changes in ({}, {"seeds": 2}, {"data": {"clients": 4, "domains_per_client": 2, "shots": 1}}):
-        experiment = build(small(cache, "hfedf", **changes))
+def test_a_state_is_restored_without_data(cache: Path, perceptron: None) -> None:
+    uneven = {"clients": 4, "domains_per_client": 2, "shots": 1}
+    for method, changes in (
+        ("hfedf", {}),
+        ("hfedf", {"seeds": 2, "data": uneven}),
+        ("fedavg", {"data": {"protocol": "labelled_server"}}),
+        ("fedavg", {"model": {"name": "digits_cnn", "frozen": 1}}),
+    ):
+        experiment = build(small(cache, method, **changes))
         described = to_description(json.loads(json.dumps(describe(experiment)._asdict())))
         assert described == describe(experiment)
         shapes = state_shapes(make_outline(experiment.config, described))

@@ -24,7 +24,7 @@ from fdgjax.run.runner import Interrupted, run_config, run_experiment
 from fdgjax.run.selected import updated
 from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
-from tests.runs import StopAfter, built_once, never, perceptron, records_of, small
+from tests.runs import StopAfter, assert_same_run, assert_same_state, built_once, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
@@ -86,9 +86,7 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps(looks: int, cache: Pa
     with pytest.raises(Interrupted):
         run_config(config, tmp_path / "run", Console(), StopAfter(looks))
     run_config(config, tmp_path / "run", Console(), never())
-    assert records_of(tmp_path / "run") == records_of(tmp_path / "whole")
-    one, other = newest(tmp_path / "run", config), newest(tmp_path / "whole", config)
-    chex.assert_trees_all_equal((one.state, one.selected), (other.state, other.selected))
+    assert_same_run(tmp_path / "run", tmp_path / "whole", config)
 
 
 @pytest.mark.parametrize("rounds", mostly_slow([(4, 7), (5, 7)], [(5, 7)]))
@@ -100,8 +98,7 @@ def test_a_run_continued_for_more_rounds_keeps_what_the_longer_one_keeps(
     for number in rounds:
         run_config(dataclasses.replace(config, rounds=number), tmp_path / "run", Console(), never())
     run_config(config, tmp_path / "whole", Console(), never())
-    one, other = newest(tmp_path / "run", config), newest(tmp_path / "whole", config)
-    chex.assert_trees_all_equal((one.state, one.selected), (other.state, other.selected))
+    assert_same_state(tmp_path / "run", tmp_path / "whole", config)
 
 
 @pytest.mark.slow
@@ -113,8 +110,7 @@ def test_members_of_a_family_keep_what_they_keep_alone(cache: Path, tmp_path: Pa
     run_batched(configs, paths, silent_console(), never())
     for config, path in zip(configs, paths, strict=True):
         run_config(config, tmp_path / "alone" / path.name, silent_console(), never())
-        one, two = newest(path, config), newest(tmp_path / "alone" / path.name, config)
-        chex.assert_trees_all_equal((one.state, one.selected), (two.state, two.selected))
+        assert_same_run(path, tmp_path / "alone" / path.name, config)
         assert (path / "data.json").read_bytes() == (tmp_path / "alone" / path.name / "data.json").read_bytes()
 
 
