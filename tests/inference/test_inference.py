@@ -144,13 +144,14 @@ def test_every_methods_state_is_restored_without_data(name: str, cache: Path) ->
 
 def test_a_state_is_restored_without_data(cache: Path, perceptron: None) -> None:
     uneven = {"clients": 4, "domains_per_client": 2, "shots": 1}
-    for method, changes in (
-        ("hfedf", {}),
-        ("hfedf", {"seeds": 2, "data": uneven}),
-        ("fedavg", {"data": {"protocol": "labelled_server"}}),
-        ("fedavg", {"model": {"name": "digits_cnn", "frozen": 1}}),
+    frozen = small(cache, "fedavg", "digits_cnn")
+    for config in (
+        small(cache, "hfedf"),
+        small(cache, "hfedf", seeds=2, data=uneven),
+        small(cache, "fedavg", data={"protocol": "labelled_server"}),
+        dataclasses.replace(frozen, model=dataclasses.replace(frozen.model, frozen=1)),
     ):
-        experiment = build(small(cache, method, **changes))
+        experiment = build(config)
         described = to_description(json.loads(json.dumps(describe(experiment)._asdict())))
         assert described == describe(experiment)
         shapes = state_shapes(make_outline(experiment.config, described))
