@@ -21,7 +21,7 @@ from fdgjax.engine import State
 from fdgjax.experiments import build
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
 from fdgjax.run.compilation import state_shapes
-from fdgjax.run.records import TIMINGS, newest_checkpoint
+from fdgjax.run.records import TIMINGS, Checkpoint, newest_checkpoint
 from fdgjax.utils.checksums import read_checked_json
 from tests.toys import compiling_quickly
 
@@ -96,10 +96,15 @@ def records_of(path: Path) -> dict[str, Any]:
 
 
 def final_state(path: Path, rounds: int, like: State) -> State:
+    state: State = final_checkpoint(path, rounds, like).state
+    return state
+
+
+def final_checkpoint(path: Path, rounds: int, like: State) -> Checkpoint:
     restored = newest_checkpoint(path / "checkpoints", like, pytest.fail)
     assert restored is not None
-    assert (jax.device_get(restored[0].round) == rounds).all()
-    return restored[0]
+    assert (jax.device_get(restored.state.round) == rounds).all()
+    return restored
 
 
 def assert_same_run(one: Path, other: Path, config: Config) -> None:
@@ -108,8 +113,10 @@ def assert_same_run(one: Path, other: Path, config: Config) -> None:
 
 
 def assert_same_state(one: Path, other: Path, config: Config) -> None:
+    """The newest states are the same, and those of the selected round."""
     like = state_shapes(build(config))
-    chex.assert_trees_all_equal(*(final_state(path, config.rounds, like) for path in (one, other)))
+    left, right = (final_checkpoint(path, config.rounds, like) for path in (one, other))
+    chex.assert_trees_all_equal((left.state, left.selected), (right.state, right.selected))
 
 
 class Process:

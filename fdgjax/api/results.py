@@ -34,7 +34,8 @@ class Result:
     """A trained experiment.
 
     built: what was trained, see `fdgjax.experiments.Experiment`.
-    state: the state after the last round, with a leading seed axis if there are several seeds.
+    state: the state after the last round, or after the one that `open_run` was asked for, with a leading seed axis if
+      there are several seeds.
     seed_records: for each seed, the records of its rounds.
     summary: the figures, as in `summary.json`; empty if training was stopped before its last round.
     workdir: the run's folder; None if trained in memory. programs: the compiled prediction functions.

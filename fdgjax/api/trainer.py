@@ -25,6 +25,7 @@ from fdgjax.distributed import Stop, process_group
 from fdgjax.engine.devices import split_cpu
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
+from fdgjax.inference.kept_rounds import LAST, kept_states
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
@@ -95,17 +96,20 @@ def open_run(
     classes: Sequence[str] | None = None,
     model: Network | None = None,
     data_dir: str = "",
+    round: int | str = LAST,
 ) -> Result:
-    """Opens a run's folder: its newest state with the models, its records, and the summary of a finished run.
+    """Opens a run's folder: a state with the models, its records, and the summary of a finished run.
 
     Args:
       path: the folder.
       method, data, classes, model: the user-defined ones that the run was trained with, as for `experiment`; registered
         ones may be left out.
       data_dir: folder of the data, if it has moved since the run.
+      round: whose state: `last`, `selected` by `config.selection`, or a number, as far as states are kept.
 
     Raises:
-      UserError: no run, or its method, model or data is neither given nor registered; the message names it.
+      UserError: no run, a round whose state is not kept, or the run's method, model or data is neither given nor
+        registered; the message names it.
     """
     given = by_name(data, classes)
     if method is not None:
@@ -115,6 +119,8 @@ def open_run(
     folder = Path(path)
     with lending(given):
         opened = reopen(folder, data_dir)
+    if round != LAST:
+        opened = opened._replace(state=kept_states(opened.experiment, folder, str(round)))
     summary = finished(Workdir(folder), logging.getLogger("fdgjax").warning)
     return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
 

@@ -1,6 +1,6 @@
 """A trained run's classifier, for use without this package.
 
-    fdgjax export RUN --out DIR [--client K] [--calibrated]
+    fdgjax export RUN --out DIR [--client K] [--round last|selected|N] [--calibrated]
 
 DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program made by `jax.export` that maps
 images as bytes to probabilities, for any batch size; `model.json`, the classes; and README.md, the model card.
@@ -11,7 +11,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdgjax.cli.predict import add_run, classifier_asked
+from fdgjax.cli.predict import add_run, chosen_of
+from fdgjax.inference.classifier import open_classifier
 from fdgjax.inference.exporting import NAMES, check_out, export
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import printable
@@ -22,10 +23,10 @@ def main(argv: Sequence[str]) -> int:
     """Writes the export; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     parser = argparse.ArgumentParser(prog="fdgjax export", description=str(__doc__).partition("\n")[0])
-    add_run(parser)
+    add_run(parser, "RUN", "folder of a run, with its checkpoints")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or empty folder, or an export's")
     args = parser.parse_args(argv[1:])
     check_out(args.out)
-    export(classifier_asked(args), args.run, args.out)
+    export(open_classifier(args.run, **chosen_of(args)._asdict()), args.run, args.out)
     print(f"{', '.join(NAMES)} in {printable(args.out)}")
     return 0

@@ -11,16 +11,23 @@ from fdgjax.experiments.components import (
 )
 from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import model_facts
+from fdgjax.experiments.outline import DataDescription, Outline, describe, make_outline, outline_of, to_description
 
 __all__ = [
+    "DataDescription",
     "Experiment",
+    "Outline",
     "batching_of",
     "build",
     "check_method",
     "client_model",
+    "describe",
     "make_method",
+    "make_outline",
     "make_plan",
     "model_config",
     "model_facts",
     "on_callers_mesh",
+    "outline_of",
+    "to_description",
 ]

@@ -10,9 +10,9 @@ import numpy as np
 
 from fdgjax.contract import Variables
 from fdgjax.data.pixels import as_floats
-from fdgjax.experiments import Experiment
+from fdgjax.experiments import Outline
 from fdgjax.inference.temperature import fit_temperature
-from fdgjax.inference.trained_run import TrainedRun, open_trained
+from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained
 from fdgjax.utils.errors import UserError
 
 UNSEEN = -1
@@ -27,15 +27,15 @@ class Classifier(NamedTuple):
     client: the client whose model it is, or `UNSEEN`. temperature: divides the logits.
     """
 
-    trained: TrainedRun
+    trained: TrainedModels
     models: Variables
     client: int
     temperature: float = 1.0
 
     @property
-    def experiment(self) -> Experiment:
-        """The run's experiment."""
-        return self.trained.experiment
+    def outline(self) -> Outline:
+        """The run's experiment without its data."""
+        return self.trained.outline
 
     @property
     def whose(self) -> str:
@@ -45,43 +45,57 @@ class Classifier(NamedTuple):
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes, in the order of the probabilities."""
-        return self.experiment.data.class_names
+        return self.outline.data.class_names
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         """`(H, W, channels)` of an image."""
-        return tuple(self.experiment.data.images.shape[1:])
+        return self.outline.data.image_shape
 
 
 def open_classifier(
-    run: Path, *, client: int = UNSEEN, seed: int | None = None, data_dir: str = "", calibrated: bool = False
+    run: Path,
+    *,
+    client: int = UNSEEN,
+    seed: int | None = None,
+    round_: str = "",
+    data_dir: str = "",
+    calibrated: bool = False,
 ) -> Classifier:
-    """The classifier in a run's newest checkpoint.
+    """A run's classifier. The run's data are read only to calibrate it.
 
     Args:
       run: the run's folder.
       client: the client whose model it is, or `UNSEEN`.
       seed: one of the run's seeds; None for the first.
+      round_: the round whose state it is, see `fdgjax.inference.kept_rounds.kept_state`; '' for the selected one.
       data_dir: folder of the data, if it has moved since the run.
       calibrated: whether to fit the temperature on the run's validation data.
 
     Raises:
-      UserError: no run, no such client or seed, a method that learns without labels, or no labelled data to calibrate
-        with.
+      UserError: no run, no such client, seed or round, a method that learns without labels, or no labelled data to
+        calibrate with.
     """
-    trained = open_trained(run, data_dir, seed)
+    if calibrated:
+        whole = open_trained(run, data_dir, seed, round_)
+        found = checked_classifier(whole, run, client)
+        return found._replace(temperature=calibration(found, whole))
+    return checked_classifier(open_models(run, data_dir, seed, round_), run, client)
+
+
+def checked_classifier(trained: TrainedModels, run: Path, client: int) -> Classifier:
+    """`classifier_of`; raises a `UserError` for a method without classes, or a client that the run lacks."""
     if not trained.classifies:
         raise UserError(
-            f"{run} is a run of '{trained.experiment.config.method.name}', which learns without labels and knows no "
+            f"{run} is a run of '{trained.outline.config.method.name}', which learns without labels and knows no "
             "classes; expected one of a method that classifies"
         )
     if client != UNSEEN and not 0 <= client < trained.clients:
         raise UserError(f"--client got {client}; expected a number from 0 to {trained.clients - 1}")
-    found = classifier_of(trained, client)
-    return found._replace(temperature=calibration(found)) if calibrated else found
+    return classifier_of(trained, client)
 
 
-def classifier_of(trained: TrainedRun, client: int) -> Classifier:
+def classifier_of(trained: TrainedModels, client: int) -> Classifier:
     """The classifier of a client, or for an unseen domain."""
     if client == UNSEEN:
         return Classifier(trained, trained.unseen_variables(), client)
@@ -101,7 +115,7 @@ def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]
 
 def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The function of images -> each model's logits, `[models, batch, classes]`."""
-    whole, key = classifier.experiment.whole, jax.random.key(0)  # evaluation draws no random numbers
+    whole, key = classifier.outline.whole, jax.random.key(0)  # evaluation draws no random numbers
 
     def apply(images: jax.Array) -> jax.Array:
         floats = as_floats(images)
@@ -116,7 +130,7 @@ def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The pure function of images -> features `[batch, m]` of the first model."""
-    whole, key = classifier.experiment.whole, jax.random.key(0)
+    whole, key = classifier.outline.whole, jax.random.key(0)
 
     def apply(images: jax.Array) -> jax.Array:
         first = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), classifier.models)
@@ -140,19 +154,19 @@ def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.n
     return np.concatenate(found, axis=axis)
 
 
-def calibration(classifier: Classifier) -> float:
-    """The temperature fitted to validation data: the client's own, or, for an unseen domain, that of all clients.
+def calibration(classifier: Classifier, trained: TrainedRun) -> float:
+    """The temperature fitted to the run's validation data: the client's own, or, for an unseen domain, all clients'.
 
     Raises:
       UserError: the clients have no labels.
     """
-    experiment = classifier.experiment
+    experiment = trained.experiment
     if experiment.config.data.protocol == "labelled_server":
         raise UserError(
             "--calibrated needs labelled validation data, but in the protocol 'labelled_server' clients have no "
             "labels; leave it out"
         )
-    held_out = classifier.trained.parts.validation
+    held_out = trained.parts.validation
     rows = np.concatenate(held_out) if classifier.client == UNSEEN else held_out[classifier.client]
     if not len(rows):
         raise UserError("--calibrated needs validation data, of which there are none; leave it out")

@@ -3,9 +3,9 @@
 import logging
 from pathlib import Path
 
-from fdgjax.evaluation.metrics import last_evaluated
 from fdgjax.inference.classifier import Classifier
 from fdgjax.inference.model_card import card_of
+from fdgjax.inference.predictor import FACTS, PROGRAM
 from fdgjax.inference.program import write_program
 from fdgjax.inference.tensors import facts_of, write_tensors
 from fdgjax.run.records import Workdir, finished
@@ -13,7 +13,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
-NAMES = ("model.safetensors", "program.bin", "model.json", "README.md")
+NAMES = ("model.safetensors", PROGRAM, FACTS, "README.md")
 
 
 def check_out(out: Path) -> None:
@@ -33,5 +33,4 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     write_tensors(classifier, out / NAMES[0])
     write_program(classifier, out / NAMES[1])
     write_json(out / NAMES[2], facts_of(classifier))
-    summary, record = finished(Workdir(run), LOGGER.warning), last_evaluated(classifier.trained.records)
-    write_text(out / NAMES[3], card_of(classifier, summary, record))
+    write_text(out / NAMES[3], card_of(classifier, bool(finished(Workdir(run), LOGGER.warning))))

@@ -1,41 +1,116 @@
-"""Reads image files into the format of a run's data set."""
+"""Image files and folders, read into the format of a model's training images and predicted."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from fdgjax.data.sources.decoding import decode_image
-from fdgjax.data.sources.source import read_bytes
-from fdgjax.inference.classifier import Classifier, in_batches, probabilities_of
+from fdgjax.data.sources.decoding import CONTENTS, decode_image
+from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, say_skipped
+from fdgjax.inference.classifier import IMAGES_AT_ONCE, in_compiled_batches
+from fdgjax.inference.predictor import Predictor
 from fdgjax.utils.errors import UserError
 
-
-def predict_files(classifier: Classifier, files: Sequence[Path]) -> np.ndarray:
-    """Probabilities `[files, classes]` of image files; raises like `read_images`."""
-    return in_batches(probabilities_of(classifier), read_images(files, classifier.image_shape))
+LOGGER = logging.getLogger("fdgjax")
 
 
-def read_images(files: Sequence[Path], image_shape: tuple[int, ...]) -> np.ndarray:
-    """Images uint8 `[files, H, W, channels]`, decoded and resized by the function that fills the data cache.
+class ImagePath(NamedTuple):
+    """An image file; `named`: whether the user named it, else it was found in a folder."""
+
+    path: Path
+    named: bool
+
+
+class Predictions(NamedTuple):
+    """kept: positions of the images that could be read. probabilities: of their classes, `[kept, classes]`."""
+
+    kept: list[int]
+    probabilities: np.ndarray
+
+
+def images_at(paths: Sequence[Path]) -> list[ImagePath]:
+    """The images that paths name: files, and folders with all their subfolders. Other files in folders are skipped, and
+    logged in one line for each folder named.
 
     Raises:
-      UserError: a file that cannot be read or decoded, or a run whose images are not square.
+      UserError: a path that does not exist, or a folder without images.
     """
-    size, width, channels = image_shape
+    found: list[ImagePath] = []
+    for path in paths:
+        if path.is_dir():
+            found += [ImagePath(image, named=False) for image in images_below(path)]
+        elif path.exists():
+            found.append(ImagePath(path, named=True))
+        else:
+            raise UserError(f"{path} does not exist; expected image files, or folders of them")
+    return found
+
+
+def images_below(folder: Path) -> list[Path]:
+    """The images in a folder and its subfolders; raises and logs like `images_at`."""
+    each = list(listings(folder))
+    say_others(folder, each)
+    images = [image for listing in each for image in listing.images]
+    if not images:
+        raise UserError(f"no images in {folder}; expected files that end in {', '.join(IMAGE_SUFFIXES)}")
+    return images
+
+
+def say_others(folder: Path, each: Sequence[Listing]) -> None:
+    """Logs, in one line, what folders below `folder` contain besides images."""
+    others = [path for listing in each for path in listing.others]
+    broken = [path for listing in each for path in listing.broken]
+    hidden = [path for listing in each for path in listing.hidden]
+    kinds = {"files that are not images": others, "links that lead nowhere": broken, "hidden or system files": hidden}
+    say_skipped(folder, kinds, lost=bool(others or broken))
+
+
+def listings(folder: Path) -> Iterator[Listing]:
+    """The contents of a folder and of all its subfolders."""
+    found = list_folder(folder)
+    yield found
+    for below in found.folders:
+        yield from listings(below)
+
+
+def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predictions:
+    """Predicts images, a few at a time. An image found in a folder that cannot be read is skipped, with a line that
+    names it.
+
+    Raises:
+      UserError: an image that the user named, or every image, cannot be read; or a model whose images are not square.
+    """
+    size, width, channels = predictor.image_shape
     if size != width:
         raise UserError(
-            f"the run was trained on arrays of {size}x{width}, and files become squares; expected arrays of that size: "
-            "fdgjax.open_run(RUN).predict(images)"
+            f"the model was trained on arrays of {size}x{width}, and files become squares; expected arrays of that "
+            "size: fdgjax.open_run(RUN).predict(images), or program.call(images) of an export"
         )
-    found = np.empty((len(files), *image_shape), np.uint8)
-    for place, file in enumerate(files):
-        encoded = read_bytes(file)
-        try:
-            found[place] = decode_image(encoded, size, channels)
-        except Exception as error:  # Pillow documents no complete list of errors for damaged files
-            raise UserError(
-                f"cannot decode the image {file} ({type(error).__name__}); expected JPEG, PNG, WEBP, BMP, GIF or TIFF; "
-                "repair the file or leave it out"
-            ) from error
-    return found
+    compiled, kept = jax.jit(predictor.probabilities), list[int]()
+    found = [np.zeros((0, len(predictor.class_names)), np.float32)]
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        some = images[start : start + IMAGES_AT_ONCE]
+        read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
+        pixels = [one for _, one in read if one is not None]
+        kept += [place for place, one in read if one is not None]
+        found += [in_compiled_batches(compiled, np.stack(pixels))] if pixels else []
+    if not kept:
+        raise UserError(f"none of the {len(images):,} images can be read; expected {', '.join(CONTENTS)}")
+    return Predictions(kept, np.concatenate(found))
+
+
+def decoded(image: ImagePath, size: int, channels: int) -> np.ndarray | None:
+    """An image uint8 `[size, size, channels]`, by the function that fills the data cache; None for one that cannot be
+    read and was found in a folder. Logs and raises like `predict_images`."""
+    try:
+        return decode_image(image.path.read_bytes(), size, channels)
+    except Exception as error:  # Pillow documents no complete list of errors for damaged files
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        said = f"cannot decode the image {image.path} ({reason}); expected {', '.join(CONTENTS)}"
+        if image.named:
+            raise UserError(said) from error
+        LOGGER.warning(str(UserError(f"{said}: skipped")))
+    return None

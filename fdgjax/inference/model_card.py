@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from fdgjax.evaluation.metrics import HEADLINES
-from fdgjax.experiments import Experiment
+from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
+from fdgjax.evaluation.selection import SELECTIONS, reported
+from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.utils.errors import printable
 
@@ -58,20 +59,18 @@ antialiasing), bytes from 0 to 255; scaling is part of the program.
 """
 
 
-def card_of(classifier: Classifier, summary: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+def card_of(classifier: Classifier, finished: bool) -> str:
     """The card as Markdown.
 
     Args:
       classifier: what is exported.
-      summary: of the run; empty for an unfinished one.
-      record: the record of the exported round, or of the last evaluated one before it.
+      finished: whether its run is finished.
     """
     import jax
 
-    experiment, config = classifier.experiment, classifier.experiment.config
+    config, data = classifier.outline.config, classifier.outline.data
     height, width, channels = classifier.image_shape
     unseen = classifier.client == UNSEEN
-    target = experiment.facts["target"]
     return CARD.format(
         method=config.method.name,
         dataset=printable(config.data.name),
@@ -86,16 +85,16 @@ def card_of(classifier: Classifier, summary: Mapping[str, Any], record: Mapping[
         width=width,
         channels=channels,
         colour="RGB" if channels == 3 else "grey",
-        domains=", ".join(f"`{printable(name)}`" for name in experiment.data.domain_names),
+        domains=", ".join(f"`{printable(name)}`" for name in data.domain_names),
         class_names=", ".join(f"`{printable(name)}`" for name in classifier.class_names),
         protocol=config.data.protocol,
-        unseen=f", unseen domain `{printable(target)}`" if target else "",
-        clients=experiment.facts["clients"],
-        network=experiment.facts["model"],
-        figures=figures_of(record),
-        selection=selection_of(summary, classifier),
+        unseen=f", unseen domain `{printable(data.target)}`" if data.target else "",
+        clients=data.clients,
+        network=config.model.name,
+        figures=figures_of(last_evaluated(up_to(classifier))),
+        selection=selection_of(classifier, finished),
         probabilities=probabilities_said(classifier),
-        warning=warning_of(experiment, unseen),
+        warning=warning_of(classifier.outline, unseen),
     )
 
 
@@ -109,14 +108,20 @@ def figures_of(record: Mapping[str, Any]) -> str:
     return "\n".join([f"Measured after round {record['round']}.", "", "| figure | value |", "|---|--:|", *rows])
 
 
-def selection_of(summary: Mapping[str, Any], classifier: Classifier) -> str:
-    """How the run's reported round was chosen, and that the exported round is the newest one."""
-    rule = classifier.experiment.config.selection
-    if not summary:
-        return f"The run is not finished. The exported round is its newest checkpoint; the run's rule is `{rule}`."
-    return (
-        f"The run reports a round chosen by `{rule}`. The exported round is the run's newest checkpoint, whatever that "
-        "rule chose."
+def up_to(classifier: Classifier) -> list[Record]:
+    """The records of the rounds up to the exported one."""
+    return [record for record in classifier.trained.records if record["round"] <= classifier.trained.round]
+
+
+def selection_of(classifier: Classifier, finished: bool) -> str:
+    """Whether the exported round is the one that the run's rule chooses, and what that rule looks at."""
+    trained, rule = classifier.trained, classifier.outline.config.selection
+    chosen = reported(trained.records, rule).get("round")
+    is_chosen = chosen == trained.round or (chosen is None and rule == "last")
+    other = "" if is_chosen else f": that is round {chosen}" if chosen else ": no round was evaluated yet"
+    said = f"Round {trained.round} is {'' if is_chosen else 'not '}the one that the run's rule `{rule}` chooses"
+    return f"{said}{other}. The rule looks at {SELECTIONS[rule].looks_at}." + (
+        "" if finished else " The run is not finished."
     )
 
 
@@ -130,9 +135,9 @@ def probabilities_said(classifier: Classifier) -> str:
     )
 
 
-def warning_of(experiment: Experiment, unseen: bool) -> str:
+def warning_of(outline: Outline, unseen: bool) -> str:
     """The warning for a client's model, or for the model for unseen domains."""
     if not unseen:
         return "It is one client's model, made for that client's own data."
-    adapted = " Its adaptation to the unseen domain is not part of the export." if experiment.method.adapt else ""
+    adapted = " Its adaptation to the unseen domain is not part of the export." if outline.method.adapt else ""
     return "A figure on one unseen domain is no promise for another." + adapted

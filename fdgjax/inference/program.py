@@ -1,5 +1,6 @@
 """A classifier as a StableHLO program, its variables inside, that JAX runs without this package."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -29,3 +30,16 @@ def as_program(classifier: Classifier) -> bytes:
 def write_program(classifier: Classifier, file: Path) -> None:
     """Writes the program."""
     file.write_bytes(as_program(classifier))
+
+
+def read_program(file: Path) -> Callable[[jax.Array], jax.Array]:
+    """The function of images -> probabilities in a file that `write_program` wrote.
+
+    Raises:
+      ValueError: the file holds no such program.
+    """
+    try:
+        loaded = export.deserialize(bytearray(file.read_bytes()))
+    except Exception as error:  # flatbuffers documents no list of errors for damaged files
+        raise ValueError(f"{file.name} cannot be read as a program ({type(error).__name__})") from error
+    return loaded.call

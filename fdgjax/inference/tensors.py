@@ -16,7 +16,7 @@ from fdgjax.utils.variables import flatten
 def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
     """Every variable by its path, `params/head/kernel`, including those of a frozen trunk; with several models
     `0/params/...`."""
-    trunk = classifier.experiment.trunk
+    trunk = classifier.outline.trunk
     frozen = flatten(trunk.variables) if trunk else {}
     stacked = flatten(classifier.models)
     number = len(next(iter(stacked.values())))
@@ -31,18 +31,19 @@ def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
 
 def facts_of(classifier: Classifier) -> dict[str, Any]:
     """What a user of the variables or of the program must know, as plain data."""
-    experiment = classifier.experiment
+    config = classifier.outline.config
     return {
         "classes": list(classifier.class_names),
         "image_shape": list(classifier.image_shape),
         "temperature": classifier.temperature,
         "model_of": classifier.whose,
         "round": classifier.trained.round,
+        "selection": config.selection,
         "seed": classifier.trained.seed,
-        "method": experiment.config.method.name,
-        "network": experiment.facts["model"],
-        "scaling": experiment.config.data.scaling,
-        "dataset": experiment.config.data.name,
+        "method": config.method.name,
+        "network": config.model.name,
+        "scaling": config.data.scaling,
+        "dataset": config.data.name,
         "fdgjax": version("fdgjax"),
     }
 
@@ -52,5 +53,5 @@ def write_tensors(classifier: Classifier, file: Path) -> None:
     from safetensors.numpy import save
 
     words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts_of(classifier).items()}
-    words["config"] = json.dumps(to_plain(classifier.experiment.config))
+    words["config"] = json.dumps(to_plain(classifier.outline.config))
     write_bytes(file, save(tensors_of(classifier), metadata=words))  # safetensors' own file would be its owner's alone

@@ -1,4 +1,4 @@
-"""A trained run and its final models: each client's, and those for an unseen domain."""
+"""A trained run and its models: each client's, and those for an unseen domain."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,26 +7,28 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree, Variables
 from fdgjax.data.federation import Partition
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.features import Evaluated, classes_of_rows, features_of_rows
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiments import Experiment
+from fdgjax.experiments import Experiment, Outline, outline_of
+from fdgjax.inference.kept_rounds import LAST, kept_state
 from fdgjax.methods import METHODS
-from fdgjax.run.reopen import reopen
+from fdgjax.run.reopen import outline, rebuilt
 from fdgjax.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedRun:
-    """One seed of a trained run.
+class TrainedModels:
+    """The models of one seed of a trained run, for which its data are not needed.
 
-    experiment: the run's, with all its seeds. state: this seed's, after its last round.
-    index: this seed's position among the run's seeds. records: those of this seed's rounds.
+    outline: of the run's experiment, with all its seeds. state: this seed's, after one of its rounds.
+    index: this seed's position among the run's seeds. records: those of this seed's rounds up to the newest checkpoint.
     """
 
-    experiment: Experiment
+    outline: Outline
     state: State
     index: int
     records: Sequence[Record]
@@ -34,7 +36,7 @@ class TrainedRun:
     @property
     def seed(self) -> int:
         """The seed itself."""
-        return self.experiment.seeds[self.index]
+        return seeds_of(self.outline.config)[self.index]
 
     @property
     def round(self) -> int:
@@ -42,28 +44,23 @@ class TrainedRun:
         return int(self.state.round)
 
     @property
-    def parts(self) -> Partition:
-        """The seed's split of the data."""
-        return self.experiment.parts[self.index]
-
-    @property
     def clients(self) -> int:
         """The number of clients that hold data; a method on pooled data trains one model for all of them."""
-        return len(self.parts.train)
+        return self.outline.data.clients
 
     @property
     def classifies(self) -> bool:
         """Whether the models predict classes; false for a method that learns without labels."""
-        return not METHODS[self.experiment.config.method.name].unlabelled
+        return not METHODS[self.outline.config.method.name].unlabelled
 
     def row(self, client: int) -> PyTree:
         """The state kept for a client, numbered from 0; on pooled data, the only row."""
-        row = 0 if self.experiment.method.pooled else client
+        row = 0 if self.outline.method.pooled else client
         return jax.tree.map(lambda leaf: leaf[row], self.state.clients)
 
     def client_variables(self, client: int) -> Variables:
         """The variables that predict for a client, numbered from 0; without those of a frozen trunk."""
-        found: Variables = jax.device_get(jax.jit(self.experiment.method.predict)(self.state.server, self.row(client)))
+        found: Variables = jax.device_get(jax.jit(self.outline.method.predict)(self.state.server, self.row(client)))
         return found
 
     def first_client_variables(self, most: int) -> list[Variables]:
@@ -72,7 +69,7 @@ class TrainedRun:
         The results may differ from those of `client_variables` in the last bits if the models have to be computed, as
         by a hypernetwork.
         """
-        method, count = self.experiment.method, min(self.clients, most)
+        method, count = self.outline.method, min(self.clients, most)
         rows = 1 if method.pooled else count
         clients = jax.tree.map(lambda leaf: leaf[:rows], self.state.clients)
         predict = jax.vmap(method.predict, in_axes=(None, 0), axis_size=rows)
@@ -81,8 +78,20 @@ class TrainedRun:
 
     def unseen_variables(self) -> Variables:
         """The variables that predict for an unseen domain, stacked `[models, ...]`."""
-        found: Variables = jax.device_get(jax.jit(self.experiment.method.unseen)(self.state.server, self.state.clients))
+        found: Variables = jax.device_get(jax.jit(self.outline.method.unseen)(self.state.server, self.state.clients))
         return found
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedRun(TrainedModels):
+    """One seed of a trained run, with its data: `experiment` is the run's, with all its seeds."""
+
+    experiment: Experiment
+
+    @property
+    def parts(self) -> Partition:
+        """The seed's split of the data."""
+        return self.experiment.parts[self.index]
 
     def features(self, evaluated: Evaluated) -> list[np.ndarray]:
         """Each model's features of its samples, `[samples, m]`."""
@@ -95,19 +104,32 @@ class TrainedRun:
         return classes_of_rows(experiment.model, experiment.federation, evaluated, experiment.config.eval_batch_size)
 
 
-def open_trained(path: Path, data_dir: str = "", seed: int | None = None) -> TrainedRun:
-    """One seed of the run in a folder, with the state of the newest checkpoint.
+def open_trained(path: Path, data_dir: str = "", seed: int | None = None, round_: str = LAST) -> TrainedRun:
+    """One seed of the run in a folder, with its data.
 
     Args:
       path: the run's folder.
       data_dir: folder of the data, if it has moved since the run.
       seed: one of the run's seeds; None for the first.
+      round_: whose state, see `kept_state`.
 
     Raises:
-      UserError: no run, no checkpoint, no data, or no such seed.
+      UserError: no run, no checkpoint, no data, no such seed, or a round whose state is not kept.
     """
-    experiment, state, history = reopen(path, data_dir)
-    return of_seed(experiment, state, history.records, seed, "--seed")
+    experiment = rebuilt(path, data_dir)
+    index = index_of(experiment.seeds, seed, "--seed")
+    state, records = kept_state(experiment, path, index, round_)
+    return TrainedRun(outline_of(experiment), state, index, records, experiment)
+
+
+def open_models(path: Path, data_dir: str = "", seed: int | None = None, round_: str = "") -> TrainedModels:
+    """`open_trained` without the data, which are read only for a run of an earlier version."""
+    found = outline(path)
+    if found is None:
+        return open_trained(path, data_dir, seed, round_)
+    index = index_of(seeds_of(found.config), seed, "--seed")
+    state, records = kept_state(found, path, index, round_)
+    return TrainedModels(found, state, index, records)
 
 
 def of_seed(
@@ -125,12 +147,17 @@ def of_seed(
     Raises:
       UserError: a seed that was not trained.
     """
-    seeds = list(experiment.seeds)
+    index = index_of(experiment.seeds, seed, name)
+    own = each_seed(state, len(experiment.seeds))[index]
+    return TrainedRun(outline_of(experiment), own, index, records[index], experiment)
+
+
+def index_of(seeds: Sequence[int], seed: int | None, name: str) -> int:
+    """The position of a seed among a run's seeds; raises like `of_seed`."""
     chosen = seeds[0] if seed is None else seed
     if chosen not in seeds:
         raise UserError(f"{name} got {chosen}; expected one of the run's seeds, {seeds[0]} to {seeds[-1]}")
-    index = seeds.index(chosen)
-    return TrainedRun(experiment, each_seed(state, len(seeds))[index], index, records[index])
+    return seeds.index(chosen)
 
 
 def unstacked(models: Variables) -> list[Variables]:

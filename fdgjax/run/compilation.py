@@ -6,7 +6,7 @@ import jax
 from jax.stages import Lowered
 
 from fdgjax.engine import State, everywhere
-from fdgjax.experiments import Experiment
+from fdgjax.experiments import Experiment, Outline
 from fdgjax.run.memory_check import Memory, predict_memory
 
 
@@ -44,7 +44,7 @@ def quick_to_compile(lowered: Lowered) -> dict[str, Any]:
     return {"xla_backend_optimization_level": 1} if plain else {}
 
 
-def state_shapes(experiment: Experiment) -> State:
+def state_shapes(experiment: Experiment | Outline) -> State:
     """Shape, dtype and sharding of the state's arrays, as needed to restore a checkpoint."""
     place = everywhere(experiment.execution) or jax.sharding.SingleDeviceSharding(jax.devices()[0])
     # Typed as Callable; it is a jitted function.

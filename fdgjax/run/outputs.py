@@ -10,7 +10,9 @@ import jax.numpy as jnp
 
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
-from fdgjax.run.records import Checkpoints, History, Workdir, open_checkpoints
+from fdgjax.distributed import is_coordinator
+from fdgjax.experiments import Experiment, describe
+from fdgjax.run.records import Checkpoint, Checkpoints, History, Workdir, open_checkpoints, write_description
 from fdgjax.utils.errors import UserError
 
 
@@ -25,6 +27,13 @@ def places(outputs: Sequence[RunOutput]) -> list[slice]:
     """Each member's slice of the seeds of all members."""
     ends = [sum(output.config.seeds for output in outputs[: i + 1]) for i in range(len(outputs))]
     return [slice(end - output.config.seeds, end) for output, end in zip(outputs, ends, strict=True)]
+
+
+def write_descriptions(outputs: Sequence[RunOutput], experiment: Experiment) -> None:
+    """Process 0 writes the description of the experiment's data into each folder, if it is not there."""
+    if is_coordinator():
+        for output in outputs:
+            write_description(output.workdir, describe(experiment))
 
 
 def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> Checkpoints:
@@ -42,27 +51,37 @@ def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> C
     ]
     where = places(outputs)
 
-    def save(round_: int, state: PyTree, history: History) -> None:
+    def save(round_: int, state: PyTree, history: History, selected: PyTree | None = None) -> None:
         for one, place in zip(each, where, strict=True):
-            own = jax.tree.map(partial(member_part, place=place), state)
-            one.save(round_, own, History(history.records[place], history.seconds))
+            own, chosen = jax.tree.map(partial(member_part, place=place), (state, selected))
+            one.save(round_, own, History(history.records[place], history.seconds), chosen)
 
-    def restore(like: PyTree) -> tuple[PyTree, History] | None:
+    def restore(like: PyTree) -> Checkpoint | None:
         found = [
             one.restore(jax.tree.map(partial(shape_of_part, place=place), like))
             for one, place in zip(each, where, strict=True)
         ]
-        done = {len(one[1].records[0]) if one else 0 for one in found}
+        done = {len(one.history.records[0]) if one else 0 for one in found}
         if len(done) > 1:
             raise UserError(f"members of a family have come to rounds {sorted(done)}; expected the same round")
-        if not any(found):
-            return None
-        states, histories = zip(*[one for one in found if one], strict=True)
-        whole = jax.tree.map(lambda *own: stacked_seeds(own, where), *states)
-        records = [of_seed for history in histories for of_seed in history.records]
-        return whole, History(records, max(history.seconds for history in histories))
+        return joined([one for one in found if one], where) if any(found) else None
 
     return Checkpoints(save, restore, opened.close)
+
+
+def joined(found: Sequence[Checkpoint], where: Sequence[slice]) -> Checkpoint:
+    """The checkpoint of a family, made of its members' checkpoints."""
+
+    def of_all(trees: Sequence[PyTree]) -> PyTree:
+        return jax.tree.map(lambda *own: stacked_seeds(own, where), *trees)
+
+    records = [of_seed for one in found for of_seed in one.history.records]
+    selected = [one.selected for one in found if one.selected is not None]
+    return Checkpoint(
+        of_all([one.state for one in found]),
+        History(records, max(one.history.seconds for one in found)),
+        jax.device_get(of_all(selected)) if len(selected) == len(found) else None,
+    )
 
 
 def member_part(leaf: jax.Array, place: slice) -> jax.Array:

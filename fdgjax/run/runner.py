@@ -29,8 +29,9 @@ from fdgjax.run.memory_check import (
     shortage,
 )
 from fdgjax.run.multihost import check_shared, logs_of, own_or_see
-from fdgjax.run.outputs import RunOutput, open_outputs, places
+from fdgjax.run.outputs import RunOutput, open_outputs, places, write_descriptions
 from fdgjax.run.records import (
+    Checkpoint,
     History,
     Workdir,
     check_place,
@@ -40,6 +41,7 @@ from fdgjax.run.records import (
     open_seeds,
     write_summary,
 )
+from fdgjax.run.selected import may_be_selected, updated
 from fdgjax.run.summaries import Timings, of_all_seeds, summaries
 from fdgjax.utils.checksums import write_checked_json
 
@@ -131,12 +133,13 @@ def train_with_records(
     begin = time.perf_counter()
     config, stop, durations = experiment.config, any_stop(stop), list[float]()
     with contextlib.ExitStack() as cleanup:
+        write_descriptions(outputs, experiment)
         checkpoints = cleanup.enter_context(contextlib.closing(open_outputs(outputs, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
-        restored = checkpoints.restore(shapes)
         fresh = History([[] for _ in experiment.seeds], 0.0)
-        state, (found, before) = restored or (first_state(experiment), fresh)
+        restored = checkpoints.restore(shapes) or Checkpoint(first_state(experiment), fresh)
+        state, (found, before), selected = restored
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
@@ -155,8 +158,9 @@ def train_with_records(
         leave_if(stop, done, config.rounds)
 
         def ahead(started: int) -> bool:
-            # An observer may stop the run, and a checkpoint needs the state, which the next round would donate.
-            return not observers and started % config.checkpoint_every != 0 and not stop.is_set()
+            # An observer may stop the run; a checkpoint and a selection need the state, which the next round donates.
+            needed = started % config.checkpoint_every == 0 or may_be_selected(config, started)
+            return not observers and not needed and not stop.is_set()
 
         for progress in train_rounds(experiment, state, ahead):
             durations.append(progress.seconds)
@@ -170,9 +174,10 @@ def train_with_records(
                 observe(progress)
             if progress.state is None:
                 continue
+            selected = updated(selected, progress.state, records, config)
             elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
-                checkpoints.save(done, progress.state, History(records, elapsed))
+                checkpoints.save(done, progress.state, History(records, elapsed), selected)
             leave_if(stop, done, config.rounds)
     console.say(f"memory: {peak_in_words(peak_bytes())}")
     seconds = before + time.perf_counter() - begin

@@ -42,6 +42,7 @@ FOR_EXAMPLE = {
     "RUNS": "RUN",
     "IMAGES...": "IMAGES/*.png",
     "--percent 10,20,30,40,50,60": "--percent 10",
+    "EXPORT FOLDER": "PROGRAM IMAGES",
     " K": " 0",
     "=DOMAIN": "=b",
     "RUN ...": "RUN",

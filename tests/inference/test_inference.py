@@ -1,22 +1,30 @@
 """Predictions of a trained run: from files, and by what is exported, which JAX runs alone."""
 
 import csv
+import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
+import chex
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors import safe_open
 
 from fdgjax.cli import export, predict
-from fdgjax.inference.classifier import open_classifier
+from fdgjax.experiments import build, describe, make_outline, to_description
 from fdgjax.inference.exporting import NAMES
 from fdgjax.inference.temperature import fit_temperature, nll
+from fdgjax.methods import METHODS
+from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
+from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
+from fdgjax.utils.errors import UserError
 from tests.runs import never, perceptron, small
 
 __all__ = ["perceptron"]
@@ -39,7 +47,7 @@ def trained(cache: Path, tmp_path_factory: pytest.TempPathFactory, perceptron: N
 
 @pytest.fixture
 def files(trained: Path, tmp_path: Path) -> list[Path]:
-    images = open_classifier(trained).experiment.data.images
+    images = reopen(trained).experiment.data.images
     found = [tmp_path / f"{i}.png" for i in (0, 700)]
     for file, i in zip(found, (0, 700), strict=True):
         Image.fromarray(np.asarray(images[i])[..., 0]).save(file)
@@ -108,6 +116,134 @@ def test_mistakes_are_one_line(
     files[0].write_text("no image")
     assert predict.main(["predict", str(trained), str(files[0])]) == 2
     assert f"cannot decode the image {files[0]}" in capsys.readouterr().err
+
+
+def test_without_the_data_the_predictions_are_the_same(
+    trained: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["predict", str(trained), *map(str, files), "--client", "2"]
+    (trained / "data.json").rename(trained / "aside.json")  # an earlier version's run, which reads the data
+    assert predict.main(words) == 0
+    expected = capsys.readouterr().out
+    (trained / "aside.json").rename(trained / "data.json")
+
+    def gone(name: str, **places: Any) -> NoReturn:
+        raise UserError(f"no folder of {name}")
+
+    monkeypatch.setattr("fdgjax.experiments.experiment.load_data", gone)
+    assert predict.main(words) == 0
+    assert capsys.readouterr().out == expected
+    assert predict.main([*words, "--calibrated"]) == 2
+    assert "no folder of rotated_digits" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_methods_state_is_restored_without_data(name: str, cache: Path) -> None:
+    experiment = build(small(cache, name, "digits_cnn", seeds=2))
+    outline = make_outline(experiment.config, to_description(json.loads(json.dumps(describe(experiment)._asdict()))))
+    chex.assert_trees_all_equal_shapes_and_dtypes(state_shapes(outline), state_shapes(experiment))
+
+
+def test_a_state_is_restored_without_data(cache: Path, perceptron: None) -> None:
+    uneven = {"clients": 4, "domains_per_client": 2, "shots": 1}
+    frozen = small(cache, "fedavg", "digits_cnn")
+    for config in (
+        small(cache, "hfedf"),
+        small(cache, "hfedf", seeds=2, data=uneven),
+        small(cache, "fedavg", data={"protocol": "labelled_server"}),
+        dataclasses.replace(frozen, model=dataclasses.replace(frozen.model, frozen=1)),
+    ):
+        experiment = build(config)
+        described = to_description(json.loads(json.dumps(describe(experiment)._asdict())))
+        assert described == describe(experiment)
+        shapes = state_shapes(make_outline(experiment.config, described))
+        chex.assert_trees_all_equal_shapes_and_dtypes(shapes, state_shapes(experiment))
+
+
+def test_folders_are_searched_and_what_cannot_be_read_is_named_and_skipped(
+    trained: Path,
+    files: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = tmp_path / "photos"
+    (folder / "deeper").mkdir(parents=True)
+    shutil.copy(files[0], folder / "b.png")
+    shutil.copy(files[1], folder / "deeper/a.png")
+    assert predict.main(["predict", str(trained), str(folder / "b.png"), str(folder / "deeper/a.png")]) == 0
+    expected = capsys.readouterr().out
+    (folder / "broken.jpg").write_text("no image")
+    (folder / "notes.txt").write_text("notes")
+    assert predict.main(["predict", str(trained), str(folder), "--out", str(tmp_path / "found.csv")]) == 0
+    assert (tmp_path / "found.csv").read_text() == expected
+    assert capsys.readouterr().out == f"2 images in {tmp_path}/found.csv, 1 skipped\n"
+    assert f"cannot decode the image {folder}/broken.jpg" in caplog.text
+    assert "files that are not images: 1 (notes.txt)" in caplog.text
+    for words, said in (
+        ([folder / "none"], "does not exist"),
+        ([folder / "broken.jpg"], "cannot decode the image"),
+        ([trained], "no images in"),
+    ):
+        assert predict.main(["predict", str(trained), *map(str, words)]) == 2
+        assert said in (line := capsys.readouterr().err)
+        assert "remove" not in line
+    for path in (folder / "b.png", folder / "deeper/a.png"):
+        path.unlink()
+    assert predict.main(["predict", str(trained), str(folder)]) == 2
+    assert "none of the 1 images can be read" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("exported") / "model"
+    assert export.main(["export", str(trained), "--out", str(out), "--client", "1"]) == 0
+    return out
+
+
+def test_an_export_predicts_what_the_run_predicts(
+    trained: Path, exported: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert predict.main(["predict", str(trained), *map(str, files), "--client", "1"]) == 0
+    expected = capsys.readouterr().out
+    assert predict.main(["predict", str(exported), *map(str, files)]) == 0
+    found = capsys.readouterr().out
+    np.testing.assert_allclose(table(found), table(expected), atol=2e-6)
+    assert found.splitlines()[0] == expected.splitlines()[0]
+
+
+def test_mistakes_about_an_export_are_one_line(
+    exported: Path, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert predict.main(["predict", str(exported), str(files[0]), "--round", "last"]) == 2
+    assert "is an export, which holds a single model" in capsys.readouterr().err
+    assert predict.main(["predict", str(tmp_path), str(files[0])]) == 2
+    assert "is neither the folder of a run" in capsys.readouterr().err
+    for name in ("model.json", "program.bin"):
+        shutil.copytree(exported, tmp_path / name)
+        (tmp_path / name / name).write_bytes(b"{}")
+        assert predict.main(["predict", str(tmp_path / name), str(files[0])]) == 2
+        assert f"the export {tmp_path / name} is damaged" in capsys.readouterr().err
+
+
+def test_the_selected_round_leaves_the_house(cache: Path, perceptron: None, tmp_path: Path) -> None:
+    config = small(cache, rounds=7, eval_every=1, checkpoint_every=7, selection="validation")
+    config = dataclasses.replace(config, method=dataclasses.replace(config.method, client_learning_rate=0.3))
+    summary = run_config(config, tmp_path / "run", Console(), never())
+    chosen = summary["selection"]["validation"]["round"]
+    assert chosen < 7, "the rule chooses the last round: the test sees nothing"
+    for words, round_ in (((), chosen), (("--round", "last"), 7)):
+        out = tmp_path / f"of_{round_}"
+        assert export.main(["export", str(tmp_path / "run"), "--out", str(out), *words]) == 0
+        assert json.loads((out / "model.json").read_text())["round"] == round_
+        card = (out / "README.md").read_text()
+        assert f"after round {round_} of 7" in card
+        assert f"Measured after round {round_}." in card
+        assert ("is not the one that the run's rule `validation` chooses" in card) == (round_ == 7)
+        (id_accuracy,) = [line for line in card.splitlines() if "`id_accuracy`" in line]
+        if round_ == chosen:
+            assert f"{summary['id_accuracy']:.3f}" in id_accuracy
 
 
 def test_an_export_leaves_other_files_alone(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

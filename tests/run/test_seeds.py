@@ -26,8 +26,8 @@ ON_A_CPU = jax.default_backend() == "cpu"
 
 
 def check_seed(path: Path, alone: Path) -> None:
-    """A seed's folder is what a run of that seed alone left, but for checkpoints and timings."""
-    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {".lock", "checkpoints"}
+    """A seed's folder is what a run of that seed alone left, but for checkpoints, what reads them, and timings."""
+    assert {p.name for p in alone.iterdir()} - {p.name for p in path.iterdir()} == {".lock", "checkpoints", "data.json"}
     assert list((path / "tensorboard").glob("events.*"))
     got, wanted = records_of(path), records_of(alone)
     if ON_A_CPU:
@@ -55,7 +55,7 @@ def test_several_seeds_leave_what_as_many_runs_leave(
     for seed in (4, 5):
         run_config(small(cache, method, seed=seed, **changes), tmp_path / f"alone_{seed}", console, never())
         check_seed(tmp_path / f"both/seed_{seed}", tmp_path / f"alone_{seed}")
-    names = {".lock", "config.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
+    names = {".lock", "config.json", "data.json", "checkpoints", "summary.json", "seed_4", "seed_5"}
     assert {p.name for p in (tmp_path / "both").iterdir()} == names
     assert summary == read_checked_json(tmp_path / "both/summary.json")
     ood = [read_checked_json(tmp_path / f"alone_{seed}/summary.json")["ood_accuracy"] for seed in (4, 5)]

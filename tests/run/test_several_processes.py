@@ -77,9 +77,9 @@ def same(one: Path, other: Path, method: str, cache: Path, devices: int, rounds:
 def test_processes_leave_what_one_with_as_many_devices_leaves(
     method: str, size: int, cache: Path, tmp_path: Path
 ) -> None:
-    words = (method, cache, tmp_path / "one", size, ROUNDS)
-    finish([start(command(*words))])
-    finish(start_together(command(method, cache, tmp_path / "several", size, ROUNDS), size))
+    words, chosen = (method, cache), "--config.selection=validation"
+    finish([start(command(*words, tmp_path / "one", size, ROUNDS, chosen))])
+    finish(start_together(command(*words, tmp_path / "several", size, ROUNDS, chosen), size))
     same(tmp_path / "one", tmp_path / "several", method, cache, size, ROUNDS)
 
 

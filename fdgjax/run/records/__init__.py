@@ -1,6 +1,6 @@
 """The files of a run: config, metrics, summary, checkpoints."""
 
-from fdgjax.run.records.checkpoints import Checkpoints, History, newest_checkpoint, open_checkpoints
+from fdgjax.run.records.checkpoints import Checkpoint, Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.run.records.log import open_log
 from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.workdir import (
@@ -12,12 +12,15 @@ from fdgjax.run.records.workdir import (
     open_workdir,
     own_workdir,
     read_config_file,
+    read_description,
     read_summary,
+    write_description,
     write_summary,
 )
 
 __all__ = [
     "TIMINGS",
+    "Checkpoint",
     "Checkpoints",
     "History",
     "Workdir",
@@ -32,8 +35,10 @@ __all__ = [
     "open_workdir",
     "own_workdir",
     "read_config_file",
+    "read_description",
     "read_summary",
     "summarise",
     "summarise_seeds",
+    "write_description",
     "write_summary",
 ]

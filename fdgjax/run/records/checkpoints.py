@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to res
     import orbax.checkpoint as ocp
 
 
+SELECTED = "selected"
+"""The name of the selected state in a checkpoint's folder."""
+
+
 class History(NamedTuple):
     """What a checkpoint holds besides the state: for each seed the records of its rounds, and the seconds so far."""
 
@@ -33,12 +37,32 @@ class History(NamedTuple):
     seconds: float
 
 
-class Checkpoints(NamedTuple):
-    """save: writes `(round, state, history)`, flushed to disk when it returns; the newest two are kept. restore: the
-    newest checkpoint as `(state, history)`, given a state of the same structure; None if there is none."""
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds.
 
-    save: Callable[[int, PyTree, History], None]
-    restore: Callable[[PyTree], tuple[PyTree, History] | None]
+    selected: the state of the round that the run's selection rule has chosen so far (`fdgjax.run.selected`), of the
+      structure of `state`, on the host; None if no such state is kept.
+    """
+
+    state: PyTree
+    history: History
+    selected: PyTree | None = None
+
+
+class Save(Protocol):
+    """Writes a checkpoint."""
+
+    def __call__(self, round_: int, state: PyTree, history: History, selected: PyTree | None = None) -> None:
+        """Writes the checkpoint of a round, flushed to disk when this returns; the fields of a `Checkpoint`."""
+        ...
+
+
+class Checkpoints(NamedTuple):
+    """save: writes a checkpoint; the newest two are kept. restore: the newest checkpoint, given a state of the same
+    structure; None if there is none."""
+
+    save: Save
+    restore: Callable[[PyTree], Checkpoint | None]
     close: Callable[[], None]
 
 
@@ -66,13 +90,13 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     def manager() -> "ocp.CheckpointManager":
         return opened.enter_context(contextlib.closing(manage(path)))
 
-    def save(round_: int, state: PyTree, history: History) -> None:
+    def save(round_: int, state: PyTree, history: History, selected: PyTree | None = None) -> None:
         try:
             held = manager()
             if broadcast(lambda: round_ in held.all_steps()):
                 return
             with closed_loop_hidden():
-                write_checkpoint(held, round_, state, history)
+                write_checkpoint(held, round_, Checkpoint(state, history, selected))
             if is_coordinator():
                 sync(path)
                 write_checksums(path / str(round_))
@@ -84,29 +108,39 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
                 "be written and free space; the same command continues from the one before"
             ) from error
 
-    def restore(like: PyTree) -> tuple[PyTree, History] | None:
-        newest = broadcast(lambda: next((int(folder.name) for folder in steps(path)), None))
-        return None if newest is None else load_checkpoint(manager(), newest, like)
+    def restore(like: PyTree) -> Checkpoint | None:
+        newest = broadcast(lambda: next(((int(folder.name), has_selected(folder)) for folder in steps(path)), None))
+        return None if newest is None else load_checkpoint(manager(), newest[0], like, selected=newest[1])
 
     return Checkpoints(save, restore, opened.close)
 
 
-def newest_checkpoint(path: Path, like: PyTree, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
-    """The newest complete checkpoint below `path` as `(state, history)`, for reading only: nothing is changed, as a run
-    may still be writing there. None if there is no checkpoint.
+def newest_checkpoint(
+    path: Path, like: PyTree, warn: Callable[[str], None], latest: int | None = None
+) -> Checkpoint | None:
+    """The newest complete checkpoint below `path`, for reading only: nothing is changed, as a run may still be writing
+    there. None if there is no checkpoint.
+
+    Args:
+      path: the folder of checkpoints.
+      like: a state of the same structure.
+      warn: called with a message if a damaged checkpoint is passed over.
+      latest: checkpoints of later rounds are ignored; None for all.
 
     Raises:
       UserError: every checkpoint is damaged.
     """
     damage = {}
     for step in steps(path):
+        if latest is not None and int(step.name) > latest:
+            continue
         if reason := damage_of(step):
             damage[step] = reason
             continue
         for passed, why in damage.items():
             warn(f"{passed} is {why}; reading the checkpoint of round {step.name}")
         with contextlib.closing(manage(path, read_only=True)) as manager:
-            return load_checkpoint(manager, int(step.name), like)
+            return load_checkpoint(manager, int(step.name), like, selected=has_selected(step))
     refuse_all(path, damage)
     return None
 
@@ -144,22 +178,35 @@ def closed_loop_hidden() -> Iterator[None]:
     sys.unraisablehook = shown
 
 
-def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, state: PyTree, history: History) -> None:
+def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, content: Checkpoint) -> None:
     """One checkpoint, without its checksums."""
     import orbax.checkpoint as ocp
 
-    arguments = {"state": ocp.args.StandardSave(state), "history": ocp.args.JsonSave(history._asdict())}
+    arguments: dict[str, Any] = {
+        "state": ocp.args.StandardSave(content.state),
+        "history": ocp.args.JsonSave(content.history._asdict()),
+        **({} if content.selected is None else {SELECTED: ocp.args.StandardSave(content.selected)}),
+    }
     manager.save(round_, args=ocp.args.Composite(**arguments))
 
 
-def load_checkpoint(manager: "ocp.CheckpointManager", step: int, like: PyTree) -> tuple[PyTree, History]:
-    """One checkpoint, given a state of the same structure."""
+def load_checkpoint(manager: "ocp.CheckpointManager", step: int, like: PyTree, *, selected: bool) -> Checkpoint:
+    """One checkpoint, given a state of the same structure; `selected`: whether it holds a selected state."""
     import orbax.checkpoint as ocp
 
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-    arguments = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
+    arguments: dict[str, Any] = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
+    if selected:
+        arguments[SELECTED] = ocp.args.StandardRestore(shapes)
     found = manager.restore(step, args=ocp.args.Composite(**arguments))
-    return found["state"], History(**found["history"])
+    return Checkpoint(
+        found["state"], History(**found["history"]), jax.device_get(found[SELECTED]) if selected else None
+    )
+
+
+def has_selected(step: Path) -> bool:
+    """Whether the checkpoint in a folder holds a selected state."""
+    return (step / SELECTED).is_dir()
 
 
 def steps(path: Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
+from fdgjax.experiments import DataDescription, to_description
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import lock, make_folder, sync
@@ -29,6 +30,11 @@ class Workdir(NamedTuple):
     def config(self) -> Path:
         """The config with versions and seed."""
         return self.path / "config.json"
+
+    @property
+    def data(self) -> Path:
+        """The names and shapes of the data that the models need to predict."""
+        return self.path / "data.json"
 
     @property
     def metrics(self) -> Path:
@@ -138,6 +144,23 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
     except Damaged as error:
         raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
     return {**content, "config": completed(content["config"])}
+
+
+def write_description(workdir: Workdir, data: DataDescription) -> None:
+    """Writes `data.json`, unless it is there and undamaged."""
+    with contextlib.suppress(Damaged):
+        if read_description(workdir) is not None:
+            return
+    write_checked_json(workdir.data, data._asdict())
+
+
+def read_description(workdir: Workdir) -> DataDescription | None:
+    """What `write_description` wrote; None for a run of an earlier version, which has no such file.
+
+    Raises:
+      Damaged: the file differs from its checksum.
+    """
+    return to_description(read_checked_json(workdir.data)) if workdir.data.is_file() else None
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""How well a trained run, or an export, does on a folder of labelled images of one's own.
+
+    fdgjax evaluate RUN|EXPORT --data DIR [--client K] [--json FILE] [--csv FILE]
+
+DIR has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
+the classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
+of each class, and the confusion matrix, with 95 % intervals (Wilson). The run's own records stay as they are.
+"""
+
+import argparse
+import csv
+import io
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fdgjax.cli.predict import add_run, chosen_of
+from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figures
+from fdgjax.inference.images import ImagePath, predict_images
+from fdgjax.inference.labelled_folder import labelled_images
+from fdgjax.inference.predictor import open_predictor
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.files import write_json, write_text
+
+MOST_COLUMNS = 12
+"""The most classes whose confusion matrix is printed; of more, the most frequent confusions are."""
+MOST_CONFUSIONS = 10
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Evaluates the model; returns the exit status, 2 for a mistake in the input."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    args = parse(argv)
+    for file in filter(None, (args.json, args.csv)):
+        check_outside(file, args.run)
+    predictor = open_predictor(args.run, chosen_of(args))
+    images = labelled_images(args.data, predictor.class_names, predictor.facts.get("dataset", ""))
+    kept, probabilities = predict_images(predictor, [ImagePath(one.path, named=False) for one in images])
+    read = [images[place] for place in kept]
+    found = class_figures(
+        np.array([one.label for one in read]),
+        probabilities.argmax(axis=1),
+        predictor.class_names,
+        [one.domain for one in read],
+    )
+    skipped = sorted({str(one.path) for one in images} - {str(one.path) for one in read})
+    show(found, Console(), args, len(skipped))
+    if args.json:
+        about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}
+        write_json(args.json, about | as_json(found))
+    if args.csv:
+        write_text(args.csv, classes_csv(found))
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(prog="fdgjax evaluate", description=str(__doc__).partition("\n")[0])
+    add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="folder of labelled images: [<domain>/]<class>/*")
+    add("--json", type=Path, metavar="FILE", help="all figures as JSON")
+    add("--csv", type=Path, metavar="FILE", help="a line for each class, with its row of the confusion matrix")
+    return parser.parse_args(argv[1:])
+
+
+def check_outside(file: Path, run: Path) -> None:
+    """Raises a `UserError` for a file in the folder of the run or export, which has records of its own."""
+    if file.resolve().is_relative_to(run.resolve()):
+        raise UserError(
+            f"{file} would lie among the records in {run}; expected a file elsewhere; choose another folder"
+        )
+
+
+def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int) -> None:
+    """Prints the figures."""
+    left_out = f", {skipped:,} skipped" if skipped else ""
+    console.print(
+        f"{printable(args.run)} on {printable(args.data)}: accuracy {in_words(found.accuracy)}{left_out}; means over "
+        f"classes: {', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    table = Table("class", "n", "recall", "predicted", "precision", "F1")
+    for one in found.classes:
+        cells = (str(one.recall.n), in_words(one.recall, ""), str(one.precision.n), in_words(one.precision, ""))
+        table.add_row(printable(one.name), *cells, "" if one.f1 is None else f"{one.f1:.3f}")
+    console.print(table)
+    if found.domains:
+        domains = Table("domain", "n", "accuracy")
+        for name, own in found.domains.items():
+            domains.add_row(printable(name), str(own.n), in_words(own, ""))
+        console.print(domains)
+    console.print(confusion_table(found))
+
+
+def in_words(one: Share, unit: str = " of {n:,} images") -> str:
+    """A share with its interval: `0.875 (0.64 to 0.97) of 16 images`; empty for none."""
+    if one.value is None or one.interval is None:
+        return ""
+    low, high = one.interval
+    return f"{one.value:.3f} ({low:.2f} to {high:.2f})" + unit.format(n=one.n)
+
+
+def confusion_table(found: Evaluated) -> Table:
+    """The confusion matrix, or, of many classes, the most frequent confusions."""
+    names = [printable(one.name) for one in found.classes]
+    if len(names) <= MOST_COLUMNS:
+        table = Table("true \\ predicted", *names)
+        for name, row in zip(names, found.confusion, strict=True):
+            table.add_row(name, *(str(count) if count else "" for count in row))
+        return table
+    table = Table("true", "predicted as", "images", title="most frequent confusions")
+    wrong = found.confusion - np.diag(np.diag(found.confusion))
+    for place in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]:
+        i, j = np.unravel_index(place, wrong.shape)
+        if wrong[i, j]:
+            table.add_row(names[i], names[j], str(wrong[i, j]))
+    return table
+
+
+def classes_csv(found: Evaluated) -> str:
+    """The figures of each class as CSV."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    columns = [f"{name}{end}" for name in ("recall", "precision") for end in ("", "_low", "_high")]
+    names = [printable(one.name) for one in found.classes]
+    writer.writerow(["class", "n", "predicted", *columns, "f1", *(f"as({name})" for name in names)])
+    for name, one, row in zip(names, found.classes, found.confusion, strict=True):
+        figures = [*cells_of(one.recall), *cells_of(one.precision), one.f1]
+        written = ["" if value is None else f"{value:.6f}" for value in figures]
+        writer.writerow([name, one.recall.n, one.precision.n, *written, *row.tolist()])
+    return stream.getvalue()
+
+
+def cells_of(one: Share) -> Iterator[Any]:
+    """A share, and the ends of its interval."""
+    yield one.value
+    yield from one.interval or (None, None)

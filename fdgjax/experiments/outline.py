@@ -1,0 +1,145 @@
+"""An experiment without its data: what restores a trained state and predicts with it.
+
+A run's folder describes its data by names and shapes alone (`DataDescription`); its models need nothing else of them.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fdgjax.config import Config, resolved, seeds_of
+from fdgjax.contract import Execution, Method, Model, Setup
+from fdgjax.data.federation import TABLES, Federation, Rows
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine import State, compile_init
+from fdgjax.experiments.components import (
+    batching_of,
+    client_model,
+    execution_of,
+    keeps_features,
+    make_method,
+    model_config,
+    on_callers_mesh,
+)
+from fdgjax.experiments.experiment import Experiment
+from fdgjax.methods import METHODS
+from fdgjax.models.frozen import Trunk
+from fdgjax.models.pretrained.convert import read_weights
+
+
+class DataDescription(NamedTuple):
+    """What a trained run's models need to know of its data.
+
+    class_names: in the order of the labels. domain_names: the data set's. target: the unseen domain; '' for none.
+    image_shape: `(H, W, channels)`. clients: number of clients that hold data.
+    samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
+    tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
+    """
+
+    class_names: tuple[str, ...]
+    domain_names: tuple[str, ...]
+    target: str
+    image_shape: tuple[int, ...]
+    clients: int
+    samples: tuple[int, ...]
+    tables: Mapping[str, tuple[int, ...]]
+
+
+class Outline(NamedTuple):
+    """An experiment without its data; fields of the same name are those of an `Experiment`.
+
+    data: the description of its data. init: as an experiment's, but with the shapes of its arguments only.
+    """
+
+    config: Config
+    data: DataDescription
+    execution: Execution
+    whole: Model
+    trunk: Trunk | None
+    method: Method
+    init: partial[State]
+
+
+def describe(experiment: Experiment) -> DataDescription:
+    """The description of an experiment's data; members of a family have the same."""
+    data, train = experiment.data, experiment.train
+    return DataDescription(
+        class_names=tuple(data.class_names),
+        domain_names=tuple(data.domain_names),
+        target=experiment.facts["target"],
+        image_shape=tuple(data.images.shape[1:]),
+        clients=len(experiment.parts[0].train),
+        samples=tuple(train.images.shape),
+        tables={name: tuple(getattr(train, name).places.shape[-2:]) for name in TABLES},
+    )
+
+
+def to_description(plain: Mapping[str, Any]) -> DataDescription:
+    """The description that `_asdict()` made plain, read from JSON."""
+    return DataDescription(
+        class_names=tuple(plain["class_names"]),
+        domain_names=tuple(plain["domain_names"]),
+        target=plain["target"],
+        image_shape=tuple(plain["image_shape"]),
+        clients=plain["clients"],
+        samples=tuple(plain["samples"]),
+        tables={name: tuple(shape) for name, shape in plain["tables"].items()},
+    )
+
+
+def outline_of(experiment: Experiment) -> Outline:
+    """The outline of an experiment."""
+    return Outline(
+        experiment.config,
+        describe(experiment),
+        experiment.execution,
+        experiment.whole,
+        experiment.trunk,
+        experiment.method,
+        experiment.init,
+    )
+
+
+def make_outline(config: Config, data: DataDescription) -> Outline:
+    """The outline of a config's experiment; reads no data, and pretrained weights only if they are frozen.
+
+    Raises:
+      UserError: missing weights of frozen stages, or another version's config that does not fit together.
+    """
+    config, mesh = on_callers_mesh(resolved(config))
+    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
+    chosen = model_config(config.model, entry)
+    weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained and chosen.frozen else None
+    nothing = Domains(
+        np.zeros((0, *data.image_shape), np.uint8), np.zeros(0), np.zeros(0), data.domain_names, data.class_names
+    )
+    client = client_model(chosen, nothing, config.data, weights, config.dtype)
+    features = keeps_features(config, entry, client.trunk)
+    execution = execution_of(config, mesh)
+    setup = Setup(
+        client.rest if features else client.whole, data.clients, config.rounds, execution, len(data.domain_names)
+    )
+    method = make_method(config, entry, protocol, setup, batching_of(config))
+    seeds = np.array(seeds_of(config), np.uint32)
+    federation = federation_shapes(data, len(seeds), np.float32 if features else np.uint8)
+    init = partial(compile_init(method, execution), seeds if len(seeds) > 1 else seeds[0], federation)
+    return Outline(config, data, execution, client.whole, client.trunk, method, init)
+
+
+def federation_shapes(data: DataDescription, seeds: int, dtype: type[np.generic]) -> Federation:
+    """The shapes of the federation of all seeds that is trained on; `dtype`: that of its inputs."""
+    axis = (seeds,) if seeds > 1 else ()
+
+    def numbers(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, np.int32)
+
+    count = data.samples[0]
+    tables = {
+        name: Rows(numbers(*axis, rows, longest), numbers(*axis, rows)) for name, (rows, longest) in data.tables.items()
+    }
+    images: Any = jax.ShapeDtypeStruct(data.samples, dtype)
+    return Federation(images, numbers(count), numbers(count), numbers(data.tables["train"][0]), **tables)

@@ -1,0 +1,114 @@
+"""How well a model's predictions agree with the labels: accuracy, and figures of each class, with intervals.
+
+Intervals are Wilson's score intervals for a share of n independent trials, at 95 %. They say how far the share may be
+from that on further images drawn like these, not on images of another domain.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CONFIDENCE = 0.95
+Interval = tuple[float, float]
+
+
+class Share(NamedTuple):
+    """A share of n trials: None, without an interval, for n = 0."""
+
+    n: int
+    value: float | None
+    interval: Interval | None
+
+
+class ClassFigures(NamedTuple):
+    """One class. recall: of its images. precision: of the images predicted as it. f1: None without either."""
+
+    name: str
+    recall: Share
+    precision: Share
+    f1: float | None
+
+
+class Evaluated(NamedTuple):
+    """The figures of labelled images.
+
+    accuracy: of all. macro: the means of precision, recall and F1 over the classes that have images, a precision of a
+      class that was never predicted counting as 0. classes: of each class of the model. domains: each domain's
+      accuracy. confusion: counts `[classes, classes]`, a row for each true class, a column for each predicted one.
+    """
+
+    accuracy: Share
+    macro: dict[str, float]
+    classes: list[ClassFigures]
+    domains: dict[str, Share]
+    confusion: np.ndarray
+
+
+def share(right: int, n: int) -> Share:
+    """A share with its interval."""
+    from scipy.stats import binomtest
+
+    if not n:
+        return Share(0, None, None)
+    found = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
+    return Share(n, right / n, (float(found.low), float(found.high)))
+
+
+def class_figures(
+    true: np.ndarray, predicted: np.ndarray, class_names: Sequence[str], domains: Sequence[str]
+) -> Evaluated:
+    """The figures of predictions.
+
+    Args:
+      true, predicted: classes, int `[n]`.
+      class_names: of the model.
+      domains: of each image; '' for none.
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    labels = np.arange(len(class_names))
+    confusion = confusion_matrix(true, predicted, labels=labels)
+    present = np.flatnonzero(confusion.sum(axis=1))
+    means = precision_recall_fscore_support(true, predicted, labels=present, average="macro", zero_division=0)
+    f1 = precision_recall_fscore_support(true, predicted, labels=labels, zero_division=np.nan)[2]
+    right = np.diag(confusion)
+    classes = [
+        ClassFigures(
+            name,
+            recall=share(int(right[i]), int(confusion[i].sum())),
+            precision=share(int(right[i]), int(confusion[:, i].sum())),
+            f1=None if np.isnan(f1[i]) else float(f1[i]),
+        )
+        for i, name in enumerate(class_names)
+    ]
+    of_domain = {name: np.array(domains) == name for name in sorted(set(domains) - {""})}
+    return Evaluated(
+        accuracy=share(int(right.sum()), len(true)),
+        macro=dict(zip(("precision", "recall", "f1"), map(float, means[:3]), strict=True)),
+        classes=classes,
+        domains={name: share(int((true == predicted)[own].sum()), int(own.sum())) for name, own in of_domain.items()},
+        confusion=confusion,
+    )
+
+
+def as_json(found: Evaluated) -> dict[str, Any]:
+    """The figures as plain data."""
+    return {
+        "n": found.accuracy.n,
+        "accuracy": found.accuracy.value,
+        "interval": found.accuracy.interval,
+        "confidence": CONFIDENCE,
+        "macro": found.macro,
+        "classes": [
+            {
+                "class": one.name,
+                "recall": one.recall._asdict(),
+                "precision": one.precision._asdict(),
+                "f1": one.f1,
+            }
+            for one in found.classes
+        ],
+        "domains": {name: one._asdict() for name, one in found.domains.items()},
+        "confusion": found.confusion.tolist(),
+    }

@@ -1,0 +1,75 @@
+"""What classifies images: the models of a run, or an export's program."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from fdgjax.inference.classifier import UNSEEN, open_classifier, probabilities_of
+from fdgjax.inference.program import read_program
+from fdgjax.inference.tensors import facts_of
+from fdgjax.run.records import Workdir
+from fdgjax.utils.errors import UserError
+
+FACTS, PROGRAM = "model.json", "program.bin"
+"""The files of an export that a predictor is made of."""
+
+
+class Chosen(NamedTuple):
+    """Which of a run's models: the arguments of `open_classifier`."""
+
+    client: int = UNSEEN
+    seed: int | None = None
+    round_: str = ""
+    data_dir: str = ""
+    calibrated: bool = False
+
+
+class Predictor(NamedTuple):
+    """facts: those of `facts_of`. probabilities: the function of images, uint8 `[batch, H, W, channels]` ->
+    probabilities of the classes, float32 `[batch, classes]`."""
+
+    facts: Mapping[str, Any]
+    probabilities: Callable[[jax.Array], jax.Array]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes, in the order of the probabilities."""
+        return tuple(self.facts["classes"])
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """`(H, W, channels)` of an image."""
+        return tuple(self.facts["image_shape"])
+
+
+def open_predictor(path: Path, chosen: Chosen) -> Predictor:
+    """The predictor of a run's folder or of an export's.
+
+    Raises:
+      UserError: neither of them, a choice among the models of an export, which holds one, a damaged export; or like
+        `open_classifier`.
+    """
+    if Workdir(path).config.is_file():
+        classifier = open_classifier(path, **chosen._asdict())
+        return Predictor(facts_of(classifier), probabilities_of(classifier))
+    if not all((path / name).is_file() for name in (FACTS, PROGRAM)):
+        raise UserError(
+            f"{path} is neither the folder of a run (with config.json) nor that of an export (with {FACTS} and "
+            f"{PROGRAM}); expected one of them"
+        )
+    if chosen != Chosen():
+        raise UserError(
+            f"{path} is an export, which holds a single model; expected no --client, --seed, --round, --calibrated or "
+            "--data_dir: these choose what fdgjax export writes"
+        )
+    try:
+        facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
+        return Predictor({key: facts[key] for key in ("classes", "image_shape", *facts)}, read_program(path / PROGRAM))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"the export {path} is damaged ({type(error).__name__}: {error}); expected the files that fdgjax export "
+            "wrote; export again"
+        ) from error
