@@ -88,6 +88,8 @@ class ModelConfig:
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: only the last layer is trained. keep_features: whether the frozen stages' output for each image is computed
       once and kept, unless a random augmentation precedes them; False computes it in each step.
+    frozen_copies: with `data.augmentation`, of how many augmented copies of each image that output is computed once and
+      kept; each step draws one for each sample. 0 augments anew and computes the frozen stages in each step.
     """
 
     name: str = key("inception", names=MODELS)
@@ -99,6 +101,7 @@ class ModelConfig:
     pretrained: str = ""
     frozen: int = key(0, least=-1)
     keep_features: bool = True
+    frozen_copies: int = key(0, least=0, most=1000)
 
 
 @dataclasses.dataclass(frozen=True)

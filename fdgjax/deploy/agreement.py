@@ -89,6 +89,11 @@ def agree(terms: Terms) -> Agreed:
         )
     if config.seeds > 1:
         raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
+    if config.model.frozen_copies:
+        raise UserError(
+            f"config.model.frozen_copies got {config.model.frozen_copies}; expected 0: parties keep no features, and "
+            "augment in each step"
+        )
     if config.attack.kind != "none":
         raise UserError(f"config.attack.kind got '{config.attack.kind}'; expected none: attacks are simulated alone")
     if protocol.labelled_server and entry.protocol != "labelled_server":

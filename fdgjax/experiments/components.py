@@ -24,7 +24,7 @@ from fdgjax.methods import Entry
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
-from fdgjax.models.frozen import Trunk, say_in_steps, say_random, trunk_features
+from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_features
 from fdgjax.models.pretrained.convert import WeightFile, note_scaling
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
@@ -156,15 +156,16 @@ def client_model(
     )
 
 
-def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
+def keeps_features(config: Config, entry: Entry, trunk: Trunk | None, batching: Batching) -> bool:
     """Whether the features of frozen stages are computed once and kept; if not, a log line says why."""
     if trunk is None:
         return False
     if entry.unlabelled or entry.pixels(config.method):
         say_in_steps(trunk, f"{entry.name} changes images before the model sees them")
         return False
-    if augmentation(config.data.augmentation):
-        say_in_steps(trunk, f"data.augmentation={config.data.augmentation} changes images before the model sees them")
+    if batching.augment and not config.model.frozen_copies:
+        changes = f"data.augmentation={config.data.augmentation} changes images before the model sees them"
+        say_in_steps(trunk, f"{changes}; model.frozen_copies=8 keeps the features of eight augmented copies instead")
         return False
     if not config.model.keep_features:
         say_in_steps(trunk, "model.keep_features=False")
@@ -172,11 +173,13 @@ def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
     return True
 
 
-def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
-    """The data set with each image replaced by the trunk's features of it."""
+def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig, batching: Batching) -> Domains:
+    """The data set with each image replaced by the trunk's features of it; those of augmented copies follow."""
     identity: dict[str, object] = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
     identity |= {"crop_size": where.crop_size} if where.crop_size else {}
-    return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir))
+    view = batching.augment if batching.copies else None
+    copies = Copies(batching.copies, view, where.augmentation) if view else None
+    return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir, copies))
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:

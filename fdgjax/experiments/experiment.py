@@ -186,7 +186,8 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     clients = len(parts[0].train)
     config = choose_devices(config, entry, clients, data.images.nbytes)
     client = client_model(model, data, config.data, weights, config.dtype)
-    features = keeps_features(config, entry, client.trunk)
+    batching = batching_of(config)
+    features = keeps_features(config, entry, client.trunk, batching)
     return Task(
         config=config,
         entry=entry,
@@ -205,7 +206,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
             execution_of(config, mesh),
             domains=len(data.domain_names),
         ),
-        batching=batching_of(config),
+        batching=batching._replace(copies=config.model.frozen_copies) if features and batching.augment else batching,
     )
 
 
@@ -224,7 +225,7 @@ def make_federations(task: Task) -> list[Federation]:
     """Each seed's federation, whose samples are images or features of the frozen stages."""
     config, trunk = task.config, task.client.trunk
     return federate_seeds(
-        as_features(task.data, trunk, task.model, config.data) if trunk and task.features else task.data,
+        as_features(task.data, trunk, task.model, config.data, task.batching) if trunk and task.features else task.data,
         task.parts,
         batch_size=config.batch_size,
         drop_last=config.drop_last,
