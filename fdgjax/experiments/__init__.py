@@ -3,21 +3,20 @@
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
-    client_model,
     make_method,
     make_plan,
-    model_config,
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import model_facts
+from fdgjax.experiments.model import fit_model, model_config
 
 __all__ = [
     "Experiment",
     "batching_of",
     "build",
     "check_method",
-    "client_model",
+    "fit_model",
     "make_method",
     "make_plan",
     "model_config",

@@ -20,25 +20,21 @@ from fdgjax.engine.sharding import place_data, several_processes
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.evaluation.evaluating import Evaluation
 from fdgjax.experiments.components import (
-    as_features,
     batch_hyper,
     batching_of,
     check_method,
     choose_devices,
-    client_model,
     execution_of,
-    keeps_features,
     make_evaluation,
     make_method,
     make_plan,
-    model_config,
-    network_input,
     on_callers_mesh,
     sharing,
     training_data,
     with_attack,
 )
 from fdgjax.experiments.facts import bytes_per_round, data_facts, frozen_facts, method_facts, model_facts, privacy_facts
+from fdgjax.experiments.model import as_features, fit_model, keeps_features, model_config, network_input
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -177,15 +173,16 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
-    model = model_config(config.model, entry)
-    weights = read_weights(model.pretrained, model.name, model.unit) if model.pretrained else None
+    asked = model_config(config.model, entry)
+    weights = read_weights(asked.pretrained, asked.name, asked.unit) if asked.pretrained else None
     data = chosen_data(config.data)
     seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
     config = choose_devices(config, entry, clients, data.images.nbytes)
-    client = client_model(model, data, config.data, weights, config.dtype)
+    domains = len(np.unique(data.domains[np.concatenate(parts[0].train)]))
+    model, client = fit_model(config, entry, data, weights, clients, domains)
     batching = batching_of(config)
     features = keeps_features(config, entry, client.trunk, batching)
     return Task(

@@ -20,6 +20,7 @@ from fdgjax.contract import Adaptation, Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import BATCH_NORM, SEVERAL_CLIENTS
 from fdgjax.objectives import statistics_only
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import module_of, norm_paths
@@ -46,4 +47,10 @@ def fedbn(setup: Setup, h: FedBN) -> Method:
     return method._replace(adapt=collect if norms and h.adaptation_epochs else None)
 
 
-ENTRY = Entry("fedbn", FedBN, fedbn, "FedAvg with BatchNorm layers that stay local (Li et al., 2021)")
+ENTRY = Entry(
+    "fedbn",
+    FedBN,
+    fedbn,
+    "FedAvg with BatchNorm layers that stay local (Li et al., 2021)",
+    needs=(BATCH_NORM, SEVERAL_CLIENTS),
+)

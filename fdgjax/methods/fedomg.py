@@ -20,6 +20,7 @@ from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
 
 OFFICIAL = "Nguyen et al., official code"
 
@@ -53,4 +54,10 @@ def fedomg(setup: Setup, h: FedOMG) -> Method:
     return fedavg(setup, h, rule=rule)
 
 
-ENTRY = Entry("fedomg", FedOMG, fedomg, "the step near the mean that clients agree on most (Nguyen et al., 2025)")
+ENTRY = Entry(
+    "fedomg",
+    FedOMG,
+    fedomg,
+    "the step near the mean that clients agree on most (Nguyen et al., 2025)",
+    needs=(SEVERAL_PARTICIPANTS,),
+)
