@@ -33,7 +33,15 @@ from fdgjax.experiments.components import (
     training_data,
     with_attack,
 )
-from fdgjax.experiments.facts import bytes_per_round, data_facts, frozen_facts, method_facts, model_facts, privacy_facts
+from fdgjax.experiments.facts import (
+    bytes_per_round,
+    counted_images,
+    data_facts,
+    frozen_facts,
+    method_facts,
+    model_facts,
+    privacy_facts,
+)
 from fdgjax.experiments.model import as_features, fit_model, keeps_features, model_config, network_input
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
@@ -238,6 +246,7 @@ def facts_of(
     return {
         **method_facts(config, task.sharings[0]),
         **data_facts(task.data, task.sharings[0].target, clients),
+        **counted_images(task.data, task.parts[0]),
         **model_facts(task.model),
         "parameters": needed.parameters,
         **frozen_facts(task.client.trunk),

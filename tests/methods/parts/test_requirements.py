@@ -1,5 +1,6 @@
 """What methods need of their model and of the federation: refused in one line where it is missing, or chosen."""
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -13,6 +14,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.experiments import fit_model
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts import requirements
+from fdgjax.methods.parts.generated_models import HyperNetHyper
 from fdgjax.methods.parts.requirements import Given, Need, check_needs
 from fdgjax.models import MODELS
 from fdgjax.models.client_model import as_model
@@ -79,6 +81,23 @@ def test_fedbn_is_refused_where_nothing_gives_it_batch_norm(model: dict, monkeyp
         UserError, match=r"'fedbn' got a model without BatchNorm.*FedAvg; expected config.model.unit=norm"
     ):
         fitted("fedbn", **model)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_start_needs_follows_from_the_weights_whoever_names_them(name: str) -> None:
+    open_ = {
+        field.name: field.metadata["by_start"] for field in dataclasses.fields(METHODS[name].hyper) if field.metadata
+    }
+    open_ = {key: by for key, by in open_.items() if by}
+    # What generates the clients' parameters has to begin near those of the file.
+    assert set(open_) == ({"initialisation"} if issubclass(METHODS[name].hyper, HyperNetHyper) else set())
+    config = make_config(name)
+    assert all(getattr(read_config(config).method, key) == by.scratch for key, by in open_.items())
+    config.model.pretrained = "weights.safetensors"
+    assert all(getattr(read_config(config).method, key) == by.pretrained for key, by in open_.items())
+    for key, by in open_.items():
+        config.method[key] = by.scratch
+    assert all(getattr(read_config(config).method, key) == by.scratch for key, by in open_.items())
 
 
 def predicted(name: str, federation: Any, plan: Any) -> np.ndarray:
