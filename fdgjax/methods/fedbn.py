@@ -3,7 +3,7 @@
     label(BatchNorm) = local, everything else shared
 
 Li et al., "FedBN: federated learning on non-IID features via local batch normalization", 2021, Algorithm 1. On a model
-without BatchNorm it is FedAvg.
+without BatchNorm it is FedAvg: an experiment takes `model.unit=norm` or is refused.
 
 Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
 collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default as many as FDSE's adaptation
