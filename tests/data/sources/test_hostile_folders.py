@@ -194,7 +194,7 @@ def test_images_of_formats_that_are_not_read_are_counted_by_suffix(
         f"more); files that are not images (.txt 1): 1 ({FIRST}/notes.txt)"
     ]
     assert caplog.records[-1].levelno == logging.WARNING
-    for image in (tree / DOMAINS[1]).glob("*/*.png"):
+    for image in list((tree / DOMAINS[1]).glob("*/*")):
         image.rename(image.with_suffix(".HEIC"))
     with pytest.raises(UserError, match=r"no images in .*sketch-2.*; other files there: \.heic 6"):
         folder_data(FolderLayout())(str(tree))
