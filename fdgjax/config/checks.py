@@ -36,6 +36,11 @@ def check_config(config: Config) -> None:
             f"config.data.same_images got True, but the domains of '{config.data.name}' have images of their own; "
             f"expected False, or config.data.name={' or '.join(SAME_IMAGES)}"
         )
+    if config.model.frozen_copies and not config.model.frozen:
+        raise UserError(
+            f"config.model.frozen_copies got {config.model.frozen_copies}, but nothing is frozen whose features could "
+            "be kept; expected 0, or config.model.frozen=-1 or the number of frozen stages"
+        )
     defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
     _ = config.probe.percents

@@ -11,6 +11,7 @@ from fdgjax.config.presets import PRESETS, dataset_of
 from fdgjax.config.schema import Config
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.hyper import settled
 from fdgjax.models.pretrained.weight_names import PRETRAINED
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -87,8 +88,10 @@ def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolved(config: Config) -> Config:
-    """The config with the values that follow from other keys: if no scaling of images is given, it is the one that the
-    pretrained weights expect, else `signed`."""
+    """The config with the values that follow from other keys, where they are left open: the scaling of images is the
+    one that the pretrained weights expect, else `signed`; and what the method needs for its start, such as a
+    hypernetwork that generates models near the pretrained one, follows from `model.pretrained`."""
     names = PRETRAINED.get(config.model.name) if config.model.pretrained else None
     scaling = config.data.scaling or (names.scaling if names else "signed")
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=scaling))
+    method = settled(config.method, pretrained=bool(config.model.pretrained))
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=scaling), method=method)

@@ -88,6 +88,8 @@ class ModelConfig:
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: only the last layer is trained. keep_features: whether the frozen stages' output for each image is computed
       once and kept, unless a random augmentation precedes them; False computes it in each step.
+    frozen_copies: with `data.augmentation`, of how many augmented copies of each image that output is computed once and
+      kept; each step draws one for each sample. 0 augments anew and computes the frozen stages in each step.
     unbiased_variance: whether BatchNorm's running variance is the unbiased one, as in PyTorch, instead of the biased
       one, as in Flax. masked_statistics: whether BatchNorm's statistics of a last partial batch are those of its
       samples alone, as in PyTorch, instead of a whole batch that its samples fill up by repetition.
@@ -102,6 +104,7 @@ class ModelConfig:
     pretrained: str = ""
     frozen: int = key(0, least=-1)
     keep_features: bool = True
+    frozen_copies: int = key(0, least=0, most=1000)
     unbiased_variance: bool = False
     masked_statistics: bool = False
 

@@ -37,7 +37,8 @@ class Federation(NamedTuple):
 
     images: uint8 `[samples, height, width, channels]`, or a frozen trunk's features, float32 `[samples, ...]`: an array
       on the device, or on the host and read batch by batch (`Streamed`), or split so that each device holds its own
-      clients' images (`ShardedImages`). Only `images[places]` and `images.shape` are used.
+      clients' images (`ShardedImages`). Only `images[places]` and `images.shape` are used. Augmented copies of the
+      samples' features follow all samples: copy k of sample n is at `n + k * samples`, k from 1.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered

@@ -14,7 +14,7 @@ from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.round import RoundPlan
-from fdgjax.experiments import batching_of, check_method, client_model, make_method, make_plan, model_config
+from fdgjax.experiments import batching_of, check_method, fit_model, make_method, make_plan, model_config
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.utils.errors import UserError
@@ -89,6 +89,11 @@ def agree(terms: Terms) -> Agreed:
         )
     if config.seeds > 1:
         raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
+    if config.model.frozen_copies:
+        raise UserError(
+            f"config.model.frozen_copies got {config.model.frozen_copies}; expected 0: parties keep no features, and "
+            "augment in each step"
+        )
     if config.attack.kind != "none":
         raise UserError(f"config.attack.kind got '{config.attack.kind}'; expected none: attacks are simulated alone")
     if protocol.labelled_server and entry.protocol != "labelled_server":
@@ -101,7 +106,7 @@ def agree(terms: Terms) -> Agreed:
     nothing = Domains(
         np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0), np.zeros(0), ("own",), terms.class_names
     )
-    made = client_model(chosen, nothing, config.data, weights, config.dtype)
+    _, made = fit_model(config, entry, nothing, weights, terms.clients, terms.clients)
     batching = batching_of(config)
     # A node has one client: nothing is vectorised over clients or split over devices.
     execution = Execution(config.client_axis, config.chunk, 1, config.seed_axis, config.unroll)

@@ -22,17 +22,15 @@ class Batching(NamedTuple):
 
     epochs: passes over the samples. batch_size: samples of a minibatch. drop_last: whether a last partial batch is left
     out. augment: the random view of the images that training sees, drawn anew for each minibatch; None for the images.
+    copies: how many augmented copies of each image the federation holds (`Federation.images`); each minibatch draws one
+      for each sample instead of a view. 0 for none.
     """
 
     epochs: int
     batch_size: int
     drop_last: bool
     augment: View | None = None
-
-
-def augmented(batching: Batching, batch: Batch, key: jax.Array) -> Batch:
-    """The batch as training sees it."""
-    return batch._replace(images=batching.augment(key, batch.images)) if batching.augment else batch
+    copies: int = 0
 
 
 class LocalTraining(NamedTuple):
@@ -67,10 +65,21 @@ class LocalData(NamedTuple):
     pseudo_labels: PseudoLabels | None = None
 
 
-def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array) -> Batch:
-    """The samples at `rows` `[batch]`."""
-    images, labels = as_floats(federation.images[rows]), federation.labels[rows]
+def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array, copy: jax.Array | None = None) -> Batch:
+    """The samples at `rows` `[batch]`, or of each its augmented copy of a number from 1, `copy` `[batch]`."""
+    places = rows if copy is None else rows + copy * len(federation.labels)
+    images, labels = as_floats(federation.images[places]), federation.labels[rows]
     return Batch(images, labels, mask.astype(jnp.float32), domains=federation.domains[rows])
+
+
+def training_batch(
+    batching: Batching, federation: Federation, rows: jax.Array, mask: jax.Array, key: jax.Array
+) -> Batch:
+    """The samples at `rows` `[batch]` as training sees them, augmented by `key`."""
+    if batching.copies:
+        return take_batch(federation, rows, mask, jax.random.randint(key, rows.shape, 1, batching.copies + 1))
+    batch = take_batch(federation, rows, mask)
+    return batch._replace(images=batching.augment(key, batch.images)) if batching.augment else batch
 
 
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:
@@ -144,8 +153,9 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     steps = number // size if batching.drop_last else -(-number // size)
     most = len(rows) // size if batching.drop_last else -(-len(rows) // size)
 
-    def batch_at(positions: jax.Array, mask: jax.Array) -> Batch:
-        return with_pseudo_labels(take_batch(federation, rows[positions], mask), pseudo_labels, positions)
+    def batch_at(positions: jax.Array, mask: jax.Array, key: jax.Array) -> Batch:
+        batch = training_batch(batching, federation, rows[positions], mask, key)
+        return with_pseudo_labels(batch, pseudo_labels, positions)
 
     def epoch(carry: tuple[Variables, PyTree, jax.Array], now: tuple[jax.Array, jax.Array]) -> tuple[PyTree, None]:
         key, done = now
@@ -156,10 +166,10 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
             draw = lambda what: jax.random.fold_in(jax.random.fold_in(key, what), i)  # noqa: E731
-            batch = augmented(batching, batch_at(*slice_rows(positions, number, i * size, size)), draw(3))
+            batch = batch_at(*slice_rows(positions, number, i * size, size), draw(3))
             if training.extra_batch:
                 drawn = jax.random.randint(draw(2), (size,), 0, count)
-                batch = batch._replace(extra_batch=augmented(batching, batch_at(drawn, jnp.ones(size)), draw(4)))
+                batch = batch._replace(extra_batch=batch_at(drawn, jnp.ones(size), draw(4)))
             gradient = jax.value_and_grad(
                 lambda params: training.objective(
                     {**variables, "params": params}, batch, jax.random.fold_in(step_key, i), context

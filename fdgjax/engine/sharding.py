@@ -68,8 +68,11 @@ def on_every_device(tree: PyTree, place: NamedSharding) -> PyTree:
 
 
 def own_samples(federations: Sequence[Federation], devices: int) -> list[np.ndarray]:
-    """For each device the samples of its own clients, and those of the unseen domain, which every device has."""
-    return [used_samples(federations, device, devices) for device in range(devices)]
+    """For each device the samples of its own clients, and those of the unseen domain, which every device has, with
+    their augmented copies, if any."""
+    images, samples = federations[0].images.shape[0], len(federations[0].labels)
+    own = [used_samples(federations, device, devices) for device in range(devices)]
+    return [np.concatenate([rows + start for start in range(0, images, samples)]) for rows in own]
 
 
 def used_samples(federations: Sequence[Federation], device: int, devices: int) -> np.ndarray:

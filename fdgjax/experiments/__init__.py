@@ -3,14 +3,13 @@
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
-    client_model,
     make_method,
     make_plan,
-    model_config,
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import model_facts
+from fdgjax.experiments.model import fit_model, model_config
 from fdgjax.experiments.outline import DataDescription, Outline, describe, make_outline, outline_of, to_description
 
 __all__ = [
@@ -20,8 +19,8 @@ __all__ = [
     "batching_of",
     "build",
     "check_method",
-    "client_model",
     "describe",
+    "fit_model",
     "make_method",
     "make_outline",
     "make_plan",

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from jax.sharding import Mesh
 
-from fdgjax.config import Config, DataConfig, ModelConfig, seeds_of
+from fdgjax.config import Config, seeds_of
 from fdgjax.config.robustness import attack_of, defence_of
 from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
@@ -23,10 +22,6 @@ from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_represen
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.client_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
-from fdgjax.models.client_model import ClientModel, make_client_model, make_network
-from fdgjax.models.frozen import Trunk, say_in_steps, say_random, trunk_features
-from fdgjax.models.pretrained.convert import WeightFile, note_scaling
-from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.registry import lookup
@@ -109,76 +104,10 @@ def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int)
     )
 
 
-def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
-    """The client model's config, with the method's units and head if the config names none."""
-    return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
-
-
 def batching_of(config: Config) -> Batching:
     """How local data become augmented minibatches."""
     view = augmentation(config.data.augmentation, config.data.crop_size)
     return Batching(config.local_epochs, config.batch_size, config.drop_last, view)
-
-
-def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
-    """The shape `(H, W, channels)` of the network's input.
-
-    Raises:
-      UserError: a crop larger than the images.
-    """
-    height, width, channels = data.images.shape[1:]
-    if where.crop_size > min(height, width):
-        raise UserError(
-            f"config.data.crop_size got {where.crop_size}, but the images have {height}x{width} pixels; expected at "
-            "most that, or a larger config.data.image_size"
-        )
-    return (where.crop_size or height, where.crop_size or width, channels)
-
-
-def client_model(
-    chosen: ModelConfig, data: Domains, where: DataConfig, weights: WeightFile | None, dtype: str
-) -> ClientModel:
-    """The client model for a data set; see `make_client_model`."""
-    if weights:
-        note_scaling(weights, where.scaling)
-    elif chosen.frozen:
-        say_random(chosen.name)
-    network = partial(
-        make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
-    )
-    return make_client_model(
-        network,
-        chosen.name,
-        network_input(data, where),
-        frozen=chosen.frozen,
-        scaling=where.scaling,
-        weights=weights,
-        dtype=dtype,
-        statistics=BatchStatistics(unbiased=chosen.unbiased_variance, masked=chosen.masked_statistics),
-    )
-
-
-def keeps_features(config: Config, entry: Entry, trunk: Trunk | None) -> bool:
-    """Whether the features of frozen stages are computed once and kept; if not, a log line says why."""
-    if trunk is None:
-        return False
-    if entry.unlabelled or entry.pixels(config.method):
-        say_in_steps(trunk, f"{entry.name} changes images before the model sees them")
-        return False
-    if augmentation(config.data.augmentation):
-        say_in_steps(trunk, f"data.augmentation={config.data.augmentation} changes images before the model sees them")
-        return False
-    if not config.model.keep_features:
-        say_in_steps(trunk, "model.keep_features=False")
-        return False
-    return True
-
-
-def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataConfig) -> Domains:
-    """The data set with each image replaced by the trunk's features of it."""
-    identity: dict[str, object] = {"network": chosen.name, "unit": chosen.unit, "scaling": where.scaling}
-    identity |= {"crop_size": where.crop_size} if where.crop_size else {}
-    return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir))
 
 
 def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, batching: Batching) -> Method:

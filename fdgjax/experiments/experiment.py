@@ -20,25 +20,29 @@ from fdgjax.engine.sharding import place_data, several_processes
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.evaluation.evaluating import Evaluation
 from fdgjax.experiments.components import (
-    as_features,
     batch_hyper,
     batching_of,
     check_method,
     choose_devices,
-    client_model,
     execution_of,
-    keeps_features,
     make_evaluation,
     make_method,
     make_plan,
-    model_config,
-    network_input,
     on_callers_mesh,
     sharing,
     training_data,
     with_attack,
 )
-from fdgjax.experiments.facts import bytes_per_round, data_facts, frozen_facts, method_facts, model_facts, privacy_facts
+from fdgjax.experiments.facts import (
+    bytes_per_round,
+    counted_images,
+    data_facts,
+    frozen_facts,
+    method_facts,
+    model_facts,
+    privacy_facts,
+)
+from fdgjax.experiments.model import as_features, fit_model, keeps_features, model_config, network_input
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -177,16 +181,18 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
-    model = model_config(config.model, entry)
-    weights = read_weights(model.pretrained, model.name, model.unit) if model.pretrained else None
+    asked = model_config(config.model, entry)
+    weights = read_weights(asked.pretrained, asked.name, asked.unit) if asked.pretrained else None
     data = chosen_data(config.data)
     seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
     config = choose_devices(config, entry, clients, data.images.nbytes)
-    client = client_model(model, data, config.data, weights, config.dtype)
-    features = keeps_features(config, entry, client.trunk)
+    domains = len(np.unique(data.domains[np.concatenate(parts[0].train)]))
+    model, client = fit_model(config, entry, data, weights, clients, domains)
+    batching = batching_of(config)
+    features = keeps_features(config, entry, client.trunk, batching)
     return Task(
         config=config,
         entry=entry,
@@ -205,7 +211,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
             execution_of(config, mesh),
             domains=len(data.domain_names),
         ),
-        batching=batching_of(config),
+        batching=batching._replace(copies=config.model.frozen_copies) if features and batching.augment else batching,
     )
 
 
@@ -224,7 +230,7 @@ def make_federations(task: Task) -> list[Federation]:
     """Each seed's federation, whose samples are images or features of the frozen stages."""
     config, trunk = task.config, task.client.trunk
     return federate_seeds(
-        as_features(task.data, trunk, task.model, config.data) if trunk and task.features else task.data,
+        as_features(task.data, trunk, task.model, config.data, task.batching) if trunk and task.features else task.data,
         task.parts,
         batch_size=config.batch_size,
         drop_last=config.drop_last,
@@ -240,6 +246,7 @@ def facts_of(
     return {
         **method_facts(config, task.sharings[0]),
         **data_facts(task.data, task.sharings[0].target, clients),
+        **counted_images(task.data, task.parts[0]),
         **model_facts(task.model),
         "parameters": needed.parameters,
         **frozen_facts(task.client.trunk),

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdgjax.config import Config, ModelConfig
 from fdgjax.config.privacy import Protection
+from fdgjax.data.federation import Partition
 from fdgjax.data.protocols import SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.traffic import Traffic
@@ -39,6 +40,14 @@ def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
     """The share of the target's largest class (if there is a target), the number of clients, and the domains."""
     majority = {"target_majority": data.majority(target)} if target else {}
     return {**majority, "clients": clients, "domains": list(data.domain_names)}
+
+
+def counted_images(data: Domains, part: Partition) -> dict[str, dict[str, int]]:
+    """The number of images behind each domain's accuracy (`Metrics.per_domain_accuracy`): held-out ones of all clients
+    together, and those of the unseen domain."""
+    held = part.test if any(map(len, part.test)) else part.validation
+    counted = np.bincount(data.domains[np.concatenate([*held, part.target])], minlength=len(data.domain_names))
+    return {"images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n}}
 
 
 def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:

@@ -18,14 +18,12 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, compile_init
 from fdgjax.experiments.components import (
     batching_of,
-    client_model,
     execution_of,
-    keeps_features,
     make_method,
-    model_config,
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment
+from fdgjax.experiments.model import fit_model, keeps_features, model_config
 from fdgjax.methods import METHODS
 from fdgjax.models.frozen import Trunk
 from fdgjax.models.pretrained.convert import read_weights
@@ -117,13 +115,14 @@ def make_outline(config: Config, data: DataDescription) -> Outline:
     nothing = Domains(
         np.zeros((0, *data.image_shape), np.uint8), np.zeros(0), np.zeros(0), data.domain_names, data.class_names
     )
-    client = client_model(chosen, nothing, config.data, weights, config.dtype)
-    features = keeps_features(config, entry, client.trunk)
+    _, client = fit_model(config, entry, nothing, weights, data.clients, len(data.domain_names))
+    batching = batching_of(config)
+    features = keeps_features(config, entry, client.trunk, batching)
     execution = execution_of(config, mesh)
     setup = Setup(
         client.rest if features else client.whole, data.clients, config.rounds, execution, len(data.domain_names)
     )
-    method = make_method(config, entry, protocol, setup, batching_of(config))
+    method = make_method(config, entry, protocol, setup, batching)
     seeds = np.array(seeds_of(config), np.uint32)
     federation = federation_shapes(data, len(seeds), np.float32 if features else np.uint8)
     init = partial(compile_init(method, execution), seeds if len(seeds) > 1 else seeds[0], federation)

@@ -16,7 +16,7 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
 from fdgjax.objectives.by_domain import coral as distance
 
@@ -35,10 +35,10 @@ def central_coral(setup: Setup, h: CORAL) -> Method:
     """Central with CORAL's penalty.
 
     Raises:
-      UserError: a model without features, or fewer than two domains.
+      UserError: fewer than two domains.
     """
     objective = aligned_domains(setup.model, distance, setup.domains, h.penalty)
-    return with_features(central_by_domain(setup, h, objective), setup.model, "coral")
+    return central_by_domain(setup, h, objective)
 
 
 ENTRY = Entry(
@@ -47,4 +47,5 @@ ENTRY = Entry(
     central_coral,
     "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)",
     pooled=augmented_images,
+    needs=(FEATURES, SEVERAL_DOMAINS),
 )

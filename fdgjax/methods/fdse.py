@@ -28,11 +28,11 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SKEW_ERASERS
 from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, merge, module_of, select, unflatten
 
@@ -94,11 +94,9 @@ def fdse(setup: Setup, h: FDSE) -> Method:
     """FedAvg with FDSE's labels, rules and regulariser.
 
     Raises:
-      UserError: a model without DSE blocks, or an unknown value in `h`.
+      UserError: an unknown value in `h`.
     """
     layers = [layer for layer in depth_order(setup.model.init) if layer.rpartition("/")[2] == "bn_dfe"]
-    if not layers:
-        raise UserError("fdse got a model without DSE blocks; expected some: leave config.model.unit empty, or set dse")
     personalisations: Mapping[str, Personalise] = {
         "attention": partial(attention, tau=h.tau),
         "own": keep_personal,
@@ -160,6 +158,7 @@ ENTRY = Entry(
     fdse,
     "shared extractors by consensus, personal skew erasers by similarity (FDSE)",
     unit="dse",
+    needs=(SKEW_ERASERS,),
     presets={
         **dict.fromkeys(("fdse_pacs", "fdse_office_caltech10", "fdse_domainnet10"), SECOND_ROUND),
         "fdse_pacs_2026": program_of_2026(strength=0.5, beta=0.001),

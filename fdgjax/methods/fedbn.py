@@ -3,7 +3,7 @@
     label(BatchNorm) = local, everything else shared
 
 Li et al., "FedBN: federated learning on non-IID features via local batch normalization", 2021, Algorithm 1. On a model
-without BatchNorm it is FedAvg.
+without BatchNorm it is FedAvg: an experiment takes `model.unit=norm` or is refused.
 
 Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
 collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default five, as many as in FDSE's
@@ -20,6 +20,7 @@ from fdgjax.contract import Adaptation, Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import BATCH_NORM, SEVERAL_CLIENTS
 from fdgjax.methods.parts.setting_presets import official_fdse
 from fdgjax.objectives import statistics_only
 from fdgjax.utils.random import any_key
@@ -52,5 +53,6 @@ ENTRY = Entry(
     FedBN,
     fedbn,
     "FedAvg with BatchNorm layers that stay local (Li et al., 2021)",
+    needs=(BATCH_NORM, SEVERAL_CLIENTS),
     presets=official_fdse(pacs={"client_learning_rate": 0.1}),
 )

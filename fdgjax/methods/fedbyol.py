@@ -9,6 +9,7 @@ import dataclasses
 from fdgjax.methods.fedsimclr import BySGD, fedsimclr
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import PREDICTOR
 from fdgjax.methods.parts.setting_presets import UNLABELLED
 
 
@@ -28,4 +29,5 @@ ENTRY = Entry(
     unlabelled=True,
     pooled=lambda h: h.pooled,
     presets=UNLABELLED,
+    needs=(PREDICTOR,),
 )

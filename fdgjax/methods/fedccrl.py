@@ -31,7 +31,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_CLIENTS
 from fdgjax.objectives import jensen_shannon, mean_cross_entropy, supervised_contrast
 from fdgjax.objectives.agreement import POSITIVES
 from fdgjax.utils.registry import lookup
@@ -64,10 +64,10 @@ def fedccrl(setup: Setup, h: FedCCRL) -> Method:
     """FedAvg on three views of each image; a client's row holds its place in the bank of styles.
 
     Raises:
-      UserError: an unknown word in `h`; at the method's `init`, a model without features.
+      UserError: an unknown word in `h`.
     """
     base = with_bank(fedavg(setup, h), style_of, h.images)
-    return with_features(base._replace(objective=agreeing(setup.model, h)), setup.model, "fedccrl")
+    return base._replace(objective=agreeing(setup.model, h))
 
 
 def agreeing(model: Model, h: FedCCRL) -> Objective:
@@ -120,4 +120,5 @@ ENTRY = Entry(
     fedccrl,
     "styles of images exchanged, views that agree: shares data statistics (Wang et al., 2024)",
     pixels=augmented_images,
+    needs=(FEATURES, SEVERAL_CLIENTS),
 )

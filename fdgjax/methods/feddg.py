@@ -28,6 +28,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.objectives import also_transformed
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -97,4 +98,5 @@ ENTRY = Entry(
     feddg,
     "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
     pixels=augmented_images,
+    needs=(SEVERAL_CLIENTS,),
 )

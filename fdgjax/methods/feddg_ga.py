@@ -30,6 +30,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.utils.registry import lookup
@@ -126,4 +127,10 @@ def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Arra
     return keep_rows(there & (after > 0), moved * before / jnp.where(after > 0, after, 1), weights)
 
 
-ENTRY = Entry("feddg_ga", FedDGGA, feddg_ga, "weights by the clients' generalization gaps (Zhang et al., 2023)")
+ENTRY = Entry(
+    "feddg_ga",
+    FedDGGA,
+    feddg_ga,
+    "weights by the clients' generalization gaps (Zhang et al., 2023)",
+    needs=(SEVERAL_PARTICIPANTS,),
+)

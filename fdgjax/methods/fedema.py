@@ -24,6 +24,7 @@ from fdgjax.methods.fedsimclr import BySGD, all_but_collections, fedsimclr, of_p
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import PREDICTOR
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import UNLABELLED
 from fdgjax.objectives.two_views import of_model
@@ -99,4 +100,5 @@ ENTRY = Entry(
     unlabelled=True,
     pooled=lambda h: h.pooled,
     presets=UNLABELLED,
+    needs=(PREDICTOR,),
 )

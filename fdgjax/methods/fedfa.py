@@ -21,9 +21,9 @@ from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import FEATURE_AUGMENTATION, SEVERAL_PARTICIPANTS
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.sharing import ClientVariables
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, unflatten
@@ -63,15 +63,10 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
     """FedAvg whose server measures how much clients' statistics differ.
 
     Raises:
-      UserError: a model without feature augmentation, or an unknown `variance`.
+      UserError: an unknown `variance`.
     """
     shapes = jax.eval_shape(setup.model.init, any_key())
     made = [path for path in flatten(shapes) if path.startswith("batch_stats/") and path.endswith(SUFFIX)]
-    if not made:
-        raise UserError(
-            "fedfa got a model without feature augmentation; expected convolutional units: leave config.model.unit "
-            "empty, or set augmented, and take a network other than vit_b8"
-        )
     variance = lookup("variance", h.variance, VARIANCES)
     base = fedavg(setup, h)
 
@@ -92,5 +87,10 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
 
 
 ENTRY = Entry(
-    "fedfa", FedFA, fedfa, "features augmented by the variance over clients (Zhou & Konukoglu, 2023)", unit="augmented"
+    "fedfa",
+    FedFA,
+    fedfa,
+    "features augmented by the variance over clients (Zhou & Konukoglu, 2023)",
+    unit="augmented",
+    needs=(FEATURE_AUGMENTATION, SEVERAL_PARTICIPANTS),
 )

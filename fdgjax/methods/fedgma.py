@@ -19,6 +19,7 @@ from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,4 +52,10 @@ def fedgma(setup: Setup, h: FedGMA) -> Method:
     return fedavg(setup, h, rule=rule)
 
 
-ENTRY = Entry("fedgma", FedGMA, fedgma, "updates masked where clients' signs disagree (Tenison et al., 2023)")
+ENTRY = Entry(
+    "fedgma",
+    FedGMA,
+    fedgma,
+    "updates masked where clients' signs disagree (Tenison et al., 2023)",
+    needs=(SEVERAL_PARTICIPANTS,),
+)

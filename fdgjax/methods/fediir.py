@@ -40,7 +40,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import output_shapes, with_features
+from fdgjax.methods.parts.requirements import FEATURES, output_shapes
 from fdgjax.objectives import mean_cross_entropy
 
 OFFICIAL = "Guo et al., official code"
@@ -81,11 +81,7 @@ def head_gradient(features: jax.Array, logits: jax.Array, labels: jax.Array, cou
 
 
 def fediir(setup: Setup, h: FedIIR) -> Method:
-    """FedAvg with aligned gradients of the last layer; the server keeps their mean.
-
-    Raises:
-      UserError: a model without features, at the method's `init`.
-    """
+    """FedAvg with aligned gradients of the last layer; the server keeps their mean."""
     model = setup.model
 
     def nothing(fresh: Fresh) -> HeadGradient:
@@ -115,10 +111,9 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
         server, clients = extended.update(server, clients, step.base, server_step)
         return server._replace(more=step.more), clients
 
-    method = extended._replace(
+    return extended._replace(
         objective=gradient_aligned(model, h.penalty), prepare=prepare, aggregate=aggregate, update=update
     )
-    return with_features(method, model, "fediir")
 
 
 def gradient_aligned(model: Model, penalty: float) -> Objective:
@@ -136,4 +131,6 @@ def gradient_aligned(model: Model, penalty: float) -> Objective:
     return objective
 
 
-ENTRY = Entry("fediir", FedIIR, fediir, "the classifier's gradients pulled to their mean (Guo et al., 2023)")
+ENTRY = Entry(
+    "fediir", FedIIR, fediir, "the classifier's gradients pulled to their mean (Guo et al., 2023)", needs=(FEATURES,)
+)

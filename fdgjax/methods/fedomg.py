@@ -29,6 +29,7 @@ from fdgjax.contract import Method, PyTree, Rule, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
 
 OFFICIAL = "Nguyen et al., official code"
 
@@ -77,4 +78,10 @@ def of_shares(matched: Rule, updates: PyTree, weights: PyTree | None = None) -> 
     return jax.tree.map(lambda leaf: OFFICIAL_RATE * leaf, step), OFFICIAL_RATE * shares * coefficients
 
 
-ENTRY = Entry("fedomg", FedOMG, fedomg, "the step near the mean that clients agree on most (Nguyen et al., 2025)")
+ENTRY = Entry(
+    "fedomg",
+    FedOMG,
+    fedomg,
+    "the step near the mean that clients agree on most (Nguyen et al., 2025)",
+    needs=(SEVERAL_PARTICIPANTS,),
+)

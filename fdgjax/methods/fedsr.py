@@ -25,13 +25,11 @@ from fdgjax.contract import Batch, Context, LabelFn, Method, Model, Objective, O
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.requirements import RANDOM_REPRESENTATION
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
-from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten
 
 LENGTHS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "squared": mean_squared_length,
@@ -67,13 +65,8 @@ def fedsr(setup: Setup, h: FedSR) -> Method:
     """FedAvg with FedSR's regularisers.
 
     Raises:
-      UserError: a model without a random representation, or an unknown value in `h`.
+      UserError: an unknown value in `h`.
     """
-    if not set(OWN) <= set(flatten(jax.eval_shape(setup.model.init, any_key()))):
-        raise UserError(
-            "fedsr got a model without a random representation; expected a Gaussian head: leave config.model.head "
-            "empty, or set gaussian"
-        )
     label = lookup("references", h.references, REFERENCES)
     return fedavg(setup, h, objective=simple_representation(setup.model, h), label=label)
 
@@ -107,4 +100,11 @@ def from_references(
     return gaussian_divergence(mean, deviation, means[labels], deviations[labels])
 
 
-ENTRY = Entry("fedsr", FedSR, fedsr, "simple random representations (Nguyen et al., 2022)", head="gaussian")
+ENTRY = Entry(
+    "fedsr",
+    FedSR,
+    fedsr,
+    "simple random representations (Nguyen et al., 2022)",
+    head="gaussian",
+    needs=(RANDOM_REPRESENTATION,),
+)

@@ -25,7 +25,7 @@ from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
 from fdgjax.methods.parts.optimizers import client_optimizer, renewed
-from fdgjax.methods.parts.requirements import last_layer, with_features
+from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS, last_layer
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.by_domain import gradient_variances, members, pair_distance, present_domains
 from fdgjax.utils.random import any_key
@@ -52,7 +52,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
     """Central with Fishr's penalty, the averages m_d in its memory.
 
     Raises:
-      UserError: a model without features, or fewer than two domains.
+      UserError: fewer than two domains.
     """
     begins, shapes = round(h.anneal * setup.rounds), flatten(jax.eval_shape(setup.model.init, any_key()))
     kernel = last_layer(setup.model)
@@ -75,7 +75,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
 
     base = central_by_domain(setup, h, objective)
     base = base._replace(optimizer=renewed(client_optimizer(h, setup.rounds), begins))
-    return with_features(remembering(base, nothing), setup.model, "fishr")
+    return remembering(base, nothing)
 
 
 def domain_variance(values: jax.Array, there: jax.Array) -> jax.Array:
@@ -91,4 +91,5 @@ ENTRY = Entry(
     fishr,
     "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
     pooled=augmented_images,
+    needs=(FEATURES, SEVERAL_DOMAINS),
 )

@@ -22,9 +22,8 @@ from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveR
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import last_layer, with_features
+from fdgjax.methods.parts.requirements import ASSEMBLED_NORM, FEATURES, last_layer
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, module_of, norm_paths
@@ -52,23 +51,16 @@ def gperxan(setup: Setup, h: GPerXAN) -> Method:
     """FedAvg with local BatchNorms and a guiding classifier.
 
     Raises:
-      UserError: a model without assembled norms, or an unknown value in `h`; at the method's `init`, one without
-        features.
+      UserError: an unknown value in `h`.
     """
-    shapes = jax.eval_shape(setup.model.init, any_key())
-    if not any(path.endswith("/score_bn") for path in flatten(shapes)):
-        raise UserError(
-            "gperxan got a model without assembled norms; expected some over images: leave config.model.unit empty, or "
-            "set assembled"
-        )
-    norms, own_score = norm_paths(shapes), lookup("scores", h.scores, OWN_SCORES)
-    method = fedavg(
+    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
+    own_score = lookup("scores", h.scores, OWN_SCORES)
+    return fedavg(
         setup,
         h,
         objective=guided(setup.model, h.guidance),
         label=lambda path: "local" if module_of(path) in norms or own_score(path) else "shared",
     )
-    return with_features(method, setup.model, "gperxan")
 
 
 def guided(model: Model, guidance: float) -> Objective:
@@ -95,4 +87,5 @@ ENTRY = Entry(
     gperxan,
     "BatchNorm and InstanceNorm assembled, a guiding classifier (Le et al., 2024)",
     unit="assembled",
+    needs=(ASSEMBLED_NORM, FEATURES),
 )

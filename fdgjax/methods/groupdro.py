@@ -23,6 +23,7 @@ from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
+from fdgjax.methods.parts.requirements import SEVERAL_DOMAINS
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import domain_means, members
 
@@ -66,4 +67,5 @@ ENTRY = Entry(
     groupdro,
     "pooled data, the worst domains weigh most (Sagawa et al., 2020)",
     pooled=augmented_images,
+    needs=(SEVERAL_DOMAINS,),
 )

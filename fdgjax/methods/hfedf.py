@@ -33,7 +33,6 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
-from fdgjax.methods.parts.setting_presets import NEAR_PRETRAINED
 from fdgjax.utils.registry import lookup
 
 
@@ -135,5 +134,4 @@ ENTRY = Entry(
     hfedf,
     "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
     pixels=lambda h: h.embeddings == "fixed",
-    presets=NEAR_PRETRAINED,
 )

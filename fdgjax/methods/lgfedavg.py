@@ -17,6 +17,7 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.models.depth import layers
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import module_of
@@ -44,4 +45,10 @@ def lgfedavg(setup: Setup, h: LGFedAvg) -> Method:
     return fedavg(setup, h, label=lambda path: "shared" if module_of(path) in shared else "local")
 
 
-ENTRY = Entry("lgfedavg", LGFedAvg, lgfedavg, "local representations, shared last layers (Liang et al., 2020)")
+ENTRY = Entry(
+    "lgfedavg",
+    LGFedAvg,
+    lgfedavg,
+    "local representations, shared last layers (Liang et al., 2020)",
+    needs=(SEVERAL_CLIENTS,),
+)

@@ -21,6 +21,7 @@ from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Vari
 from fdgjax.methods.central import CentralByDomain, central_by_domain
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import SEVERAL_DOMAINS
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import mean_over_domains, members, partners
 
@@ -71,4 +72,5 @@ ENTRY = Entry(
     "pooled data, samples mixed with another domain's (Zhang et al., 2018)",
     pixels=augmented_images,
     pooled=augmented_images,
+    needs=(SEVERAL_DOMAINS,),
 )

@@ -20,7 +20,7 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
 from fdgjax.objectives.by_domain import pairwise_mmd
 from fdgjax.utils.registry import lookup
@@ -47,13 +47,18 @@ def central_mmd(setup: Setup, h: MMD) -> Method:
     """Central with the discrepancy as a penalty.
 
     Raises:
-      UserError: a model without features, fewer than two domains, or an unknown estimate.
+      UserError: fewer than two domains, or an unknown estimate.
     """
     distance = lookup("config.method.estimate", h.estimate, ESTIMATES)
     objective = aligned_domains(setup.model, distance, setup.domains, h.penalty)
-    return with_features(central_by_domain(setup, h, objective), setup.model, "mmd")
+    return central_by_domain(setup, h, objective)
 
 
 ENTRY = Entry(
-    "mmd", MMD, central_mmd, "pooled data, features of equal distribution (Li et al., 2018)", pooled=augmented_images
+    "mmd",
+    MMD,
+    central_mmd,
+    "pooled data, features of equal distribution (Li et al., 2018)",
+    pooled=augmented_images,
+    needs=(FEATURES, SEVERAL_DOMAINS),
 )

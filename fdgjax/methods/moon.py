@@ -19,7 +19,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.objectives import model_contrastive
 
 
@@ -35,16 +35,12 @@ class Moon(FedAvg):
 
 
 def moon(setup: Setup, h: Moon) -> Method:
-    """FedAvg with a model-contrastive loss; a client's row holds its previous model.
-
-    Raises:
-      UserError: a model without features, at the method's `init`.
-    """
+    """FedAvg with a model-contrastive loss; a client's row holds its previous model."""
     extended = extend(
         fedavg(setup, h), row=RowExtension(lambda fresh: fresh.models(), lambda context, trained: trained.variables)
     )
     objective = model_contrastive(setup.model, h.mu, h.temperature, lambda context: context.client.more)
-    return with_features(extended._replace(objective=objective), setup.model, "moon")
+    return extended._replace(objective=objective)
 
 
-ENTRY = Entry("moon", Moon, moon, "features contrasted with former models (Li et al., 2021)")
+ENTRY = Entry("moon", Moon, moon, "features contrasted with former models (Li et al., 2021)", needs=(FEATURES,))

@@ -28,6 +28,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
+from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.objectives import cross_entropy
 from fdgjax.utils.random import any_key
@@ -146,4 +147,10 @@ def layerwise(
     )
 
 
-ENTRY = Entry("partialfed", PartialFed, partialfed, "each client learns which layers to load (Sun et al., 2021)")
+ENTRY = Entry(
+    "partialfed",
+    PartialFed,
+    partialfed,
+    "each client learns which layers to load (Sun et al., 2021)",
+    needs=(SEVERAL_CLIENTS,),
+)

@@ -13,7 +13,6 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, HyperWeights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
-from fdgjax.methods.parts.setting_presets import NEAR_PRETRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,5 +40,4 @@ ENTRY = Entry(
     PFedHN,
     pfedhn,
     "hypernetwork, averaged gradients (Shamsian et al., 2021)",
-    presets=NEAR_PRETRAINED,
 )

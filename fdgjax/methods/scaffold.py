@@ -29,6 +29,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, WITHIN_ROUNDS, hyper, learning_rate_factor
 from fdgjax.methods.parts.optimizers import client_optimizer, sum_gradients
+from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.objectives import cross_entropy, shifted
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -141,4 +142,10 @@ def both(updates: Lens) -> Lens:
     )
 
 
-ENTRY = Entry("scaffold", Scaffold, scaffold, "gradients corrected by control variates (Karimireddy et al., 2020)")
+ENTRY = Entry(
+    "scaffold",
+    Scaffold,
+    scaffold,
+    "gradients corrected by control variates (Karimireddy et al., 2020)",
+    needs=(SEVERAL_CLIENTS,),
+)

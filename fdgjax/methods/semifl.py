@@ -28,7 +28,7 @@ from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.extend import Extended, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import SERVED_AND_MIXED
 from fdgjax.methods.parts.sharing import ClientVariables
@@ -92,8 +92,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
         return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
 
     prepare = sure_labels(assign_labels(setup.model, h), h.threshold)
-    method = extended._replace(prepare=prepare, aggregate=aggregate, update=update, extra_batch=h.mix > 0)
-    return with_features(method, setup.model, "semifl")
+    return extended._replace(prepare=prepare, aggregate=aggregate, update=update, extra_batch=h.mix > 0)
 
 
 def sure_labels(
@@ -118,4 +117,5 @@ ENTRY = Entry(
     pixels=augmented_images,
     protocol="labelled_server",
     presets=SERVED_AND_MIXED,
+    needs=(FEATURES,),
 )

@@ -21,7 +21,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import SCHEDULES, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
-from fdgjax.methods.parts.requirements import with_features
+from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.methods.parts.server_state import server_stage
 from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.parts.sharing import everything_shared
@@ -72,19 +72,19 @@ class SSFL(LabelledServer):
 
 def ssfl(setup: Setup, h: SSFL) -> Method:
     """Cross-entropy on true labels at the server, on pseudo-labels at the clients."""
-    return semi_supervised(setup, h, "ssfl")
+    return semi_supervised(setup, h)
 
 
 def semi_supervised(
-    setup: Setup, h: SSFL, name: str, *, server: Objective | None = None, client: Objective | None = None
+    setup: Setup, h: SSFL, *, server: Objective | None = None, client: Objective | None = None
 ) -> Method:
     """A labelled server and clients on pseudo-labels; `server` and `client` as for `fedavg_with_server`.
 
     Raises:
-      UserError: an unknown value in `h`, or a model without features.
+      UserError: an unknown value in `h`.
     """
     base = fedavg_with_server(setup, h, server=server, client=client)
-    return with_features(base._replace(prepare=assign_labels(setup.model, h)), setup.model, name)
+    return base._replace(prepare=assign_labels(setup.model, h))
 
 
 def fedavg_with_server(
@@ -133,4 +133,5 @@ ENTRY = Entry(
     "labelled server, clients on pseudo-labels (UAP's baseline)",
     protocol="labelled_server",
     presets=SERVED,
+    needs=(FEATURES,),
 )

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, Model, Objective, ObjectiveResult, Setup, Variables
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import last_layer
+from fdgjax.methods.parts.requirements import FEATURES, last_layer
 from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.ssfl import SSFL, semi_supervised
 from fdgjax.objectives import (
@@ -76,7 +76,7 @@ def uap(setup: Setup, h: UAP) -> Method:
     """SSFL with features aligned at the server and at the clients."""
     at_client = lookup("client_means", h.client_means, MEANS)
     server, client = (gaussian_aligned(setup.model, h, means) for means in (MEANS["trained"], at_client))
-    return semi_supervised(setup, h, "uap", server=server, client=client)
+    return semi_supervised(setup, h, server=server, client=client)
 
 
 def gaussian_aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variables]) -> Objective:
@@ -118,4 +118,5 @@ ENTRY = Entry(
     "labelled server, unlabelled clients, features aligned to Gaussians (UAP)",
     protocol="labelled_server",
     presets=SERVED,
+    needs=(FEATURES,),
 )

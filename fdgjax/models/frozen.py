@@ -5,7 +5,8 @@
 Clients hold only the rest: the trunk's variables are constants, with one copy for all clients, so that they are never
 trained, sent or generated, and its BatchNorm normalises by its initial statistics. The trunk's features of an image
 never change, so they are computed once and kept, and the data set is then one of features (`trunk_features`). If images
-are changed at random before they reach the model, the trunk is computed in each step instead (`on_images`).
+are changed at random before they reach the model, the trunk is computed in each step instead (`on_images`), or the
+features of a few random views of each image are kept, too (`Copies`).
 """
 
 import hashlib
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Model, Output, Variables
+from fdgjax.data.augmentations.view import View
 from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.cache import cache_root, publishing, read_cached, remove_abandoned
 from fdgjax.utils.checksums import verify
@@ -33,6 +35,18 @@ IMAGES_AT_ONCE = 64
 """The batch size for computing features; fixed, so that their rounding does not depend on a run's batch size."""
 
 MEBIBYTE = 2**20
+
+
+class Copies(NamedTuple):
+    """Augmented copies of every image, whose features are kept beside the image's own.
+
+    number: of copies of each image. view: what they are. name: what the view is called.
+    The copies of an image depend on its place in the data set alone, so that all runs and splits share them.
+    """
+
+    number: int
+    view: View
+    name: str
 
 
 class Trunk(NamedTuple):
@@ -85,8 +99,11 @@ def on_images(trunk: Trunk, rest: Model) -> Model:
     return rest._replace(apply=apply)
 
 
-def trunk_features(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str) -> np.ndarray:
-    """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; logs their size.
+def trunk_features(
+    trunk: Trunk, images: np.ndarray, identity: Mapping[str, object], cache_dir: str, copies: Copies | None = None
+) -> np.ndarray:
+    """The features of all images, float32 `[samples, ...]`, memory-mapped from the cache; logs their size. With
+    `copies`, `[(1 + number) * samples, ...]`: the features of all images, then those of each one's first copy, ...
 
     A cache entry belongs to one trunk, including its variables, and one array of images; every byte of it is verified,
     and a damaged entry is computed again.
@@ -96,19 +113,21 @@ def trunk_features(trunk: Trunk, images: np.ndarray, identity: Mapping[str, obje
       images: uint8 `[samples, H, W, channels]`.
       identity: what else determines the features: network, units, scaling.
       cache_dir: as for `fdgjax.data.sources.loading.load_data`.
+      copies: augmented copies to be kept, too.
 
     Raises:
       UserError: the cache cannot be written.
     """
     folder = cache_root(cache_dir) / "features"
-    entry = folder / digest(trunk, images, identity)
-    say_size(trunk, images, entry)
+    named = {"augmentation": copies.name, "copies": copies.number} if copies else {}
+    entry = folder / digest(trunk, images, {**identity, **named})
+    say_size(trunk, images, copies, entry)
     try:
         remove_abandoned(folder)
         if (found := read_cached(entry, read_features)) is not None:
             return found
         with publishing(entry) as unfinished:
-            write_features(trunk, images, unfinished / "features.npy")
+            write_features(trunk, images, copies, unfinished / "features.npy")
         return read_features(entry)
     except OSError as error:
         raise UserError(
@@ -137,32 +156,48 @@ def digest(trunk: Trunk, images: np.ndarray, identity: Mapping[str, object]) -> 
     return content.hexdigest()[:16]
 
 
-def write_features(trunk: Trunk, images: np.ndarray, path: Path) -> None:
-    """Writes the features of all images as one array, computed `IMAGES_AT_ONCE` at a time."""
+def write_features(trunk: Trunk, images: np.ndarray, copies: Copies | None, path: Path) -> None:
+    """Writes the features of all images, and of their copies, as one array, computed `IMAGES_AT_ONCE` at a time."""
 
     @jax.jit
     def of_bytes(some: jax.Array) -> jax.Array:
         return trunk(as_floats(some)).astype(jnp.float32)
 
+    @jax.jit
+    def of_copy(some: jax.Array, start: int, number: int) -> jax.Array:
+        assert copies is not None, "there are copies to compute"
+        view, key = copies.view, jax.random.fold_in(jax.random.key(0), number)
+
+        def one(index: jax.Array, image: jax.Array) -> jax.Array:
+            return view(jax.random.fold_in(key, index), image[None])[0]
+
+        # One image at a time: a copy depends on no other image of the batch.
+        indices = start + jnp.arange(len(some))
+        return trunk(jax.lax.map(lambda pair: one(*pair), (indices, as_floats(some)))).astype(jnp.float32)
+
+    blocks = 1 + (copies.number if copies else 0)
     with open(path, "wb") as stream:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (len(images), *trunk.shape)}
+        header = {"descr": "<f4", "fortran_order": False, "shape": (blocks * len(images), *trunk.shape)}
         np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, len(images), IMAGES_AT_ONCE):
-            some = np.asarray(images[start : start + IMAGES_AT_ONCE])
-            filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
-            stream.write(np.asarray(of_bytes(filled), "<f4")[: len(some)].tobytes())
+        for block in range(blocks):
+            for start in range(0, len(images), IMAGES_AT_ONCE):
+                some = np.asarray(images[start : start + IMAGES_AT_ONCE])
+                filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
+                features = of_copy(filled, start, block) if block else of_bytes(filled)
+                stream.write(np.asarray(features, "<f4")[: len(some)].tobytes())
 
 
-def say_size(trunk: Trunk, images: np.ndarray, kept: Path) -> None:
+def say_size(trunk: Trunk, images: np.ndarray, copies: Copies | None, kept: Path) -> None:
     """Logs the size of the features, before they are computed."""
     count, numbers = len(images), int(np.prod(trunk.shape))
-    needed, free = 4 * count * numbers, available_bytes()
+    needed, free = 4 * count * numbers * (1 + (copies.number if copies else 0)), available_bytes()
+    copied = f" and {copies.number} augmented copies of each ({copies.name})" if copies else ""
     advice = "" if free is None or needed < free else f", more than the {free / MEBIBYTE:,.0f} MiB that are free"
     where = f"cached in {kept}" if kept.is_dir() else f"once, kept in {kept}"
     logging.getLogger("fdgjax").info(
         f"features of the frozen trunk ({trunk.stages[0]} to {trunk.stages[-1]}), {numbers:,} numbers for each of "
-        f"{count:,} images: {needed / MEBIBYTE:,.0f} MiB{advice} (the images: {images.nbytes / MEBIBYTE:,.0f} MiB), "
-        f"{where}"
+        f"{count:,} images{copied}: {needed / MEBIBYTE:,.0f} MiB{advice} "
+        f"(the images: {images.nbytes / MEBIBYTE:,.0f} MiB), {where}"
     )
 
 

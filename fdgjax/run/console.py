@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.intervals import wilson
 from fdgjax.evaluation.metrics import Record, is_evaluated
 
 
@@ -78,17 +79,27 @@ class Console:
         self._rich.print(table)
 
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
-        """Prints the table of accuracies per domain, and the remaining figures below it."""
+        """Prints the table of accuracies per domain, with the number of images and, for one seed, the interval that
+        follows from it; and the remaining figures below."""
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean")
         seen = "avg_accuracy" if "avg_accuracy" in summary else "id_accuracy"
         columns = [key for key in (seen, "ood_accuracy") if key in summary]
         for key in columns:
             table.add_column(HEADLINES[key], justify="right", footer=figure(summary[key], std.get(key)))
+        counted = summary.get("images_by_domain", {})  # runs of former versions have none
+        table.add_column("images", justify="right")
+        if not std:
+            table.add_column("95 % interval", justify="right")
         for name, value in summary["per_domain_accuracy"].items():
             unseen = name == summary["target"]
             shown = figure(value, std.get("per_domain_accuracy", {}).get(name))
-            table.add_row(f"{name} (unseen)", "", shown) if unseen else table.add_row(name, shown)
+            cells = ["", shown] if unseen else [shown, *[""] * (len(columns) - 1)]
+            number = counted.get(name, 0)
+            sure = "{:.3f} to {:.3f}".format(*wilson(value, number)) if number and not std else ""
+            table.add_row(
+                f"{name} (unseen)" if unseen else name, *cells, f"{number:,}" if number else "", *[sure] * (not std)
+            )
         self._rich.print(table)
         if rest := {key: summary[key] for key in HEADLINES if key in summary and key not in columns}:
             self.say(headlines(rest, std))

@@ -80,7 +80,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
         ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
         ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
-        ((CONFIG, "--config.model=inception"), r"config.model .*expected one of its keys: model.frozen, model.head"),
+        (
+            (CONFIG, "--config.model=inception"),
+            r"config.model .*expected one of its keys: model.frozen, model.frozen_copies, model.head",
+        ),
         ((CONFIG, "--config.model.unit=dsee"), r"unknown model.unit 'dsee'; .*did you mean 'dse'"),
         ((CONFIG, "--config.model.width=0"), r"config.model.width got 0.0; expected a factor above 0"),
         ((CONFIG, "--config.model.width=inf"), r"config.model.width got inf; expected at most 64"),

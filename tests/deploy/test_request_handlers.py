@@ -1,5 +1,6 @@
 """Rounds over requests and replies, from folders of images to models: each party in folders of its own."""
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from fdgjax.deploy.request_handlers import Desk, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.wire import Reply, Request
+from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
 from tests.deploy.trial import Trial, compare, make_trial, write_folder
 from tests.runs import perceptron
@@ -46,7 +48,7 @@ class Direct:
 
 @pytest.fixture(scope="module")
 def trial(cache: Path, perceptron: None) -> Trial:
-    config = make_config("fedbn", "rotated_digits")
+    config = make_config("fedavg", "rotated_digits")
     config.model.name = "perceptron"
     config.data.cache_dir, config.data.clients = str(cache), 2
     config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1})
@@ -95,6 +97,14 @@ def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: Serv
     held = run_rounds(server, direct, tmp_path / "server", Policy(deadline=1.0), said.append)
     assert list(held.accepted) == [1, -1]
     assert all("1 of 2 clients, without [1]" in line for line in said[:2])
+
+
+def test_every_party_chooses_the_units_that_a_method_needs(trial: Trial) -> None:
+    fedbn = dataclasses.replace(trial.terms.config, method=METHODS["fedbn"].hyper(name="fedbn"))
+    assert agree(trial.terms._replace(config=fedbn)).method.label("params/linear_1/bn/scale") == "local"
+    alone = trial.terms._replace(config=fedbn, clients=1)
+    with pytest.raises(UserError, match="'fedbn' got a single client"):
+        agree(alone)
 
 
 def test_terms_travel_as_words(trial: Trial) -> None:

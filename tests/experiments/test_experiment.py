@@ -15,7 +15,7 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
-from fdgjax.experiments.components import client_model
+from fdgjax.experiments.model import client_model
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized

@@ -18,7 +18,6 @@ from fdgjax.evaluation.adaptation import adapt
 from fdgjax.methods import METHODS
 from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten, label_table, select
 from tests.engine.plain import PlainRound
 from tests.toy_models import tiny_model
@@ -143,13 +142,6 @@ def test_the_fates_of_the_block() -> None:
         "batch_stats/stem/bn/var": "shared",
     }
     assert {path: label(path) for path in fates} == fates
-
-
-def test_a_model_without_blocks_is_refused_in_one_line() -> None:
-    setup = Setup(tiny_model(), CLIENTS, 3)
-    with pytest.raises(UserError, match=r"without DSE blocks.*model\.unit") as error:
-        METHODS["fdse"].build(setup, METHODS["fdse"].hyper())
-    assert "\n" not in str(error.value)
 
 
 def fitted(name: str, federation: Federation, model: str = "dense", **chosen: Any) -> tuple[Any, Any, Any]:

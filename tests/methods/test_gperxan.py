@@ -3,12 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.methods import METHODS
-from fdgjax.methods.gperxan import GPerXAN
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, FULL_LENGTHS, build, close, make_case, small_hyper, toy_federation
@@ -58,9 +55,3 @@ def test_batchnorm_stays_and_in_the_official_code_its_score_as_well() -> None:
         local = [path for path in paths if label(path) == "local"]
         assert sum("/bn/" in path for path in local) == 4
         assert [path for path in local if "/bn/" not in path] == ["params/linear_1/norm/score_bn"] * kept
-
-
-def test_a_model_without_assembled_norms_is_refused_in_one_line() -> None:
-    with pytest.raises(UserError, match=r"without assembled norms.*model\.unit") as error:
-        METHODS["gperxan"].build(Setup(tiny_model(), CLIENTS, 3), GPerXAN())
-    assert "\n" not in str(error.value)

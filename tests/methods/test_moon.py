@@ -1,18 +1,9 @@
 """MOON's laws: FedAvg without the contrast and in the first round, and what a client keeps."""
 
-import flax.linen as nn
-import jax
 import numpy as np
-import pytest
 
-from fdgjax.contract import Setup
 from fdgjax.engine.traffic import traffic
-from fdgjax.methods import METHODS
-from fdgjax.methods.moon import Moon
-from fdgjax.models.client_model import as_model
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of
-from tests.toy_models import IMAGE
 from tests.toys import (
     build,
     close,
@@ -58,15 +49,3 @@ def test_previous_models_do_not_travel() -> None:
     mine, fedavgs = (traffic(shared_method(name, "wide"), toy_federation()) for name in ("moon", "fedavg"))
     assert bytes_of(mine.sent) == bytes_of(fedavgs.sent)
     assert bytes_of(mine.message) == bytes_of(fedavgs.message)
-
-
-def test_a_model_that_tells_no_features_is_refused_in_one_line() -> None:
-    class Silent(nn.Module):
-        @nn.compact
-        def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-            return nn.Dense(3)(x.reshape(len(x), -1))
-
-    method = METHODS["moon"].build(Setup(as_model(Silent(), IMAGE), 4, 3), Moon())
-    with pytest.raises(UserError, match="without features; expected one that sows") as error:
-        traffic(method, toy_federation())
-    assert "\n" not in str(error.value)

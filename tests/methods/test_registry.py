@@ -15,7 +15,7 @@ from fdgjax.contract import Context, PyTree, Setup, Trained
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, check_values
+from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, check_values, settled
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.models import HEADS, UNITS, InceptionCNN
 from fdgjax.models.client_model import as_model
@@ -119,8 +119,9 @@ def test_the_papers_selected_values_are_the_defaults(name: str, key: str) -> Non
 
 @pytest.mark.parametrize("name", ALL)
 def test_defaults_lie_in_their_ranges(name: str) -> None:
+    defaults = [settled(METHODS[name].hyper(), pretrained=start) for start in (False, True)]
     for field in hyperparameters(METHODS[name].hyper):
-        assert field.default in field.metadata["search"], field.name
+        assert {getattr(h, field.name) for h in defaults} <= set(field.metadata["search"]), field.name
         if isinstance(field.default, int | float):
             assert all(field.metadata["bounds"].hold(value) for value in field.metadata["search"]), field.name
 

@@ -15,6 +15,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import Config
 from fdgjax.evaluation import Metrics
+from fdgjax.evaluation.intervals import wilson
 from fdgjax.experiments import build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
@@ -142,6 +143,21 @@ def test_each_protocol_has_its_figures(
     assert summary["selection"]["used"] == selection
     assert set(summary["selection"]) == {"used", "last", "validation", "validation_by_size", selection}
     assert summary["id_accuracy"] == summary["selection"][selection]["id_accuracy"]
+
+
+def test_a_figure_comes_with_its_number_of_images_and_interval(finished: Finished) -> None:
+    counted, accuracies = finished.summary["images_by_domain"], finished.summary["per_domain_accuracy"]
+    assert counted.keys() == accuracies.keys()
+    for name, accuracy in accuracies.items():
+        right = accuracy * counted[name]
+        assert right == pytest.approx(round(right), abs=1e-6)
+    screen = io.StringIO()
+    Console(RichConsole(file=screen, width=100)).result(finished.summary)
+    for name, accuracy in accuracies.items():
+        low, high = wilson(accuracy, counted[name])
+        (line,) = [line for line in screen.getvalue().splitlines() if f" {name} " in line and "│" in line]
+        assert f"{accuracy:.3f}" in line
+        assert f"{counted[name]} │ {low:.3f} to {high:.3f}" in line
 
 
 def test_a_finished_run_is_not_done_again(finished: Finished) -> None:

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder
+from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, suffixes
 from fdgjax.utils.errors import LISTED, UserError, printable
 
 UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -60,6 +60,13 @@ def same_classes(path: Path, held: Mapping[str, Path], classes: Sequence[str], o
     """Raises a `UserError` if a domain lacks a class, or has other classes and `only` does not let them be skipped."""
     missing = [name for name in classes if name not in held]
     surplus = [name for name in held if name not in classes]
+    folded = {name.casefold(): name for name in held}
+    for name in missing:
+        if twin := folded.get(name.casefold()):
+            raise UserError(
+                f"no class folder {name} in {path}, but {twin}, which differs in case alone: expected the same "
+                "spelling in every domain; rename one of them"
+            )
     if missing:
         raise UserError(
             f"no class folder {_few(missing)} in {path}: every domain needs all of the "
@@ -78,6 +85,8 @@ def domain_has_images(path: Path, shelf: Listing, boxes: Boxes) -> None:
         return
     elsewhere = [*shelf.images[:1], *filter(None, map(deeper_image, boxes.values()))]
     hint = f"; images lie elsewhere, such as {elsewhere[0]}" if elsewhere else ""
+    if others := [path for box in boxes.values() for path in box.others]:
+        hint += f"; other files there: {suffixes(others)}"
     raise UserError(f"no images in {path}: expected {WANTED} files there; add them or remove the folder{hint}")
 
 

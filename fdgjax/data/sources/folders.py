@@ -8,7 +8,15 @@ from typing import NamedTuple
 from fdgjax.data.sources import folder_checks as checks
 from fdgjax.data.sources.identical import noting_identical
 from fdgjax.data.sources.layouts import FolderLayout
-from fdgjax.data.sources.listing import Listing, is_folder, list_folder, list_whole, say_skipped
+from fdgjax.data.sources.listing import (
+    UNREAD_SUFFIXES,
+    Listing,
+    is_folder,
+    list_folder,
+    list_whole,
+    say_skipped,
+    suffixes,
+)
 from fdgjax.data.sources.source import Example, Source, fingerprint, read_bytes
 from fdgjax.utils.errors import UserError, printable
 
@@ -96,14 +104,18 @@ def _skipped(
     deeper = [path for listing in boxed for path in listing.folders]
     other_names = [path for name, path in found.items() if name not in shelves]
     other_names += [path for domain in held for name, path in held[domain].items() if name not in boxes[domain]]
+    others = [path for listing in everything for path in listing.others]
+    unread = [path for path in others if path.name.lower().endswith(UNREAD_SUFFIXES)]
+    rest = [path for path in others if path not in set(unread)]
     skipped = {
         "images outside class folders": outside,
         "folders inside class folders": deeper,
         "folders of other names": other_names,
-        "files that are not images": [path for listing in everything for path in listing.others],
+        f"images to be converted to JPEG or PNG ({suffixes(unread)})": unread,
+        f"files that are not images ({suffixes(rest)})": rest,
         "hidden or system files": [path for listing in everything for path in listing.hidden],
     }
-    return skipped, bool(outside or deeper)
+    return skipped, bool(outside or deeper or unread)
 
 
 def _root(data_dir: str, layout: FolderLayout) -> Path:

@@ -2,14 +2,18 @@
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.utils.checksums import CHECKSUMS
-from fdgjax.utils.errors import UserError, example_of, printable
+from fdgjax.utils.errors import LISTED, UserError, example_of, printable
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+
+UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".svg", ".dcm")
+"""Suffixes of images that are not read: phones, cameras and scanners write them."""
 
 SYSTEM = frozenset(
     {"__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir"}
@@ -73,6 +77,12 @@ def is_folder(path: Path) -> bool:
 def unreadable(path: Path, error: OSError) -> UserError:
     """The error for a folder that cannot be read."""
     return UserError(f"cannot read the folder {path} ({error.strerror}): repair it or move it away")
+
+
+def suffixes(paths: Sequence[Path]) -> str:
+    """How many files have which suffix, in lower case, the most frequent first: `.heic 12, .txt 1`."""
+    counted = Counter(path.suffix.lower() or "no suffix" for path in paths)
+    return printable(", ".join(f"{suffix} {number:,}" for suffix, number in counted.most_common(LISTED)))
 
 
 def say_skipped(root: Path, skipped: Mapping[str, Sequence[Path]], lost: bool) -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Batch, Context, PyTree, Trained, Variables
-from fdgjax.engine.local import Batching, LocalData, LocalTraining, augmented, slice_rows, take_batch
+from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, training_batch
 from fdgjax.engine.privacy.noise import Privacy, clip_norm, gaussian_noise
 from fdgjax.utils.random import draw_each
 
@@ -73,7 +73,7 @@ def train_privately(
         def add(j: jax.Array, sums: tuple[jax.Array, PyTree]) -> tuple[jax.Array, PyTree]:
             here, mask = slice_rows(positions, number, j * size, size)
             view_key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, i), 3), j)
-            batch = augmented(batching, take_batch(federation, rows[here], mask), view_key)
+            batch = training_batch(batching, federation, rows[here], mask, view_key)
             batch = batch._replace(mask=jnp.ones(size), label_weight=jnp.ones(size))
             each = jax.vmap(partial(jax.random.fold_in, views))(here)
             losses, gradients = jax.vmap(partial(of_one, variables))(batch, each)

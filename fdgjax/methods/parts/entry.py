@@ -1,10 +1,11 @@
 """A method's entry in the registry."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fdgjax.contract import Method, Setup
+from fdgjax.methods.parts.requirements import Need
 
 
 def plain_images(h: Any) -> bool:
@@ -26,6 +27,8 @@ class Entry(NamedTuple):
     the method for a setup. summary: one line of description.
     unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
     head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
+    needs: the parts that its model and the federation must have (`fdgjax.methods.parts.requirements`); an experiment
+      that lacks one is refused, or gets it from `Need.unit`.
     unlabelled: whether it learns without labels, from random views, and is evaluated by a linear probe.
     pixels: by its hyperparameters, whether it uses images otherwise than as its model's input, such as random views of
       them; the outputs of the model's frozen stages then cannot be computed once and kept.
@@ -42,6 +45,7 @@ class Entry(NamedTuple):
     summary: str
     unit: str = ""
     head: str = ""
+    needs: Sequence[Need] = ()
     unlabelled: bool = False
     pixels: Callable[[Any], bool] = plain_images
     pooled: Callable[[Any], bool] = plain_images

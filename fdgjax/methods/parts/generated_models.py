@@ -8,7 +8,7 @@ import optax
 
 from fdgjax.aggregation import Updates
 from fdgjax.contract import Model, PyTree, Variables
-from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ClientHyper, hyper
+from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ByStart, ClientHyper, hyper
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.hypernetwork import HyperNetwork, find_layers
 from fdgjax.utils.random import any_key, draw_each
@@ -24,7 +24,8 @@ class HyperNetHyper(ClientHyper):
     hidden: units of each layer of the hypernetwork. depth: number of its hidden layers.
     server_weight_decay: added to the gradient of theta and nu, as PyTorch's Adam does.
     embedding_dim: e; 0 for the papers' floor(1 + clients / 4).
-    initialisation: `torch`, `flax` or `model`, see `fdgjax.models.hypernetwork`.
+    initialisation: `torch`, `flax` or `model`, see `fdgjax.models.hypernetwork`; '' for `model` where the client model
+      starts from pretrained weights, which the generated models then are near, else `torch`.
     """
 
     server_optimizer: str = hyper("adam", examples=True, search=("adam", "sgd"), source="hFedF v2, appendix C.7")
@@ -35,7 +36,12 @@ class HyperNetHyper(ClientHyper):
     embedding_dim: int = hyper(0, search=(0, 1, 8, 32), source="hFedF v2, section 5.1 and figure 8")
     hidden: int = hyper(50, least=1, search=(50, 100), source="hFedF v2, Table 8")
     depth: int = hyper(4, least=1, search=(4,), source="hFedF v2, Table 8")
-    initialisation: str = hyper("torch", search=("torch", "flax", "model"), source="not stated; docs/deviations.md")
+    initialisation: str = hyper(
+        "",
+        search=("torch", "flax", "model"),
+        source="not stated; docs/deviations.md",
+        by_start=ByStart(scratch="torch", pretrained="model"),
+    )
 
 
 class HyperWeights(NamedTuple):

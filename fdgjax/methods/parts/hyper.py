@@ -12,6 +12,14 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
 
+class ByStart(NamedTuple):
+    """The values of a hyperparameter that is left open, '', by whether the client model starts from pretrained
+    weights."""
+
+    scratch: str
+    pretrained: str
+
+
 class Bounds(NamedTuple):
     """The range of a hyperparameter: finite numbers from `least` to `most`, larger than `above`."""
 
@@ -37,14 +45,31 @@ def hyper(
     most: float = math.inf,
     above: float = -math.inf,
     examples: bool = False,
+    by_start: ByStart | None = None,
 ) -> Any:
     """A dataclass field with a default, the values a search would try, and where both come from.
 
     A number is finite, from `least` to `most` and larger than `above`. A string is one of those of `search`, unless
-    they are only `examples`.
+    they are only `examples`; with `by_start` it may be '', which `settled` replaces.
     """
     metadata = {"search": tuple(search), "source": source, "bounds": Bounds(least, most, above), "examples": examples}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata | {"by_start": by_start})
+
+
+def settled(h: Any, *, pretrained: bool) -> Any:
+    """The hyperparameters with those that are left open as the start of training needs them (`ByStart`).
+
+    Args:
+      h: a dataclass of hyperparameters.
+      pretrained: whether the client model starts from pretrained weights.
+    """
+    open_: dict[str, ByStart] = {
+        field.name: field.metadata["by_start"]
+        for field in dataclasses.fields(h)
+        if field.metadata.get("by_start") and getattr(h, field.name) == ""
+    }
+    chosen = {name: by.pretrained if pretrained else by.scratch for name, by in open_.items()}
+    return dataclasses.replace(h, **chosen)
 
 
 def check_values(h: Any) -> None:
@@ -53,6 +78,8 @@ def check_values(h: Any) -> None:
         if not field.metadata:
             continue
         value, bounds = getattr(h, field.name), field.metadata["bounds"]
+        if field.metadata["by_start"] and value == "":
+            continue
         if isinstance(value, str) and not field.metadata["examples"]:
             lookup(f"config.method.{field.name}", value, dict.fromkeys(field.metadata["search"]))
         if isinstance(value, int | float) and not bounds.hold(value):

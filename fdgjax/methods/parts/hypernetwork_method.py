@@ -24,6 +24,7 @@ from fdgjax.methods.parts.generated_models import (
     random_embeddings,
     server_optimizer,
 )
+from fdgjax.methods.parts.hyper import settled
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.models.hypernetwork import Theta, init_hypernetwork
@@ -49,6 +50,7 @@ def hypernet(
       update: the server's step with the aggregated gradient.
       embeddings: initial nu, `(key, federation) -> [clients, e]`; random by default.
     """
+    h = settled(h, pretrained=False)  # a config that was read has left nothing open
     network = build_network(setup.model, h)
     dim = embedding_dim(h, setup.clients)
     # A client's gradient with respect to theta is far larger than its model: only one at a time fits in memory.

@@ -1,32 +1,115 @@
-"""What a method requires of its model, checked before training, and what it needs to know of it."""
+"""What a method needs of its model and of the federation, checked when an experiment is built (`Entry.needs`), and what
+it needs to know of its model."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 
-from fdgjax.contract import Method, Model, Output, PyTree
-from fdgjax.data.federation import Federation
+from fdgjax.contract import Model, Output
 from fdgjax.models.depth import depth_order
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
-from fdgjax.utils.variables import flatten
+from fdgjax.utils.variables import flatten, norm_paths
 
 
-def with_features(method: Method, model: Model, name: str) -> Method:
-    """The method, with an `init` that raises a `UserError` for a model without features."""
+class Given(NamedTuple):
+    """What a method is given.
 
-    def init(key: jax.Array, federation: Federation) -> tuple[PyTree, PyTree]:
-        require_features(model, federation.images.shape[1:], name)
-        return method.init(key, federation)
+    hyper: its hyperparameters. model: the trained model, without frozen stages. sample: the shape of one of its inputs.
+    clients: number of training clients. participants: how many of them a round selects. domains: how many domains the
+    training samples come from.
+    """
 
-    return method._replace(init=init)
+    hyper: Any
+    model: Model
+    sample: tuple[int, ...]
+    clients: int
+    participants: int
+    domains: int
+
+    def paths(self) -> Iterable[str]:
+        """The paths of the model's variables."""
+        return flatten(jax.eval_shape(self.model.init, any_key()))
 
 
-def require_features(model: Model, image_shape: tuple[int, ...], name: str) -> None:
-    """Raises a `UserError` for a model without features; computes shapes only."""
-    if output_shapes(model, image_shape).features.shape[-1] == 0:
-        raise UserError(
-            f"method '{name}' got a model without features; expected one that sows its last layer's input: "
-            'self.sow("intermediates", "features", x)'
-        )
+class Need(NamedTuple):
+    """A part that a method is made for: without it, the method is another one, or does not work.
+
+    lack: what it was given instead, in words. met: whether the part is there. remedy: what to give it, in words.
+    unit: an entry of `fdgjax.models.UNITS` that has the part, used if the network lacks it and `config.model.unit` is
+      empty; '' for none.
+    """
+
+    lack: str
+    met: Callable[[Given], bool]
+    remedy: str
+    unit: str = ""
+
+
+def check_needs(name: str, needs: Iterable[Need], given: Given) -> None:
+    """Raises a `UserError` for the first need of the method `name` that is not met; computes shapes only."""
+    for need in needs:
+        if not need.met(given):
+            raise UserError(f"method '{name}' got {need.lack}; expected {need.remedy}")
+
+
+def has_path(end: str) -> Callable[[Given], bool]:
+    """Whether the model has a variable whose path ends so."""
+    return lambda given: any(path.endswith(end) for path in given.paths())
+
+
+BATCH_NORM = Need(
+    "a model without BatchNorm in its trained part, with which it is FedAvg",
+    lambda given: bool(norm_paths(jax.eval_shape(given.model.init, any_key()))),
+    "config.model.unit=norm, or a network with BatchNorm after its frozen stages, such as resnet10",
+    unit="norm",
+)
+SKEW_ERASERS = Need(
+    "a model without DSE blocks", has_path("/bn_dfe/scale"), "some: leave config.model.unit empty, or set dse"
+)
+FEATURE_AUGMENTATION = Need(
+    "a model without feature augmentation",
+    has_path("mean_variance"),
+    "convolutional units: leave config.model.unit empty, or set augmented, and take a network other than vit_b8",
+)
+ASSEMBLED_NORM = Need(
+    "a model without assembled norms",
+    has_path("/score_bn"),
+    "some over images: leave config.model.unit empty, or set assembled",
+)
+RANDOM_REPRESENTATION = Need(
+    "a model without a random representation",
+    has_path("/gaussian/reference_mean"),
+    "a Gaussian head: leave config.model.head empty, or set gaussian",
+)
+FEATURES = Need(
+    "a model without features",
+    lambda given: output_shapes(given.model, given.sample).features.shape[-1] > 0,
+    'one that sows its last layer\'s input: self.sow("intermediates", "features", x)',
+)
+PREDICTOR = Need(
+    "a model without a predictor, which BYOL and SimSiam train",
+    lambda given: (
+        given.hyper.part not in ("byol", "simsiam") or "prediction" in output_shapes(given.model, given.sample).extra
+    ),
+    "one: leave config.model.head empty, or set prediction",
+)
+SEVERAL_CLIENTS = Need(
+    "a single client, with which nothing of what it does between clients is left",
+    lambda given: given.clients > 1,
+    "at least two: a larger config.data.clients, or data of more domains",
+)
+SEVERAL_PARTICIPANTS = Need(
+    "a single client in each round, whose update it can compare with no other",
+    lambda given: given.participants > 1,
+    "at least two: a larger config.data.clients or config.clients_per_round",
+)
+SEVERAL_DOMAINS = Need(
+    "training samples of a single domain, with which it is Central",
+    lambda given: given.domains > 1,
+    "at least two training domains",
+)
 
 
 def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:

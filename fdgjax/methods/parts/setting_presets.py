@@ -32,11 +32,6 @@ SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
 }
 """For a labelled server and steps that must scale with the loss: SGD instead of Adam (RSCFed's official rate)."""
 
-NEAR_PRETRAINED: Mapping[str, Mapping[str, Any]] = {
-    preset: {"method": {"initialisation": "model"}} for preset in ("pretrained_pacs", "pretrained_office_caltech10")
-}
-"""For a hypernetwork: client models begin near the pretrained one."""
-
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
 }

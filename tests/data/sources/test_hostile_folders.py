@@ -169,7 +169,7 @@ def test_what_is_skipped_is_counted_in_one_line(tree: Path, caplog: pytest.LogCa
     assert folder_data(FolderLayout())(str(tree)).samples == 12
     (line,) = lines_of(caplog)
     assert line == (
-        f"skipped in {tree}: files that are not images: 2 (README and 1 more); "
+        f"skipped in {tree}: files that are not images (no suffix 1, .txt 1): 2 (README and 1 more); "
         "hidden or system files: 3 (__MACOSX and 2 more)"
     )
     assert caplog.records[-1].levelno == logging.INFO
@@ -180,6 +180,30 @@ def test_what_is_skipped_is_counted_in_one_line(tree: Path, caplog: pytest.LogCa
     (line,) = lines_of(caplog)
     assert "images outside class folders: 1 (sketch-2/lost.png); folders inside class folders: 1 (" in line
     assert caplog.records[-1].levelno == logging.WARNING
+
+
+def test_images_of_formats_that_are_not_read_are_counted_by_suffix(
+    tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="fdgjax")
+    for name in ("IMG_1.HEIC", "IMG_2.heic", "raw.dng", "notes.txt"):
+        (tree / FIRST / name).write_text("")
+    assert folder_data(FolderLayout())(str(tree)).samples == 12
+    assert lines_of(caplog) == [
+        f"skipped in {tree}: images to be converted to JPEG or PNG (.heic 2, .dng 1): 3 ({FIRST}/IMG_1.HEIC and 2 "
+        f"more); files that are not images (.txt 1): 1 ({FIRST}/notes.txt)"
+    ]
+    assert caplog.records[-1].levelno == logging.WARNING
+    for image in list((tree / DOMAINS[1]).glob("*/*")):
+        image.rename(image.with_suffix(".HEIC"))
+    with pytest.raises(UserError, match=r"no images in .*sketch-2.*; other files there: \.heic 6"):
+        folder_data(FolderLayout())(str(tree))
+
+
+def test_classes_that_differ_in_case_are_said_to(tree: Path) -> None:
+    (tree / DOMAINS[1] / CLASSES[1]).rename(tree / DOMAINS[1] / CLASSES[1].title())
+    with pytest.raises(UserError, match=r"no class folder Dog in .*, but dog, which differs in case alone.*rename one"):
+        folder_data(FolderLayout())(str(tree))
 
 
 def test_folders_of_other_classes_are_counted(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -262,7 +286,7 @@ def test_a_pipe_is_not_opened(tree: Path, caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.INFO, logger="fdgjax")
     os.mkfifo(tree / FIRST / "pipe.png")
     assert folder_data(FolderLayout())(str(tree)).samples == 12
-    assert lines_of(caplog) == [f"skipped in {tree}: files that are not images: 1 ({FIRST}/pipe.png)"]
+    assert lines_of(caplog) == [f"skipped in {tree}: files that are not images (.png 1): 1 ({FIRST}/pipe.png)"]
 
 
 @pytest.mark.parametrize("place", [8, 9])
