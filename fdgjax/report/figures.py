@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.statistics import by_point
 from fdgjax.report.drawing import (
     INK,
     REFERENCE,
@@ -19,7 +20,6 @@ from fdgjax.report.drawing import (
     marker,
     panels_of,
     round_axis,
-    seed_statistics,
     sheet,
 )
 from fdgjax.report.escaping import for_figure
@@ -215,7 +215,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
             # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue
-            means = np.asarray([seed_statistics(table_of(run.values(figure), names))[0] for run in there])
+            means = np.asarray([by_point(table_of(run.values(figure), names))[0] for run in there])
             scaled = means / np.maximum(np.nanmax(means, axis=0), 1e-9)
             angles = 2 * np.pi * np.arange(len(names)) / len(names)
             with sheet(3.6, 3.4, polar=True) as (drawing, axes):

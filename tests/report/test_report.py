@@ -13,11 +13,10 @@ import pytest
 from fdgjax.cli.report import accuracies, main
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
-from fdgjax.report.gallery import FIGURES
+from fdgjax.report.gallery import FIGURES, TABLES
 from fdgjax.report.making import PAGE, report, write
 from fdgjax.report.reading import read_run_folder
 from fdgjax.report.reproduction import command_of
-from fdgjax.report.tables import TABLES
 from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
 from fdgjax.run.console import Console
 from fdgjax.run.runner import run_config
@@ -75,7 +74,9 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert not re.search(r"https?:|@import", files[PAGE])
     assert len(set(page.ids)) == len(page.ids)
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
-    assert {f"table-{name}" for name in TABLES} - set(page.ids) == {"table-targets"}
+    assert {f"table-{name}" for name in TABLES} - set(page.ids) == {
+        f"table-{name}" for name in ("targets", "ranking_by_target", "settings")
+    }
     text = "".join(page.words)
     assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
     assert 'name="viewport"' in files[PAGE]
