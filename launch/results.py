@@ -1,4 +1,4 @@
-"""The tables of docs/results.md that compare kept runs with papers, written by this command and by nobody's hand.
+"""The tables of docs/results.md and docs/choosing.md that are computed from the kept runs.
 
     python -m launch.results            # rewrites them
     python -m launch.results --check    # says whether they are what the kept runs give, and changes nothing
@@ -10,15 +10,17 @@ fdgjax.evaluation.statistics.
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.evaluation.statistics import Spread, image_error, spread
-from fdgjax.report.reading import Seed, read_run_folder, run_folders
+from fdgjax.evaluation.statistics import Spread, image_error, over_targets, spread
+from fdgjax.methods import METHODS
+from fdgjax.report.reading import Seed, read_run_folder, read_runs, run_folders
+from fdgjax.report.tables import compared as values_of
 from fdgjax.sweeps.cells import SPECS, read_published
 from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_row, percent
 from fdgjax.utils.command import command
@@ -27,7 +29,7 @@ from fdgjax.utils.files import write_text
 from launch.evidence import DIGITS
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
+KEPT, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
 MOST_IMAGES = 20_000
 """No test set of a kept run is larger; see `images_of`."""
 
@@ -65,31 +67,34 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m launch.results", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing")
     args = parser.parse_args(argv[1:])
-    page = PAGE.read_text()
-    written = with_tables(page)
-    if args.check and written != page:
-        raise UserError(f"{PAGE} has other tables than the kept runs give; run python -m launch.results")
-    write_text(PAGE, written)
+    for name, tables in PAGES.items():
+        page = (DOCS / name).read_text()
+        for title, make in tables.items():
+            page = with_table(page, title, make)
+        if args.check and page != (DOCS / name).read_text():
+            raise UserError(f"{DOCS / name} has other tables than the kept runs give; run python -m launch.results")
+        if not args.check:
+            write_text(DOCS / name, page)
     return 0
 
 
-def with_tables(page: str) -> str:
-    """The page with each table between its marks.
+def with_table(page: str, title: str, make: Callable[[str], str]) -> str:
+    """The page with a table between its marks.
+
+    Args:
+      page: the page so far.
+      title: of the marks.
+      make: the table, of the page.
 
     Raises:
-      UserError: the page lacks a table's marks.
+      UserError: the page lacks the marks.
     """
-    for name, text in (("published cells", published_cells()), ("augmentation", augmentation())):
-        begin, end = f"<!-- {name}: by python -m launch.results -->", f"<!-- end of {name} -->"
-        page, count = re.subn(
-            f"{re.escape(begin)}.*?{re.escape(end)}",
-            lambda _, new=f"{begin}\n\n{text}\n{end}": new,
-            page,
-            flags=re.DOTALL,
-        )
-        if count != 1:
-            raise UserError(f"{PAGE} has '{begin}' with its end {count} times; expected once")
-    return page
+    begin, end = f"<!-- {title}: by python -m launch.results -->", f"<!-- end of {title} -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise UserError(f"the page has no '{begin}' before '{end}'; expected both, once")
+    return f"{before}{begin}\n\n{make(page)}\n{end}{after}"
 
 
 def kept_cells(folder: str) -> list[KeptCell]:
@@ -156,7 +161,7 @@ def compared() -> Iterator[tuple[Evidence, KeptCell, ComparisonRow]]:
                     yield evidence, cell, as_row(name, figure, ours, paper, "", "")
 
 
-def published_cells() -> str:
+def published_cells(_: str) -> str:
     """Every kept figure at a paper's scale beside the paper's, and how many are reproduced."""
     lines = [
         "| table | cell | how it was run | figure | ours | seeds | the paper's | difference | tolerance | verdict |",
@@ -188,7 +193,7 @@ LOSSES = {
 }
 
 
-def augmentation() -> str:
+def augmentation(_: str) -> str:
     """For each cell that was run with augmentation and without: accuracies and losses of both, by target."""
     without, with_ = ({cell.name: cell for cell in kept_cells(folder)} for folder in AUGMENTED)
     lines = [
@@ -208,6 +213,51 @@ def mean_of(cell: KeptCell, figure: str) -> str:
     if found is None:
         return ""
     return percent(100 * found.mean, found.std and 100 * found.std) if "accuracy" in figure else f"{found.mean:.2f}"
+
+
+PACS = {
+    "pretrained_pacs": "ImageNet's features, 5 rounds, 3 seeds",
+    "pretrained_pacs_one_seed": "the same, 1 seed",
+    "pacs_small": "nothing, a small network, 32 pixels, 20 rounds, 1 seed",
+}
+"""Folders of kept runs of many methods by one protocol, and what they start from."""
+
+
+def methods_on_pacs(_: str) -> str:
+    """Each method with labels at the clients: id / ood, mean over the four unseen domains, by folder."""
+    rows: dict[str, dict[str, str]] = {}
+    for folder in PACS:
+        runs = [run for run in read_runs([KEPT / folder]) if METHODS[run.method].protocol == "leave_one_out"]
+        domains = len({run.panel for run in runs})
+        figures = [values_of(runs, figure) for figure in ("id_accuracy", "ood_accuracy")]
+        for name in figures[0]:
+            if all(name in each for each in figures):
+                found = [over_targets(each[name]) for each in figures]
+                run_on = len({panel for panel, _ in figures[1][name]})
+                part = "" if run_on == domains else f" ({run_on} of {domains})"
+                means = " / ".join(f"{100 * one.mean:.1f}" for one in found if one)
+                rows.setdefault(name, {})[folder] = means + part
+    head = [f"[{how}](../benchmarks/results/{folder})" for folder, how in PACS.items()]
+    lines = [f"| method | {' | '.join(head)} |", f"|---|{'--:|' * len(PACS)}"]
+    lines += [f"| `{name}` | {' | '.join(rows[name].get(folder, '') for folder in PACS)} |" for name in sorted(rows)]
+    return "\n".join([*lines, ""])
+
+
+def not_measured(page: str) -> str:
+    """The methods that no table of the page's part on what was measured names."""
+    part = page.partition("\n## What was measured")[2].partition("\n### Not measured")[0]
+    named = {name for line in part.splitlines() if line.startswith("|") for name in re.findall(r"`(\w+)`", line)}
+    left = [name for name in sorted(METHODS) if name not in named]
+    with_labels = " ".join(f"`{name}`" for name in left if not METHODS[name].unlabelled)
+    without = " ".join(f"`{name}`" for name in left if METHODS[name].unlabelled)
+    return f"- Accuracy of {with_labels} on true labels, and of {without} without.\n"
+
+
+PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+    "results.md": {"published cells": published_cells, "augmentation": augmentation},
+    "choosing.md": {"methods on PACS": methods_on_pacs, "not measured": not_measured},
+}
+"""The tables of each page by the title of their marks."""
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
       number: of colour and dashes.
     """
     mean, std = by_point(values)
-    markers = marker(number) if len(x) <= 12 else None
+    markers = "o" if len(x) <= 12 else None
     axes.plot(x, mean, color=colour(number), linestyle=dashes(number), marker=markers)
     if np.isfinite(std).any():
         # The edges, in the line's own dashes, show a band that lies under another one.

@@ -19,6 +19,7 @@ from fdgjax.report.drawing import (
     marker,
 )
 from fdgjax.report.escaping import for_figure
+from fdgjax.report.spelling import spelled
 from fdgjax.utils.errors import unknown
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def handle(key: Key) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    name, ink = for_figure(key.name, LONGEST_KEY), colour(key.number)
+    name, ink = for_figure(spelled(key.name), LONGEST_KEY), colour(key.number)
     if key.kind == "fill":
         return Patch(facecolor=ink, label=name)
     if key.kind == "reference":

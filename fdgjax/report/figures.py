@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.statistics import by_point
+from fdgjax.evaluation.statistics import by_point, spread
 from fdgjax.report.drawing import (
     INK,
     REFERENCE,
@@ -193,9 +193,11 @@ def fairness_figure(runs: Sequence[Run]) -> Figure | None:
             continue
         with sheet() as (drawing, axes):
             for run, found in there:
-                low, std = (float(np.mean(found[f"{over}_{what}"])) for what in ("min", "std"))
-                look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
-                axes.plot(std, low, marker(shapes.index(run.panel)), **look)
+                ys, xs = (spread(found[f"{over}_{what}"]) for what in ("min", "std"))
+                if ys and xs:
+                    look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
+                    whiskers: Any = {"xerr": xs.std, "yerr": ys.std, "elinewidth": 0.7, "capsize": 1.5}
+                    axes.errorbar(xs.mean, ys.mean, fmt=marker(shapes.index(run.panel)), **whiskers, **look)
             percent_axis(axes, f"deviation over {over}s (points)", "x")
             percent_axis(axes, f"worst {over} (%)")
             panels.append(OpenPanel(f"over {over}s", over, f"fairness-{over}", drawing, axes))

@@ -20,9 +20,9 @@ class Exhibit(NamedTuple):
 FIGURES: Mapping[str, Exhibit] = {
     "accuracy_by_round": Exhibit(
         "Accuracy against rounds",
-        "Line: mean over seeds. Band: one sample standard deviation. Level lines: what predicting the unseen domain's "
-        "largest class alone would reach, what central training reports, and what a paper prints (in the colour of its "
-        "method), where they are known.",
+        "Line: mean over seeds. Band: one sample standard deviation, its edges in the line's dashes. Level lines: what "
+        "predicting the unseen domain's largest class alone would reach, what central training reports, and what a "
+        "paper prints (in the colour of its method), where they are known.",
         figures.accuracy_by_round,
     ),
     "accuracy_by_bytes": Exhibit(
@@ -40,7 +40,7 @@ FIGURES: Mapping[str, Exhibit] = {
     "fairness": Exhibit(
         "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
-        "to the left.",
+        "to the left. Whiskers: one sample standard deviation over seeds.",
         figures.fairness_figure,
     ),
     "radar": Exhibit(

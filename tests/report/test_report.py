@@ -140,6 +140,29 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
+def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "runs/a")
+    write_run(tmp_path / "runs/b", "hfedf")
+    words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--no-states", "--figures"]
+    assert main([*words, "pdf,svg"]) == 0
+    page = (tmp_path / "out" / PAGE).read_text()
+    panels = set(re.findall(r'id="([a-z_]+(?:-[a-z_]+)?-?\d*)-figure_1"', page))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out/figures").iterdir()}
+    assert set(files) == {f"{panel}.{kind}" for panel in panels for kind in ("pdf", "svg")}
+    assert len(panels) > 5
+    for name, content in files.items():
+        assert content.startswith(b"%PDF" if name.endswith("pdf") else b"<?xml")
+        assert b"c0de0" not in content
+    curves = files["rounds-id_accuracy-0.svg"].decode()
+    assert "#0072b2" in curves
+    assert "<!-- FedAvg -->" in curves, "the legend"
+    # Neither the page nor a file depends on what was written before.
+    assert main([*words, "svg"]) == 0
+    assert (tmp_path / "out/figures/rounds-id_accuracy-0.svg").read_text() == curves
+    assert main([*words, "gif"]) == 2
+    assert "unknown format of --figures 'gif'" in capsys.readouterr().err
+
+
 def test_accuracies_are_read_as_percent() -> None:
     assert accuracies("") == []
     np.testing.assert_allclose(accuracies("50,72.5"), [0.5, 0.725])
