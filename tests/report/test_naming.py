@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from fdgjax.report.naming import LONGEST_NAME, short_names
 
-SETTINGS = st.dictionaries(
-    st.sampled_from(["rounds", "data.name", "method.mu", "model.name"]), st.sampled_from("123ab")
-)
+KEYS = ("rounds", "data.name", "method.mu", "model.name")
+SETTINGS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from("123ab"))
 RUNS = st.lists(st.tuples(st.sampled_from(["fedavg", "hfedf"]), SETTINGS), min_size=1, max_size=8)
 
 
