@@ -214,8 +214,8 @@ def together(folders: Sequence[Folder]) -> list[Run]:
     )
     panels = short_names([(domain_of(own), picked(own, filter(of_panel, differing))) for own in every])
     return [
-        as_run(members, own, differing, names)
-        for members, own, *names in zip(groups.values(), every, series, panels, strict=True)
+        as_run(members, own, differing, name, panel)
+        for members, own, name, panel in zip(groups.values(), every, series, panels, strict=True)
     ]
 
 
@@ -242,7 +242,7 @@ def settings_of(folder: Folder) -> dict[str, Any]:
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
     flat["data.target"] = summary.get("target") or flat["data.target"]
     # Without the weights of another network it has always been this one.
-    flat["data.scaling"] = flat["data.scaling"] or ("" if flat["model.pretrained"] else "signed")
+    flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
     return {key: value for key, value in flat.items() if key not in SAME}
 
 
@@ -260,21 +260,22 @@ def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], names: Sequence[str]) -> Run:
+def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], series: str, panel: str) -> Run:
     """One run of folders with the same settings.
 
     Args:
       folders: those with the same settings.
       own: these settings.
       differing: the keys that differ between all runs.
-      names: of its series and its panel.
+      series, panel: its names.
     """
     summary = next((seed.summary for folder in folders for seed in folder.seeds if seed.summary), {})
     facts = {key: value for key, value in summary.items() if key not in Metrics._fields}
     return Run(
-        own["method.name"],
-        own["data.target"],
-        *names,
+        method=own["method.name"],
+        target=own["data.target"],
+        series=series,
+        panel=panel,
         settings=picked(own, differing),
         folders=folders,
         facts={"rounds": own["rounds"]} | facts,
