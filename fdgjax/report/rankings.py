@@ -82,9 +82,11 @@ def settings_table(runs: Sequence[Run]) -> Table:
     rows: list[list[Cell]] = []
     for series in dict.fromkeys(run.series for run in runs):
         panels: dict[tuple[str | None, ...], list[str]] = {}
-        for run in (run for run in runs if run.series == series):
+        mine = [run for run in runs if run.series == series]
+        for run in mine:
             panels.setdefault(tuple(run.settings.get(key) for key in keys), []).append(run.panel)
-        rows += [[series, "; ".join(each) if len(panels) > 1 else None, *own] for own, each in panels.items()]
+        name = marked_name(series, mine)
+        rows += [[name, "; ".join(each) if len(panels) > 1 else None, *own] for own, each in panels.items()]
     return Table(
         "settings",
         "What differs",

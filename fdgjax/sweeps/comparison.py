@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,15 +131,15 @@ def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
     method."""
     methods: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
     for cell in cells:
-        summary = summary_of(out, cell.name)
-        config = cell.config
-        method = cell.group or cell.name.removesuffix(f"-{config.data.target}")
-        each = summary.get("per_seed") or ({str(config.seed): summary} if summary else {})
-        for name in cell.figures:
-            for seed, own in each.items():
-                if name in HEADLINES and (value := nested(own, name)) is not None:
-                    place = cell.name.removeprefix(f"{method}-"), int(seed)
-                    methods.setdefault(name, {}).setdefault(method, {})[place] = value
+        summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in HEADLINES]
+        if not (summary and names):
+            continue
+        method = cell.group or cell.name.removesuffix(f"-{cell.config.data.target}")
+        each = summary.get("per_seed") or {cell.config.seed: summary}
+        for name, (seed, own) in itertools.product(names, each.items()):
+            if (value := nested(own, name)) is not None:
+                place = cell.name.removeprefix(f"{method}-"), int(seed)
+                methods.setdefault(name, {}).setdefault(method, {})[place] = value
     return {name: ranking(of) for name, of in methods.items() if len(of) > 1}
 
 

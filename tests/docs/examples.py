@@ -13,7 +13,9 @@ PACKAGES = "needs packages that CI does not install; tests/loggers has stand-ins
 CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, of which others are examples"
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
+KEPT = "is of all kept runs; tests/launch runs it"
 NOT_RUN = {
+    r"python -m launch.(curves|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
     r"make (demo|test|install)\b": CHECKOUT,
     r"source |pip install ": CHECKOUT,
