@@ -1,6 +1,7 @@
 """The entries of a run's summary that are known before training."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -48,6 +49,26 @@ def counted_images(data: Domains, part: Partition) -> dict[str, dict[str, int]]:
     held = part.test if any(map(len, part.test)) else part.validation
     counted = np.bincount(data.domains[np.concatenate([*held, part.target])], minlength=len(data.domain_names))
     return {"images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n}}
+
+
+def image_facts(part: Partition) -> dict[str, dict[str, float]]:
+    """The number of images behind each accuracy, for its binomial error `sqrt(p (1 - p) / n)`.
+
+    Of a mean over K clients with n_k images each it is `K^2 / sum_k 1 / n_k`, which is exact for equal accuracies.
+    """
+    counts = {
+        "id_accuracy": mean_of_clients(part.validation),
+        "ood_accuracy": float(len(part.target)),
+        "all_accuracy": float(sum(map(len, part.test))),
+        "avg_accuracy": mean_of_clients(part.test),
+    }
+    return {"test_images": {figure: count for figure, count in counts.items() if count}}
+
+
+def mean_of_clients(samples: Sequence[np.ndarray]) -> float:
+    """The number of images of one client whose accuracy has the error of the mean over clients; see `image_facts`."""
+    sizes = [len(each) for each in samples if len(each)]
+    return len(sizes) ** 2 / sum(1 / size for size in sizes) if sizes else 0.0
 
 
 def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:
