@@ -1,7 +1,8 @@
 """Statistics over seeds and test images: spreads, paired differences with intervals, rankings, and whether a paper's
 figure is reproduced.
 
-Intervals are two-sided, of `LEVEL`, by Student's t. Values are in whatever unit the caller has, but for `image_error`.
+Intervals are two-sided, of `LEVEL`: of means by Student's t, of shares by Wilson. Values are in whatever unit the caller
+has, but for `image_error`.
 """
 
 import math
@@ -79,6 +80,15 @@ def t_quantile(freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """The interval of a share, `right` of `n` independent images (Wilson, "Probable inference, the law of succession,
+    and statistical inference", 1927); within [0, 1], and not empty where all or none are right."""
+    from scipy.stats import binomtest
+
+    found = binomtest(right, n).proportion_ci(LEVEL, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-CONFIDENCE = 0.95
+from fdgjax.evaluation.statistics import LEVEL, wilson
+
 Interval = tuple[float, float]
 
 
@@ -47,12 +48,7 @@ class Evaluated(NamedTuple):
 
 def share(right: int, n: int) -> Share:
     """A share with its interval."""
-    from scipy.stats import binomtest
-
-    if not n:
-        return Share(0, None, None)
-    found = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
-    return Share(n, right / n, (float(found.low), float(found.high)))
+    return Share(n, right / n, wilson(right, n)) if n else Share(0, None, None)
 
 
 def class_figures(
@@ -98,7 +94,7 @@ def as_json(found: Evaluated) -> dict[str, Any]:
         "n": found.accuracy.n,
         "accuracy": found.accuracy.value,
         "interval": found.accuracy.interval,
-        "confidence": CONFIDENCE,
+        "confidence": LEVEL,
         "macro": found.macro,
         "classes": [
             {

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.intervals import wilson
 from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.evaluation.statistics import wilson
 
 
 class Console:
@@ -96,7 +96,7 @@ class Console:
             shown = figure(value, std.get("per_domain_accuracy", {}).get(name))
             cells = ["", shown] if unseen else [shown, *[""] * (len(columns) - 1)]
             number = counted.get(name, 0)
-            sure = "{:.3f} to {:.3f}".format(*wilson(value, number)) if number and not std else ""
+            sure = "{:.3f} to {:.3f}".format(*wilson(round(value * number), number)) if number and not std else ""
             table.add_row(
                 f"{name} (unseen)" if unseen else name, *cells, f"{number:,}" if number else "", *[sure] * (not std)
             )

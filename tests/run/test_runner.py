@@ -15,7 +15,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.config import Config
 from fdgjax.evaluation import Metrics
-from fdgjax.evaluation.intervals import wilson
+from fdgjax.evaluation.statistics import wilson
 from fdgjax.experiments import build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
@@ -154,7 +154,7 @@ def test_a_figure_comes_with_its_number_of_images_and_interval(finished: Finishe
     screen = io.StringIO()
     Console(RichConsole(file=screen, width=100)).result(finished.summary)
     for name, accuracy in accuracies.items():
-        low, high = wilson(accuracy, counted[name])
+        low, high = wilson(round(accuracy * counted[name]), counted[name])
         (line,) = [line for line in screen.getvalue().splitlines() if f" {name} " in line and "│" in line]
         assert f"{accuracy:.3f}" in line
         assert f"{counted[name]} │ {low:.3f} to {high:.3f}" in line
