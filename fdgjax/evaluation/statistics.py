@@ -1,8 +1,8 @@
 """Statistics over seeds and test images: spreads, paired differences with intervals, rankings, and whether a paper's
 figure is reproduced.
 
-Intervals are two-sided, of `LEVEL`: of means by Student's t, of shares by Wilson. Values are in whatever unit the caller
-has, but for `image_error`.
+Intervals are two-sided, of `LEVEL`: of means by Student's t, of shares by Wilson. Values are in whatever unit the
+caller has, but for `image_error`.
 """
 
 import math
