@@ -9,7 +9,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fdgjax.deploy.flower import from_content, reply_content
-from fdgjax.deploy.request_handlers import Desk, remember_programs, serve
+from fdgjax.deploy.request_handlers import Desk, serve
+from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 
 app = ClientApp()
@@ -19,7 +20,7 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     """The reply to a request of the server."""
     desk = desk_of(dict(context.node_config))
-    remember_programs(desk.states / "compiled")
+    remember_all_programs(desk.states / "compiled")
     return Message(reply_content(serve(desk, from_content(message.content))), reply_to=message)
 
 

@@ -150,11 +150,3 @@ def write_kept(file: Path, kept: NodeState) -> None:
     sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
     np.savez(encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), **sides)
     write_bytes(file, encoded.getvalue())
-
-
-def remember_programs(folder: Path) -> None:
-    """Keeps every compiled program in the party's own folder, so that the next round's process compiles nothing."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -93,21 +93,21 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     """
     downloads, folder = work.parent, base / release.folder
     check_release_space(release, downloads)
-    known = pinned(release, downloads / RECORD)
+    known = list(pinned(release, downloads / RECORD))
     files = {file.name: fetched(file, downloads / file.name, mirror, work) for file in known}
-    sums = "".join(f"{name} {sha256(path)}\n" for name, path in files.items())
-    write_text(downloads / RECORD, sums)
+    sums = {file.name: known_sha256(file) or sha256(files[file.name]) for file in known}
+    write_text(downloads / RECORD, "".join(f"{name} {checksum}\n" for name, checksum in sums.items()))
     print(f"unpacking into {folder}", flush=True)
     unpacked = work / release.folder
     unpacked.mkdir()
     release.assemble(files, unpacked, release.most)
     done = found_images(release, unpacked)
-    if release.tree and (got := tree_sha256(unpacked)) != release.tree:
+    got = write_checksums(unpacked, many=True)
+    if release.tree and got != release.tree:
         raise UserError(
             f"the images of {release.folder} have the sha256 {got}; expected {release.tree}: the release has changed, "
             f"or the server has something else: remove what is in {downloads}, and try another --mirror"
         )
-    write_checksums(unpacked, many=True)
     os.rename(unpacked, folder)
     sync(base)
     if not keep:
@@ -141,6 +141,12 @@ def pinned(release: Release, record: Path) -> Iterator[File]:
         else:
             print(f"no checksum of {file.name} is known: the one in {record} must be its own, unless you remove that")
             yield file._replace(checksum=f"sha256:{before[file.name]}")
+
+
+def known_sha256(file: File) -> str:
+    """A file's SHA-256 if it is known, else nothing."""
+    kind, _, checksum = file.checksum.partition(":")
+    return checksum if kind == "sha256" else ""
 
 
 def fetched(file: File, path: Path, mirror: str, work: Path) -> Path:
