@@ -7,14 +7,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from website.links import ROOT, rewritten, slug
-from website.pages import ROOMS, made, place, settings
+from website.pages import PACKAGES, made, place, settings
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation with the pages that are made."""
     of = {title: pages for entry in config.nav or [] for title, pages in entry.items()}
     of["Methods"][1:1] = [{title: f"methods/{slug(title)}.md"} for title in dict.fromkeys(settings().values())]
-    of["API"] += [{room: f"reference/{room}.md"} for room in ROOMS]
+    of["API"] += [{package: f"reference/{package}.md"} for package in PACKAGES]
     of["How to"] += [{"Notebooks": [{name: f"notebooks/{name}.md"} for name in ("quickstart", "your_own_method")]}]
     of["Results"] += [{"Changes": "changelog.md"}]
     return config

@@ -11,7 +11,7 @@ TEXTS = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.
 """Pages of the repository's root, and where they are on the site."""
 RESULTS = "benchmarks/results/"
 """A folder for each experiment: its curves, and in README.md what was run and found."""
-ROOMS = {
+PACKAGES = {
     "fdgjax": "what `import fdgjax` gives",
     "api": "experiments and results",
     "contract": "what a method is",
@@ -51,15 +51,15 @@ def place(path: str) -> str:
         return "methods.md"
     if path.startswith("fdgjax/methods/") and (setting := settings().get(module.rpartition(".")[2])):
         return f"methods/{slug(setting)}.md#{module}"
-    if path.startswith("fdgjax/") and (room := room_of(module)):
-        return f"reference/{room}.md#{module}"
+    if path.startswith("fdgjax/") and (package := package_of(module)):
+        return f"reference/{package}.md#{module}"
     return f"source/{path}.md"
 
 
-def room_of(module: str) -> str:
-    """The entry of `ROOMS` that a module is in; '' for none."""
+def package_of(module: str) -> str:
+    """The entry of `PACKAGES` that a module is in; '' for none."""
     inside = module.removeprefix("fdgjax.")
-    return next((room for room in ROOMS if f"{inside}.".startswith(f"{room}.")), "")
+    return next((package for package in PACKAGES if f"{inside}.".startswith(f"{package}.")), "")
 
 
 def settings() -> dict[str, str]:
@@ -83,8 +83,8 @@ def made() -> Mapping[str, tuple[str, str]]:
         pages[place(path)] = (path, diary.read_text())
     for title in dict.fromkeys(settings().values()):
         pages[f"methods/{slug(title)}.md"] = ("docs/methods.md", setting_page(title))
-    for room in ROOMS:
-        pages[f"reference/{room}.md"] = ("", room_page(room))
+    for package in PACKAGES:
+        pages[f"reference/{package}.md"] = ("", package_page(package))
     texts = [*pages.values(), *((f"docs/{path.name}", path.read_text()) for path in (ROOT / "docs").glob("*.md"))]
     for path in sorted({path for source, text in texts for path in linked(text, source)}):
         if (there := place(path)).startswith("source/"):
@@ -110,23 +110,22 @@ def setting_page(title: str) -> str:
     return "\n\n".join([f"# {title}", section, *blocks])
 
 
-def room_page(room: str) -> str:
-    """The modules of a room, each by its docstrings."""
-    return "\n\n".join(
-        [f"# {room}", f"{ROOMS[room][0].upper()}{ROOMS[room][1:]}.", *(f"::: {it}" for it in modules(room))]
-    )
+def package_page(package: str) -> str:
+    """The modules of a package, each by its docstrings."""
+    about = PACKAGES[package]
+    return "\n\n".join([f"# {package}", f"{about[0].upper()}{about[1:]}.", *(f"::: {it}" for it in modules(package))])
 
 
-def modules(room: str) -> Iterator[str]:
-    """A room's module, and those inside it."""
-    if room == "fdgjax":
-        yield room
+def modules(package: str) -> Iterator[str]:
+    """A package's module, and those inside it."""
+    if package == "fdgjax":
+        yield package
         return
-    inside = ROOT.joinpath("fdgjax", *room.split("."))
-    yield f"fdgjax.{room}"
+    inside = ROOT.joinpath("fdgjax", *package.split("."))
+    yield f"fdgjax.{package}"
     for path in sorted(inside.glob("*.py")) if inside.is_dir() else []:
         if path.stem != "__init__":
-            yield f"fdgjax.{room}.{path.stem}"
+            yield f"fdgjax.{package}.{path.stem}"
 
 
 def source_page(path: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from fdgjax.data.sources.decoding import CONTENTS, decode_image
 from fdgjax.data.sources.listing import list_whole
 from fdgjax.data.sources.source import read_bytes
-from fdgjax.deploy.agreement import OwnSamples
+from fdgjax.deploy.terms import OwnSamples
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.deploy.agreement import Terms, to_words
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
+from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record

@@ -7,11 +7,11 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fdgjax.deploy.agreement import OwnSamples, agree, from_words
 from fdgjax.deploy.flower import FlowerTransport
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
+from fdgjax.deploy.terms import OwnSamples, agree, from_words
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
