@@ -29,7 +29,7 @@ from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun
-from fdgjax.run.loop import Observer, Progress
+from fdgjax.run.loop import Observer, Progress, keep_records
 from fdgjax.run.records import Workdir, check_place, finished, mean_figures
 from fdgjax.run.reopen import reopen, restored
 from fdgjax.run.runner import Interrupted, run_experiment, train_with_records
@@ -211,13 +211,12 @@ def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence
     last: list[Progress] = []
     records: list[list[Record]] = [[] for _ in built.seeds]
 
-    def keep(progress: Progress) -> None:
+    def keep_last(progress: Progress) -> None:
         last[:] = [progress]
-        for of_seed, record in zip(records, progress.records, strict=True):
-            of_seed.append(record)
 
     try:
-        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers]))
+        following = [keep_last, keep_records(records), *observers]
+        summary = of_all_seeds(train_with_records(built, (), shown, stop, following))
     except Interrupted:
         summary = {}
     state = last[0].state
