@@ -69,7 +69,7 @@ def experiment(
     Raises:
       UserError: a name, key, value, array or network that does not fit; the message says how to fix it.
     """
-    given = by_name(data, classes)
+    given = named_arrays(data, classes)
     if classes is not None and not given:
         raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
     with lending(given):
@@ -107,7 +107,7 @@ def open_run(
     Raises:
       UserError: no run, or its method, model or data is neither given nor registered; the message names it.
     """
-    given = by_name(data, classes)
+    given = named_arrays(data, classes)
     if method is not None:
         register_method(method)
     if model is not None:
@@ -119,7 +119,7 @@ def open_run(
     return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
 
 
-def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
+def named_arrays(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
     """The given arrays as a data set, under a name derived from their content; empty without arrays. Raises like
     `experiment`."""
     if data is None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 
+from fdgjax.cli.methods import labels_of
 from fdgjax.config import make_config, read_config
 from fdgjax.experiments import Experiment, build
 from fdgjax.methods import Entry
@@ -59,13 +60,6 @@ def experiment_of(name: str) -> Experiment:
     config = make_config(name, "rotated_digits")
     config.update({"devices": 1, "model": {"name": NETWORK, "width": WIDTH}})
     return build(read_config(config))
-
-
-def labels_of(entry: Entry) -> str:
-    """Where the labels that a method learns from are."""
-    if entry.unlabelled:
-        return "nowhere"
-    return "server" if entry.protocol == "labelled_server" else "clients"
 
 
 def comes_out(entry: Entry, built: Experiment) -> str:

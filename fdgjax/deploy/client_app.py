@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fdgjax.deploy.flower import from_content, reply_content
+from fdgjax.deploy.flower_transport import from_content, reply_content
 from fdgjax.deploy.request_handlers import NodeSettings, serve
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError

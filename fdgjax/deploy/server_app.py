@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fdgjax.deploy.flower import FlowerTransport
+from fdgjax.deploy.flower_transport import FlowerTransport
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server

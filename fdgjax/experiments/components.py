@@ -21,7 +21,7 @@ from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
 from fdgjax.methods import Entry
-from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.frozen import Trunk, say_in_steps, say_random, trunk_features

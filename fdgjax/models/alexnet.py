@@ -1,16 +1,14 @@
 """AlexNet with BatchNorm, FDSE's backbone (Table A5), or with DSE blocks (Table A6)."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
 from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
-from fdgjax.utils.errors import UserError
 
 
 class AlexNetConv(NamedTuple):
@@ -31,6 +29,9 @@ ROWS = (
     AlexNetConv(256, 3, 1, 1, True),
 )
 
+
+SMALLEST = 63
+"""The size of images of which the max-pools leave one pixel."""
 
 STAGES = (*(f"conv_{i}" for i in range(1, len(ROWS) + 1)), "linear_1", "linear_2")
 
@@ -68,7 +69,7 @@ class AlexNet(nn.Module):
 
         def convolution(x: jax.Array, number: int) -> jax.Array:
             if number == 1:
-                check_size(x.shape[1:3])
+                check_image_size("AlexNet", "three max-pools", x, SMALLEST)
             row = ROWS[number - 1]
             layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
             activation = pooled_relu if row.pool else nn.relu
@@ -80,11 +81,7 @@ class AlexNet(nn.Module):
         def linear(x: jax.Array, number: int) -> jax.Array:
             return self.unit(dense, widen(1024, self.width), name=f"linear_{number}")(x, train=train)
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            logits: jax.Array = dense(self.classes, name="head")(x)
-            return logits
-
+        head = last_step(self, dense(self.classes, name="head"))
         convolutions = [partial(convolution, number=i) for i in range(1, len(ROWS) + 1)]
         return through([*convolutions, *(partial(linear, number=i) for i in (1, 2)), head], self.part, x)
 
@@ -93,16 +90,3 @@ def pooled_relu(x: jax.Array) -> jax.Array:
     """ReLU and a 3x3 max-pool with stride 2, in the cheaper order; they commute. As the activation of a DSE unit it
     also runs before the channels are concatenated."""
     return nn.relu(max_pool(x, 3, 2))
-
-
-def check_size(size: Sequence[int]) -> None:
-    """Raises a `UserError` where no pixel would be left."""
-    left = min(size)
-    for row in ROWS:
-        left = (left + 2 * row.padding - row.window) // row.stride + 1
-        left = (left - 3) // 2 + 1 if row.pool else left
-    if left < 1:
-        raise UserError(
-            f"AlexNet got images of {size[0]} x {size[1]} pixels, too small for its three max-pools; expected at least "
-            "63 x 63: set data.image_size (published: 224)"
-        )

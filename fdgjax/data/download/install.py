@@ -58,7 +58,7 @@ def found_images(release: Release, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def alone(downloads: Path) -> Iterator[Path]:
+def download_folder(downloads: Path) -> Iterator[Path]:
     """Makes a folder and locks it against other processes; yields an empty folder in it, which is removed at the end.
 
     Raises:
@@ -84,7 +84,8 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     """Fetches a data set that is not there yet into the folder `base`; returns what the loader finds in it, in words.
 
     Args:
-      work: the empty folder that `alone` yields, on the same disk as `base`; the archives are stored beside it.
+      work: the empty folder that `download_folder` yields, on the same disk as `base`; the archives are stored beside
+        it.
       mirror: base address of a mirror that has all files by name; empty for the release's own servers.
       keep: whether to keep the archives.
 
