@@ -15,7 +15,7 @@ from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
-from fdgjax.run.loop import Progress, follow, keep_records
+from fdgjax.run.loop import Progress, follow_rounds, keep_records
 from fdgjax.run.records import History, open_checkpoints
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes, write_lines
@@ -61,7 +61,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             write_lines(folder / "rounds.jsonl", records[0])
             say(in_words(progress.records[0], terms))
 
-        last = follow(rounds(server, transport, held, policy), [keep_records(records), save, log])
+        last = follow_rounds(rounds(server, transport, held, policy), [keep_records(records), save, log])
         held = held if last is None else last.state
         deliver(server, transport, held, policy, folder, say)
     finally:

@@ -50,7 +50,7 @@ Observer = Callable[[Progress], None]
 ends the run at once."""
 
 
-def follow(rounds: Iterable[Progress], observers: Sequence[Observer]) -> Progress | None:
+def follow_rounds(rounds: Iterable[Progress], observers: Sequence[Observer]) -> Progress | None:
     """Runs all rounds, with the observers called in order after each, and returns the last; None if there was none."""
     progress = None
     for progress in rounds:

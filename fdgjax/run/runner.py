@@ -17,7 +17,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.device_choice import as_begun, unlike_begun
 from fdgjax.run.extend_rounds import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
-from fdgjax.run.loop import Observer, Progress, follow, keep_records, train_rounds
+from fdgjax.run.loop import Observer, Progress, follow_rounds, keep_records, train_rounds
 from fdgjax.run.memory_check import (
     Memory,
     capacity_bytes,
@@ -172,7 +172,7 @@ def train_with_records(
                 checkpoints.save(done, progress.state, History(records, before + time.perf_counter() - begin))
             leave_if(stop, done, config.rounds)
 
-        follow(train_rounds(experiment, state, ahead), [keep_records(records), log, *observers, save])
+        follow_rounds(train_rounds(experiment, state, ahead), [keep_records(records), log, *observers, save])
     console.say(f"memory: {peak_in_words(peak_bytes())}")
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
