@@ -109,7 +109,7 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
         losses = [float(reply.facts["loss"]) for reply in replies.values()]
         nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
-        record = {
+        record: Record = {
             "round": int(held.state.round),
             "train_loss": float(np.mean(losses)),
             **({} if result.loss is None else {"server_loss": result.loss}),

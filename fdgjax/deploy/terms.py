@@ -89,8 +89,6 @@ def agree(terms: Terms) -> Agreed:
         )
     if config.seeds > 1:
         raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
-    if config.attack.kind != "none":
-        raise UserError(f"config.attack.kind got '{config.attack.kind}'; expected none: attacks are simulated alone")
     if protocol.labelled_server and entry.protocol != "labelled_server":
         raise UserError(
             f"'{entry.name}' with the protocol labelled_server has pseudo-labels from a model trained before the "
