@@ -62,7 +62,8 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             say(in_words(progress.records[0], terms))
 
         last = follow_rounds(rounds(server, transport, held, policy), [keep_records(records), save, log])
-        held = held if last is None else last.state
+        if last is not None and last.state is not None:
+            held = last.state
         deliver(server, transport, held, policy, folder, say)
     finally:
         checkpoints.close()
