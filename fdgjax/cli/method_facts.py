@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 
-from fdgjax.cli.methods import labels_of
 from fdgjax.config import make_config, read_config
 from fdgjax.experiments import Experiment, build
 from fdgjax.methods import Entry
@@ -46,7 +45,7 @@ def facts(entries: Iterable[Entry]) -> Iterator[Facts]:
         up, down = (built.facts[f"bytes_{way}_per_round"] / clients / whole for way in ("up", "down"))
         yield Facts(
             name=entry.name,
-            labels=labels_of(entry),
+            labels=entry.labels,
             comes_out=comes_out(entry, built),
             adapts=built.method.adapt is not None,
             up=None if built.method.pooled else up,

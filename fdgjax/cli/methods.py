@@ -14,7 +14,7 @@ from fdgjax.methods import METHODS, Entry
 from fdgjax.utils.command import command
 
 HEADINGS = {"clients": "labels at the clients", "server": "labels at the server", "nowhere": "no labels"}
-"""Of the methods' groups, by `labels_of`."""
+"""Of the methods' groups, by `Entry.labels`."""
 
 
 @command
@@ -37,11 +37,4 @@ def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
     """A line for each method, grouped below headings on where the labels are."""
     for place, heading in HEADINGS.items():
         yield f"{heading}:"
-        yield from (f"  {name:12s} {it.summary}" for name, it in sorted(methods.items()) if labels_of(it) == place)
-
-
-def labels_of(entry: Entry) -> str:
-    """Where the labels that a method learns from are."""
-    if entry.unlabelled:
-        return "nowhere"
-    return "server" if entry.protocol == "labelled_server" else "clients"
+        yield from (f"  {name:12s} {it.summary}" for name, it in sorted(methods.items()) if it.labels == place)
