@@ -30,7 +30,7 @@ from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun
-from fdgjax.run.loop import Observer, Progress
+from fdgjax.run.loop import Observer, Progress, keep_records
 from fdgjax.run.records import Workdir, check_place, finished, mean_figures
 from fdgjax.run.reopen import reopen, restored
 from fdgjax.run.runner import Interrupted, run_experiment, train_with_records
@@ -70,7 +70,7 @@ def experiment(
     Raises:
       UserError: a name, key, value, array or network that does not fit; the message says how to fix it.
     """
-    given = by_name(data, classes)
+    given = named_arrays(data, classes)
     if classes is not None and not given:
         raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
     with lending(given):
@@ -111,7 +111,7 @@ def open_run(
       UserError: no run, a round whose state is not kept, or the run's method, model or data is neither given nor
         registered; the message names it.
     """
-    given = by_name(data, classes)
+    given = named_arrays(data, classes)
     if method is not None:
         register_method(method)
     if model is not None:
@@ -125,7 +125,7 @@ def open_run(
     return Result(opened.experiment, opened.state, opened.history.records, summary, folder)
 
 
-def by_name(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
+def named_arrays(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
     """The given arrays as a data set, under a name derived from their content; empty without arrays. Raises like
     `experiment`."""
     if data is None:
@@ -217,13 +217,12 @@ def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence
     last: list[Progress] = []
     records: list[list[Record]] = [[] for _ in built.seeds]
 
-    def keep(progress: Progress) -> None:
+    def keep_last(progress: Progress) -> None:
         last[:] = [progress]
-        for of_seed, record in zip(records, progress.records, strict=True):
-            of_seed.append(record)
 
     try:
-        summary = of_all_seeds(train_with_records(built, (), shown, stop, [keep, *observers]))
+        following = [keep_last, keep_records(records), *observers]
+        summary = of_all_seeds(train_with_records(built, (), shown, stop, following))
     except Interrupted:
         summary = {}
     state = last[0].state

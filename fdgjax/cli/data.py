@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fdgjax.data.download.install import alone, get, verified_already
+from fdgjax.data.download.install import download_folder, get, verified_already
 from fdgjax.data.download.release import Release, amount
 from fdgjax.data.download.releases import RELEASES
 from fdgjax.utils.command import command
@@ -74,7 +74,7 @@ def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespac
     if not args.yes and not agreed():
         print("nothing was fetched")
         return 0
-    with alone(downloads) as work:
+    with download_folder(downloads) as work:
         said = verified_already(release, base)  # another process may have been faster
         verb = "is there" if said else "is fetched and verified"
         said = said or get(release, base, work, args.mirror, args.keep)

@@ -74,8 +74,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     Raises:
       UserError: a key that a deployment needs is missing, or the config cannot be deployed.
     """
-    from fdgjax.deploy.agreement import Terms, agree
     from fdgjax.deploy.app import ServerSettings, write_app
+    from fdgjax.deploy.terms import Terms, agree
 
     config, workdir = parse(words)
     classes = tuple(sorted(filter(None, asked.classes.split(","))))

@@ -45,7 +45,7 @@ def facts(entries: Iterable[Entry]) -> Iterator[Facts]:
         up, down = (built.facts[f"bytes_{way}_per_round"] / clients / whole for way in ("up", "down"))
         yield Facts(
             name=entry.name,
-            labels=labels_of(entry),
+            labels=entry.labels,
             comes_out=comes_out(entry, built),
             adapts=built.method.adapt is not None,
             up=None if built.method.pooled else up,
@@ -59,13 +59,6 @@ def experiment_of(name: str) -> Experiment:
     config = make_config(name, "rotated_digits")
     config.update({"devices": 1, "model": {"name": NETWORK, "width": WIDTH}})
     return build(read_config(config))
-
-
-def labels_of(entry: Entry) -> str:
-    """Where the labels that a method learns from are."""
-    if entry.unlabelled:
-        return "nowhere"
-    return "server" if entry.protocol == "labelled_server" else "clients"
 
 
 def comes_out(entry: Entry, built: Experiment) -> str:

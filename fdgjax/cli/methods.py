@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fdgjax.methods import METHODS, Entry
 from fdgjax.utils.command import command
 
+HEADINGS = {"clients": "labels at the clients", "server": "labels at the server", "nowhere": "no labels"}
+"""Of the methods' groups, by `Entry.labels`."""
+
 
 @command
 def main(argv: Sequence[str]) -> int:
@@ -32,14 +35,6 @@ def main(argv: Sequence[str]) -> int:
 
 def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
     """A line for each method, grouped below headings on where the labels are."""
-    places = {labels_of(entry) for entry in methods.values()}
-    for place in sorted(places):
-        yield f"{place}:"
-        yield from (f"  {name:12s} {it.summary}" for name, it in sorted(methods.items()) if labels_of(it) == place)
-
-
-def labels_of(entry: Entry) -> str:
-    """Where the labels that a method learns from are."""
-    if entry.unlabelled:
-        return "no labels"
-    return "labels at the server" if entry.protocol == "labelled_server" else "labels at the clients"
+    for place, heading in HEADINGS.items():
+        yield f"{heading}:"
+        yield from (f"  {name:12s} {it.summary}" for name, it in sorted(methods.items()) if it.labels == place)

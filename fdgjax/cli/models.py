@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fdgjax.models import MODELS, UNITS, Backbone
 from fdgjax.models.cost import cost
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError
 
 ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
@@ -42,17 +42,10 @@ def main(argv: Sequence[str]) -> int:
     """Prints the list, or the table of costs."""
     parser = argparse.ArgumentParser(prog="fdgjax models", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--cost", action="store_true", help="parameters, bytes and multiply-adds instead of summaries")
-    parser.add_argument("--image_size", type=positive, default=224, help="height and width of the RGB images")
-    parser.add_argument("--classes", type=positive, default=10)
+    parser.add_argument("--image_size", type=positive_number, default=224, help="height and width of the RGB images")
+    parser.add_argument("--classes", type=positive_number, default=10)
     chosen = parser.parse_args(argv[1:])
     lines = cost_table(MODELS, chosen.image_size, chosen.classes) if chosen.cost else listing(MODELS)
     for line in lines:
         print(line, flush=True)
     return 0
-
-
-def positive(text: str) -> int:
-    """Parses a positive whole number."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
-    return int(text)

@@ -24,13 +24,13 @@ from fdgjax.config.command_line import set_keys
 from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
-from fdgjax.sweeps.options import add_common, positive_number
+from fdgjax.sweeps.options import add_common
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import Search, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 

@@ -17,7 +17,7 @@ from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.loggers import LOGGERS
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import DTYPES

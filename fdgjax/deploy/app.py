@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.deploy.agreement import Terms, to_words
+from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.utils.files import make_folder, write_text
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fdgjax.deploy.flower import from_content, reply_content
-from fdgjax.deploy.request_handlers import Desk, remember_programs, serve
+from fdgjax.deploy.flower_transport import from_content, reply_content
+from fdgjax.deploy.request_handlers import NodeSettings, serve
+from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 
 app = ClientApp()
@@ -18,12 +19,12 @@ app = ClientApp()
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """The reply to a request of the server."""
-    desk = desk_of(dict(context.node_config))
-    remember_programs(desk.states / "compiled")
-    return Message(reply_content(serve(desk, from_content(message.content))), reply_to=message)
+    node = node_settings(dict(context.node_config))
+    remember_all_programs(node.states / "compiled")
+    return Message(reply_content(serve(node, from_content(message.content))), reply_to=message)
 
 
-def desk_of(settings: dict[str, bool | int | float | str]) -> Desk:
+def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings:
     """The node's settings.
 
     Raises:
@@ -34,7 +35,7 @@ def desk_of(settings: dict[str, bool | int | float | str]) -> Desk:
         raise UserError(
             f"--node-config lacks {', '.join(missing)}; expected --node-config \"client=0 images='DIR' states='DIR'\""
         )
-    return Desk(
+    return NodeSettings(
         int(settings["client"]),
         Path(str(settings["images"])),
         Path(str(settings["states"])),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.data.sources.decoding import CONTENTS, decode_image
+from fdgjax.data.sources.decoding import decode_file
 from fdgjax.data.sources.listing import list_whole
 from fdgjax.data.sources.source import read_bytes
-from fdgjax.deploy.agreement import OwnSamples
+from fdgjax.deploy.terms import OwnSamples
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 
@@ -49,15 +49,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
         return OwnSamples(np.load(kept, allow_pickle=False), labels)
     images = np.empty((len(files), size, size, channels), np.uint8)
     for place, (path, _) in enumerate(files):
-        try:
-            images[place] = decode_image(read_bytes(path), size, channels)
-        except UserError:
-            raise
-        except Exception as error:  # Pillow documents no complete list of errors for damaged files
-            raise UserError(
-                f"cannot decode the image {path} ({type(error).__name__}); expected {', '.join(CONTENTS)}; repair the "
-                "file or remove it"
-            ) from error
+        images[place] = decode_file(read_bytes(path), path, size, channels)
     make_folder(cache)
     encoded = io.BytesIO()
     np.save(encoded, images, allow_pickle=False)

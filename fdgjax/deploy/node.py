@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, first_row
 from fdgjax.deploy.placement import Leaves, by_path, with_leaves
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError

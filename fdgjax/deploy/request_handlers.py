@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from fdgjax.config import experiment_identity, to_plain
-from fdgjax.deploy.agreement import Terms, agree, from_words
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
+from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.utils.errors import UserError
@@ -27,7 +27,7 @@ COMPILED = "/jax/compilation_cache/cache_misses"
 """JAX's monitoring event for a program that is not in its persistent cache."""
 
 
-class Desk(NamedTuple):
+class NodeSettings(NamedTuple):
     """A client's own settings.
 
     client: its number. images: the folder of its images. states: the folder of its state between rounds, and of
@@ -40,56 +40,58 @@ class Desk(NamedTuple):
     fresh: bool = False
 
 
-def serve(desk: Desk, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
+def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
     """The reply to a request; a `UserError` becomes the reply's `error`.
 
     Args:
-      desk: the client's settings.
+      settings: the client's settings.
       request: the server's request.
       nodes: a cache of nodes by their terms, for a process that answers several requests.
     """
     begin = time.perf_counter()
     try:
         with jax_events(COMPILED) as compiled:
-            reply = lookup("action", request.action, ACTIONS)(desk, request, {} if nodes is None else nodes)
+            reply = lookup("action", request.action, ACTIONS)(settings, request, {} if nodes is None else nodes)
     except UserError as error:
-        return Reply(desk.client, {}, {}, str(error))
+        return Reply(settings.client, {}, {}, str(error))
     facts = {"seconds": time.perf_counter() - begin, "compiled": len(compiled)}
     return reply._replace(facts={**reply.facts, **facts})
 
 
-def handle_join(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+def handle_join(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
     """The number of this client's training samples; no image is decoded."""
     del nodes
     terms = from_words(request.terms)
-    if not 0 <= desk.client < terms.clients:
-        raise UserError(f"client {desk.client}; expected a number below {terms.clients}; correct client in node-config")
-    return Reply(desk.client, {}, {"samples": len(files_of(desk.images, terms.class_names))})
+    if not 0 <= settings.client < terms.clients:
+        raise UserError(
+            f"client {settings.client}; expected a number below {terms.clients}; correct client in node-config"
+        )
+    return Reply(settings.client, {}, {"samples": len(files_of(settings.images, terms.class_names))})
 
 
-def handle_train(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
     """Trains one round; replies with the message, the mean loss and the message's largest magnitude. The row stays
     here."""
-    node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
-    round_, accepted = int(request.facts["round"]), accepted_by(desk, request, file)
+    node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
+    round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
     made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
     write_kept(file, kept)
-    return Reply(desk.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
+    return Reply(settings.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
 
 
-def finish(desk: Desk, request: Request, nodes: dict[str, Node]) -> Reply:
+def finish(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
     """After the last round: writes the model that predicts for this client to the client's own folder."""
     from safetensors.numpy import save
 
-    node, file = node_of(desk, request.terms, nodes), state_file(desk, from_words(request.terms))
-    accepted = accepted_by(desk, request, file)
+    node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
+    accepted = accepted_by(settings, request, file)
     model = flatten(jax.device_get(model_of(node, request.arrays, accepted, read_kept(file))))
     write_bytes(file.parent / "model.safetensors", save({path: np.ascontiguousarray(x) for path, x in model.items()}))
-    return Reply(desk.client, {}, {"written": True})
+    return Reply(settings.client, {}, {"written": True})
 
 
-ACTIONS: Mapping[str, Callable[[Desk, Request, dict[str, Node]], Reply]] = {
+ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Node]], Reply]] = {
     "join": handle_join,
     "train": handle_train,
     "finish": finish,
@@ -97,25 +99,25 @@ ACTIONS: Mapping[str, Callable[[Desk, Request, dict[str, Node]], Reply]] = {
 """A node's handlers, by a request's `action`."""
 
 
-def accepted_by(desk: Desk, request: Request, file: Path) -> int:
+def accepted_by(settings: NodeSettings, request: Request, file: Path) -> int:
     """The round of the row to continue from; `NEVER` for a node with `fresh` that has no state."""
-    return NEVER if desk.fresh and not file.exists() else int(request.facts["accepted"])
+    return NEVER if settings.fresh and not file.exists() else int(request.facts["accepted"])
 
 
-def node_of(desk: Desk, words: str, nodes: dict[str, Node]) -> Node:
+def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
     """The node for these terms."""
     if words not in nodes:
         terms = from_words(words)
-        own = decoded_folder(desk.images, terms.class_names, terms.image_shape, desk.states)
-        nodes[words] = make_node(agree(terms), desk.client, own)
+        own = decoded_folder(settings.images, terms.class_names, terms.image_shape, settings.states)
+        nodes[words] = make_node(agree(terms), settings.client, own)
     return nodes[words]
 
 
-def state_file(desk: Desk, terms: Terms) -> Path:
+def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
     digest = hashlib.sha256(repr((plain, terms._replace(config=None))).encode()).hexdigest()[:16]  # type: ignore[arg-type]
-    return desk.states / f"{digest}-client{desk.client}" / "state.npz"
+    return settings.states / f"{digest}-client{settings.client}" / "state.npz"
 
 
 def read_kept(file: Path) -> NodeState | None:
@@ -150,11 +152,3 @@ def write_kept(file: Path, kept: NodeState) -> None:
     sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
     np.savez(encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), **sides)
     write_bytes(file, encoded.getvalue())
-
-
-def remember_programs(folder: Path) -> None:
-    """Keeps every compiled program in the party's own folder, so that the next round's process compiles nothing."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

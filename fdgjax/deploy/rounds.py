@@ -9,12 +9,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.deploy.agreement import Terms, to_words
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
+from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
+from fdgjax.run.loop import Progress, follow_rounds, keep_records
 from fdgjax.run.records import History, open_checkpoints
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes, write_lines
@@ -34,13 +35,6 @@ class Policy(NamedTuple):
     least: int = 1
 
 
-class Round(NamedTuple):
-    """A finished round: the server's state, and the round's record."""
-
-    held: DeployedState
-    record: Record
-
-
 def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, policy: Policy, say: Say) -> DeployedState:
     """Runs all rounds of the agreed config, from the newest checkpoint in `folder` on; then delivers the models.
 
@@ -54,16 +48,22 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
     try:
         joined = transport.join(to_words(terms), terms.clients)
         lengths = np.array([joined[client] for client in range(terms.clients)], np.int32)
-        held, records = server.first(lengths), list[Record]()
+        held, records = server.first(lengths), [list[Record]()]
         if (found := checkpoints.restore(held)) is not None:
-            held, records = on_host(found[0]), found[1].records[0]
+            held, records = on_host(found[0]), found[1].records
             check_lengths(held, lengths)
             say(f"continuing after round {int(held.state.round)} of {terms.config.rounds}")
-        for done in rounds(server, transport, held, policy):
-            held, records = done.held, [*records, done.record]
-            checkpoints.save(int(held.state.round), held, History([records], 0.0))
-            write_lines(folder / "rounds.jsonl", records)
-            say(in_words(done.record, terms))
+
+        def save(progress: Progress) -> None:
+            checkpoints.save(progress.number, progress.state, History(records, 0.0))
+
+        def log(progress: Progress) -> None:
+            write_lines(folder / "rounds.jsonl", records[0])
+            say(in_words(progress.records[0], terms))
+
+        last = follow_rounds(rounds(server, transport, held, policy), [keep_records(records), save, log])
+        if last is not None and last.state is not None:
+            held = last.state
         deliver(server, transport, held, policy, folder, say)
     finally:
         checkpoints.close()
@@ -85,8 +85,8 @@ def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
             )
 
 
-def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy) -> Iterator[Round]:
-    """Yields one `Round` after another, up to the configured number. Raises like `run_rounds`."""
+def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy) -> Iterator[Progress]:
+    """The rounds up to the configured number, each with its `DeployedState`. Raises like `run_rounds`."""
     config = server.agreed.terms.config
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
@@ -110,23 +110,21 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
         losses = [float(reply.facts["loss"]) for reply in replies.values()]
         nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
-        yield Round(
-            held,
-            {
-                "round": int(held.state.round),
-                "train_loss": float(np.mean(losses)),
-                **({} if result.loss is None else {"server_loss": result.loss}),
-                "participants": [int(client) for client in sending.who],
-                "missing": [int(client) for client in sending.who if int(client) not in replies],
-                "bytes_down": sum(payload(request.arrays) for request in requests),
-                "bytes_up": sum(payload(reply.arrays) for reply in replies.values()),
-                "compiled": sum(int(reply.facts["compiled"]) for reply in replies.values()),
-                "seconds": seconds,
-                "seconds_server": own,
-                "seconds_node": nodes,
-                "seconds_transport": seconds - own - nodes,
-            },
-        )
+        record: Record = {
+            "round": int(held.state.round),
+            "train_loss": float(np.mean(losses)),
+            **({} if result.loss is None else {"server_loss": result.loss}),
+            "participants": [int(client) for client in sending.who],
+            "missing": [int(client) for client in sending.who if int(client) not in replies],
+            "bytes_down": sum(payload(request.arrays) for request in requests),
+            "bytes_up": sum(payload(reply.arrays) for reply in replies.values()),
+            "compiled": sum(int(reply.facts["compiled"]) for reply in replies.values()),
+            "seconds": seconds,
+            "seconds_server": own,
+            "seconds_node": nodes,
+            "seconds_transport": seconds - own - nodes,
+        }
+        yield Progress(record["round"], [record], held, seconds)
 
 
 def requests_of(

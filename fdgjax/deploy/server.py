@@ -16,9 +16,9 @@ import numpy as np
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.deploy.agreement import Agreed, OwnSamples, federation_of, zeros
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, zeros
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
 

@@ -7,12 +7,12 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fdgjax.deploy.agreement import OwnSamples, agree, from_words
-from fdgjax.deploy.flower import FlowerTransport
+from fdgjax.deploy.flower_transport import FlowerTransport
 from fdgjax.deploy.image_folder import decoded_folder
-from fdgjax.deploy.request_handlers import remember_programs
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
+from fdgjax.deploy.terms import OwnSamples, agree, from_words
+from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
 
@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
     """Runs all rounds, from the newest checkpoint on."""
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
-    remember_programs(folder / "compiled")
+    remember_all_programs(folder / "compiled")
     terms = from_words(str(settings["terms"]))
     images = str(settings["images"])
     nothing = OwnSamples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))

@@ -13,7 +13,7 @@ Fact = str | int | float
 class Request(NamedTuple):
     """A message from the server to a client: an action, arrays by path, and facts.
 
-    action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: its receiver. terms: see `agreement.to_words`.
+    action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: its receiver. terms: see `terms.to_words`.
     """
 
     action: str

@@ -270,19 +270,17 @@ def train_server(
 ) -> tuple[PyTree, jax.Array | None]:
     """The server's state after its own local epochs, and their mean loss; the unchanged state and None where the method
     has no such stage at this point of the round."""
-    stage = method.server_training
-    if stage is None or stage.last is not last:
+    own = method.server_training
+    if own is None or own.last is not last:
         return server, None
-    variables = stage.begin(server)
+    variables = own.begin(server)
     context = Context(server, (), variables, state.round)
-    training = LocalTraining(
-        stage.objective, stage.optimizer, plan.batching, stage.order, repeat=repeat_of(plan.execution)
-    )
+    training = LocalTraining(own.objective, own.optimizer, plan.batching, own.order, repeat=repeat_of(plan.execution))
     data = LocalData(federation, federation.server.places[0], federation.server.length[0])
     key = stream(state.seed, Purpose.SERVER_TRAINING, state.round)
-    begin = stage.optimizer.init(variables["params"])
+    begin = own.optimizer.init(variables["params"])
     trained = train_locally(training, data, context, begin, key)
-    return stage.finish(server, trained), trained.loss
+    return own.finish(server, trained), trained.loss
 
 
 def participants(plan: RoundPlan, state: State, ids: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
 from fdgjax.methods import Entry
-from fdgjax.methods.parts.client_models import CLIENT_MODELS
+from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes

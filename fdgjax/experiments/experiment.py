@@ -154,7 +154,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         method=method,
         shapes=travelling.received,
         cost=needed,
-        facts=facts_of(task, method, plan, needed, travelling, protected),
+        facts=known_facts(task, method, plan, needed, travelling, protected),
         init=partial(compile_init(batched, setup.execution), numbers if len(numbers) > 1 else numbers[0], train),
         round=compile_round(batched, plan),
         evaluation=make_evaluation(
@@ -239,7 +239,7 @@ def make_federations(task: Task) -> list[Federation]:
     )
 
 
-def facts_of(
+def known_facts(
     task: Task, method: Method, plan: RoundPlan, needed: Cost, travelling: Traffic, protected: Protection | None
 ) -> dict[str, Any]:
     """The entries of the summary that are known before training."""

@@ -98,7 +98,7 @@ def fedavg(
       label: `path -> shared, personal or local`, for each variable.
       rule: aggregates the updates of the shared variables, statistics included.
       personalise: mixes the personal variables.
-      server_training: the server's own training (see `server_stage`).
+      server_training: the server's own training (see `make_server_training`).
 
     Raises:
       UserError: an unknown value in `h`, or `unseen="server"` for a server that has no complete model.

@@ -68,7 +68,7 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
 
     def start(sent: Variables, client: Extended) -> Variables:
         own, params = client.more.params, sent["params"]
-        share = jnp.minimum(scale_of(params, client.more, h.tau) * distance(params, own), 1)
+        share = jnp.minimum(scale_of(params, client.more, h.tau) * encoder_distance(params, own), 1)
         mixed = jax.tree.map(lambda ours, theirs: share * ours + (1 - share) * theirs, own, params)
         return base.start({**sent, "params": mixed}, client)
 
@@ -78,7 +78,7 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
     return base._replace(start=start, predict=predict)
 
 
-def distance(left: PyTree, right: PyTree) -> jax.Array:
+def encoder_distance(left: PyTree, right: PyTree) -> jax.Array:
     """The norm of the difference of two models' parameters, without their predictors."""
     apart = flatten(subtract(left, right))
     return optax.tree.norm({path: leaf for path, leaf in apart.items() if not of_predictor(path)})
@@ -86,7 +86,7 @@ def distance(left: PyTree, right: PyTree) -> jax.Array:
 
 def scale_of(params: PyTree, past: EMAState, tau: float) -> jax.Array:
     """lambda: the measured value, else measured now if the client has taken part once, else 0."""
-    apart = distance(params, past.params)
+    apart = encoder_distance(params, past.params)
     now = jnp.where((past.rounds > 0) & (apart > 0), tau / jnp.where(apart > 0, apart, 1), 0)
     return jnp.where(past.scale > 0, past.scale, now)
 

@@ -22,7 +22,7 @@ from fdgjax.methods.parts.hyper import SCHEDULES, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
 from fdgjax.methods.parts.requirements import FEATURES
-from fdgjax.methods.parts.server_state import server_stage
+from fdgjax.methods.parts.server_state import make_server_training
 from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import cross_entropy
@@ -112,7 +112,7 @@ def fedavg_with_server(
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
-        server_training=server_stage(server or cross_entropy(setup.model), optimizer, order, last),
+        server_training=make_server_training(server or cross_entropy(setup.model), optimizer, order, last),
     )
 
 

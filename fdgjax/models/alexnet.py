@@ -8,10 +8,9 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
 from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
-from fdgjax.utils.errors import UserError
 
 
 class AlexNetConv(NamedTuple):
@@ -74,7 +73,7 @@ class AlexNet(nn.Module):
 
         def convolution(x: jax.Array, number: int) -> jax.Array:
             if number == 1:
-                check_size(x.shape[1:3], self.rows)
+                check_image_size("AlexNet", "three max-pools", x, smallest_side(self.rows))
             row = self.rows[number - 1]
             layer = partial(conv, kernel_size=(row.window,) * 2, strides=row.stride, padding=row.padding)
             activation = pooled_relu if row.pool else nn.relu
@@ -86,11 +85,7 @@ class AlexNet(nn.Module):
         def linear(x: jax.Array, number: int) -> jax.Array:
             return self.unit(dense, widen(1024, self.width), name=f"linear_{number}")(x, train=train)
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            logits: jax.Array = dense(self.classes, name="head")(x)
-            return logits
-
+        head = last_step(self, dense(self.classes, name="head"))
         convolutions = [partial(convolution, number=i) for i in range(1, len(self.rows) + 1)]
         return through([*convolutions, *(partial(linear, number=i) for i in (1, 2)), head], self.part, x)
 
@@ -101,14 +96,9 @@ def pooled_relu(x: jax.Array) -> jax.Array:
     return nn.relu(max_pool(x, 3, 2))
 
 
-def check_size(size: Sequence[int], rows: Sequence[AlexNetConv]) -> None:
-    """Raises a `UserError` where no pixel would be left."""
-    if pixels_left(min(size), rows) < 1:
-        least = next(side for side in count(1) if pixels_left(side, rows) > 0)
-        raise UserError(
-            f"AlexNet got images of {size[0]} x {size[1]} pixels, too small for its three max-pools; expected at least "
-            f"{least} x {least}: set data.image_size (published: 224)"
-        )
+def smallest_side(rows: Sequence[AlexNetConv]) -> int:
+    """The side of the smallest images of which a pixel is left."""
+    return next(side for side in count(1) if pixels_left(side, rows) > 0)
 
 
 def pixels_left(side: int, rows: Sequence[AlexNetConv]) -> int:

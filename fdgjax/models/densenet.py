@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
 from fdgjax.models.units import NormUnit, Unit, no_activation, norm, plain_unit, widen
 from fdgjax.nn import Conv, Dense, avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
-from fdgjax.utils.errors import UserError
 
 GROWTH = 32
 """Channels that each layer adds, the paper's k; the stem has twice as many, a bottleneck four times."""
@@ -101,7 +100,7 @@ class DenseNet(nn.Module):
         growth, last = widen(GROWTH, self.width), len(self.depths)
 
         def stem(x: jax.Array) -> jax.Array:
-            check_size(x.shape[1:3])
+            check_image_size("DenseNet", "pools", x, SMALLEST)
             layer = partial(conv, kernel_size=(7, 7), strides=2, padding=3)
             return max_pool(NormUnit(layer, 2 * growth, name="stem")(x, train=train), 3, 2, 1)
 
@@ -112,21 +111,6 @@ class DenseNet(nn.Module):
                 return Transition(conv, name=f"transition_{number}")(x, train=train)
             return nn.relu(norm(x, train, "bn")).mean((1, 2))
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            logits: jax.Array = Dense(
-                self.classes, init_name=self.init_name, bias_init=initializers.zeros, name="head"
-            )(x)
-            return logits
-
+        dense = Dense(self.classes, init_name=self.init_name, bias_init=initializers.zeros, name="head")
         blocks = [partial(block, number=i) for i in range(1, last + 1)]
-        return through([stem, *blocks, head], self.part, x)
-
-
-def check_size(size: Sequence[int]) -> None:
-    """Raises a `UserError` where no pixel would be left."""
-    if min(size) < SMALLEST:
-        raise UserError(
-            f"DenseNet got images of {size[0]} x {size[1]} pixels, too small for its pools; expected at least "
-            f"{SMALLEST} x {SMALLEST}: set data.image_size (published: 224)"
-        )
+        return through([stem, *blocks, last_step(self, dense)], self.part, x)

@@ -5,7 +5,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -49,10 +49,7 @@ class DigitsCNN(nn.Module):
             x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
             return self.unit(dense, widen(64, self.width), name="linear_1")(x, train=train)
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            return dense(self.classes, name="linear_2")(x)
-
+        head = last_step(self, dense(self.classes, name="linear_2"))
         steps = (
             lambda x: convolution(x, 1),
             lambda x: adaptive_avg_pool(max_pool(convolution(x, 2), 2), 4).reshape(len(x), -1),

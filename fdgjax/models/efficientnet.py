@@ -9,7 +9,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
 from fdgjax.models.units import NormUnit, Unit, no_activation, widen
 from fdgjax.nn import BatchNorm, Conv, Dense
 
@@ -123,10 +123,7 @@ class EfficientNetLite(nn.Module):
                 (1, 2)
             )
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            return Dense(self.classes, init_name=self.init_name, name="head")(x)
-
+        head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         firsts = accumulate((stage.blocks for stage in LITE0[:-1]), initial=1)
         stages = [partial(blocks, first=first, stage=stage) for first, stage in zip(firsts, LITE0, strict=True)]
         return through([stem, *stages, top, head], self.part, x)

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
 from fdgjax.models.units import Layer, Unit, no_activation, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -80,10 +80,7 @@ class InceptionCNN(nn.Module):
             x = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(x)
             return unit(x, dense, 256, "linear_1")
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            return dense(self.classes, name="linear_2")(x)
-
+        head = last_step(self, dense(self.classes, name="linear_2"))
         steps = (
             lambda x: nn.relu(max_pool(square(x, 3, 32, "conv_1"), 2)),
             lambda x: square(x, 1, 32, "conv_2"),

@@ -8,7 +8,10 @@ as in the whole network.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import flax.linen as nn
 import jax
+
+from fdgjax.utils.errors import UserError
 
 
 class StageRange(NamedTuple):
@@ -26,3 +29,24 @@ def through(steps: Sequence[Callable[[jax.Array], jax.Array]], part: StageRange,
     for step in steps[part.begin : part.end]:
         x = step(x)
     return x
+
+
+def last_step(network: nn.Module, layer: nn.Module) -> Callable[[jax.Array], jax.Array]:
+    """The last step of a network: its input, the features, is sown; the layer maps it to logits."""
+
+    def step(x: jax.Array) -> jax.Array:
+        network.sow("intermediates", "features", x)
+        logits: jax.Array = layer(x)
+        return logits
+
+    return step
+
+
+def check_image_size(network: str, pools: str, images: jax.Array, smallest: int) -> None:
+    """Raises a `UserError` for images of which a network's pools would leave no pixel."""
+    height, width = images.shape[1:3]
+    if min(height, width) < smallest:
+        raise UserError(
+            f"{network} got images of {height} x {width} pixels, too small for its {pools}; expected at least "
+            f"{smallest} x {smallest}: set data.image_size (published: 224)"
+        )

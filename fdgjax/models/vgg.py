@@ -1,7 +1,6 @@
 """VGG (Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015), VGG-11 as
 torchvision's."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -9,11 +8,10 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
-from fdgjax.utils.errors import UserError
 
 
 class VGGConv(NamedTuple):
@@ -83,7 +81,7 @@ class VGG(nn.Module):
 
         def convolution(x: jax.Array, number: int) -> jax.Array:
             if number == 1:
-                check_size(x.shape[1:3])
+                check_image_size("VGG", "five max-pools", x, SMALLEST)
             row = ROWS[number - 1]
             activation = pooled_relu if row.pool else nn.relu
             x = self.unit(conv, widen(row.features, self.width), activation=activation, name=f"conv_{number}")(
@@ -95,11 +93,7 @@ class VGG(nn.Module):
             x = self.unit(dense, widen(4096, self.width), name=f"hidden_{number}")(x, train=train)
             return nn.Dropout(self.dropout, deterministic=not train, name=f"dropout_{number}")(x)
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            logits: jax.Array = dense(self.classes, name="head")(x)
-            return logits
-
+        head = last_step(self, dense(self.classes, name="head"))
         convolutions = [partial(convolution, number=i) for i in range(1, len(ROWS) + 1)]
         return through([*convolutions, *(partial(linear, number=i) for i in (1, 2)), head], self.part, x)
 
@@ -107,12 +101,3 @@ class VGG(nn.Module):
 def pooled_relu(x: jax.Array) -> jax.Array:
     """ReLU and a 2x2 max-pool, in the cheaper order; they commute."""
     return nn.relu(max_pool(x, 2))
-
-
-def check_size(size: Sequence[int]) -> None:
-    """Raises a `UserError` where no pixel would be left."""
-    if min(size) < SMALLEST:
-        raise UserError(
-            f"VGG got images of {size[0]} x {size[1]} pixels, too small for its five max-pools; expected at least "
-            f"{SMALLEST} x {SMALLEST}: set data.image_size (published: 224)"
-        )

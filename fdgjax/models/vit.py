@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, through
+from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
 from fdgjax.models.units import Unit, no_activation, plain_unit
 from fdgjax.nn import Conv, Dense
 from fdgjax.utils.errors import UserError
@@ -85,11 +85,7 @@ class ViT(nn.Module):
             # Only for the class token: LayerNorm treats each token by itself.
             return layer_norm(name="norm")(tokens[:, 0]) if number == self.depth else tokens
 
-        def head(x: jax.Array) -> jax.Array:
-            self.sow("intermediates", "features", x)
-            logits: jax.Array = Dense(self.classes, init_name=self.init_name, name="head")(x)
-            return logits
-
+        head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         blocks = [partial(block, number=i) for i in range(1, self.depth + 1)]
         return through([partial(self._tokens, features=features), *blocks, head], self.part, x)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,15 @@ def remember_compilations(config: Config) -> None:
     """
     if not jax.config.values["jax_compilation_cache_dir"]:
         jax.config.update("jax_compilation_cache_dir", str(cache_root(config.data.cache_dir) / "compiled"))
+
+
+def remember_all_programs(folder: Path) -> None:
+    """Keeps every compiled program in a folder that only its owner reads, however short its compilation, for processes
+    that live for one round."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @contextlib.contextmanager

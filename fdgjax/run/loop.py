@@ -1,7 +1,7 @@
 """Training an experiment round by round, with a record of each round for each seed."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,13 +41,32 @@ class Progress(NamedTuple):
 
     number: int
     records: list[Record]
-    state: State | None
+    state: PyTree | None
     seconds: float
 
 
 Observer = Callable[[Progress], None]
-"""Follows a run: called with each round and its state, before the state is saved and the next round begins. It may
-request a stop; an exception ends the run at once."""
+"""Follows a run: called with each round and its state before the next round begins. It may request a stop; an exception
+ends the run at once."""
+
+
+def follow_rounds(rounds: Iterable[Progress], observers: Sequence[Observer]) -> Progress | None:
+    """Runs all rounds, with the observers called in order after each, and returns the last; None if there was none."""
+    progress = None
+    for progress in rounds:
+        for observe in observers:
+            observe(progress)
+    return progress
+
+
+def keep_records(records: Sequence[list[Record]]) -> Observer:
+    """An observer that appends each seed's record to that seed's list."""
+
+    def keep(progress: Progress) -> None:
+        for of_seed, record in zip(records, progress.records, strict=True):
+            of_seed.append(record)
+
+    return keep
 
 
 class Started(NamedTuple):

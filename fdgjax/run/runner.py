@@ -17,7 +17,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
 from fdgjax.run.device_choice import as_begun, unlike_begun
 from fdgjax.run.extend_rounds import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
-from fdgjax.run.loop import Observer, train_rounds
+from fdgjax.run.loop import Observer, Progress, follow_rounds, keep_records, train_rounds
 from fdgjax.run.memory_check import (
     Memory,
     capacity_bytes,
@@ -80,7 +80,7 @@ def run_experiment(
       path: the run's folder.
       console: what the user sees.
       stop: set from outside to save and stop after the current round.
-      observers: called in order after each trained round; an observer may set `stop`.
+      observers: called in order after each trained round, before it is saved; an observer may set `stop`.
 
     Raises:
       UserError: invalid input, a client that diverged, or more rounds for a run whose rounds depend on their number.
@@ -162,23 +162,24 @@ def train_with_records(
             needed = started % config.checkpoint_every == 0 or may_be_selected(config, started)
             return not observers and not needed and not stop.is_set()
 
-        for progress in train_rounds(experiment, state, ahead):
+        def log(progress: Progress) -> None:
             durations.append(progress.seconds)
-            for log, record in zip(logs, progress.records, strict=bool(outputs)):
-                log.write(record)
-            for of_seed, record in zip(records, progress.records, strict=True):
-                of_seed.append(record)
+            for one, record in zip(logs, progress.records, strict=bool(outputs)):
+                one.write(record)
+            show({"round": progress.number, **mean_figures(progress.records)})
+
+        def save(progress: Progress) -> None:
+            nonlocal selected
             done = progress.number
-            show({"round": done, **mean_figures(progress.records)})
-            for observe in observers:
-                observe(progress)
             if progress.state is None:
-                continue
+                return
             selected = updated(selected, progress.state, records, config)
-            elapsed = before + time.perf_counter() - begin
             if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
+                elapsed = before + time.perf_counter() - begin
                 checkpoints.save(done, progress.state, History(records, elapsed), selected)
             leave_if(stop, done, config.rounds)
+
+        follow_rounds(train_rounds(experiment, state, ahead), [keep_records(records), log, *observers, save])
     console.say(f"memory: {peak_in_words(peak_bytes())}")
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)

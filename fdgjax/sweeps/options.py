@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fdgjax.config.command_line import set_keys
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.share import share_of
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import UserError
 
 NOT_REDUCING = frozenset(
@@ -54,13 +55,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="runs as one program that differ in numbers alone",
     )
     add("--devices", type=positive_number, default=1, metavar="N", help="config.devices of every cell")
-
-
-def positive_number(word: str) -> int:
-    """A whole number, at least 1."""
-    if not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
-    return int(word)
 
 
 def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:

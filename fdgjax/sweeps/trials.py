@@ -67,7 +67,7 @@ def open_study(search: Search) -> optuna.Study:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[None]:
+def journal_lock(file: Path) -> Iterator[None]:
     """Waits until no other process, on any host, is in such a block for this file.
 
     It uses the lock of Optuna's journal, which requires only exclusive creation of the file system; a lock that a
@@ -85,7 +85,7 @@ def mend(file: Path) -> None:
     """Removes a last line that a power cut left unfinished: Optuna cannot read past it."""
     if not file.is_file():
         return
-    with alone(file):
+    with journal_lock(file):
         content = file.read_bytes()
         if content and not content.endswith(b"\n"):
             with file.open("r+b") as journal:
@@ -123,7 +123,7 @@ def stopped_search(search: Search, study: optuna.Study) -> str:
 def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.Trial | None:
     """A trial that no process runs, held by this one until the end of `held`: an unfinished one of this share, or a new
     one."""
-    with alone(search.out / "search.asking"):
+    with journal_lock(search.out / "search.asking"):
         begun = distinct_trials(study)
         for number in running(search, begun):
             mine = held.enter_context(hold(search.out, trial_folder_name(number)))

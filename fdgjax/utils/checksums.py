@@ -37,9 +37,9 @@ def tree_sha256(folder: Path) -> str:
     return hashlib.sha256(_lines_of(folder)).hexdigest()
 
 
-def write_checksums(folder: Path, many: bool = False) -> None:
+def write_checksums(folder: Path, many: bool = False) -> str:
     """Flushes all files and folders below `folder` to disk, and then writes `checksums.txt`; its presence implies that
-    the files are on disk.
+    the files are on disk. Returns the folder's `tree_sha256`.
 
     With `many`, all file systems are flushed at once: flushing a single file takes milliseconds, and hundreds of
     thousands of files half an hour.
@@ -50,7 +50,9 @@ def write_checksums(folder: Path, many: bool = False) -> None:
         for path in (*folder.rglob("*"), folder):
             sync(path)
     lines = _lines_of(folder)
-    write_text(folder / CHECKSUMS, f"{lines.decode()}# {hashlib.sha256(lines).hexdigest()}\n")
+    tree = hashlib.sha256(lines).hexdigest()
+    write_text(folder / CHECKSUMS, f"{lines.decode()}# {tree}\n")
+    return tree
 
 
 def verify(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """The wrapper of every command: user mistakes and system errors end in one line, never in a traceback."""
 
+import argparse
 import contextlib
 import functools
 import io
@@ -82,3 +83,10 @@ def leave_stdout() -> None:
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+
+
+def positive_number(word: str) -> int:
+    """The type of an argument that is a whole number, at least 1."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
+    return int(word)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fdgjax.cli.method_facts import Facts, comes_out, experiment_of, facts, facts_table, labels_of
+from fdgjax.cli.method_facts import Facts, comes_out, experiment_of, facts, facts_table
 from fdgjax.cli.methods import main
 from fdgjax.methods import METHODS
 from tests.docs.pages import ROOT, sections
@@ -26,7 +26,7 @@ def test_the_table_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]
 
 def test_every_method_has_its_row_and_its_labels() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE["What the code says"], re.MULTILINE)
-    assert rows == [(name, labels_of(METHODS[name])) for name in sorted(METHODS)]
+    assert rows == [(name, METHODS[name].labels) for name in sorted(METHODS)]
 
 
 def test_a_method_is_measured_or_said_not_to_be() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from fdgjax.config import Config
 from fdgjax.data.federation import Federation, without_labels
-from fdgjax.deploy.agreement import Agreed, OwnSamples, Terms
 from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.server import DeployedRound, DeployedState, ServerPrograms, begin_round, finish_round, make_server
+from fdgjax.deploy.terms import Agreed, OwnSamples, Terms
 from fdgjax.engine import State
 from fdgjax.methods import METHODS
 from tests.deploy.trial import Difference, difference

@@ -10,8 +10,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Message
 
-from fdgjax.deploy import flower
-from fdgjax.deploy.flower import FlowerTransport, from_content, from_record, reply_content, to_record
+from fdgjax.deploy.flower_transport import FlowerTransport, from_content, from_record, reply_content, to_record
 from fdgjax.deploy.wire import Reply, Request, payload
 
 
@@ -58,7 +57,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def within_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flower, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("fdgjax.deploy.flower_transport.PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("flwr.app.message.message.TaskIdentity", Run())
 
 

@@ -17,13 +17,13 @@ from PIL import Image
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.data.federation import Rows, on_device
-from fdgjax.deploy.agreement import OwnSamples, Terms, agree
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.placement import by_path
-from fdgjax.deploy.request_handlers import Desk, read_kept, state_file
+from fdgjax.deploy.request_handlers import NodeSettings, read_kept, state_file
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
+from fdgjax.deploy.terms import OwnSamples, Terms, agree
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import first_state
@@ -226,7 +226,7 @@ def compare(trial: Trial, folder: Path) -> Difference:
     if found is None:
         raise UserError(f"{folder} holds no checkpoint; expected the folder of a deployment")
     kept = [
-        read_kept(state_file(Desk(client, folder, folder / f"node{client}" / "states"), trial.terms))
+        read_kept(state_file(NodeSettings(client, folder, folder / f"node{client}" / "states"), trial.terms))
         for client in range(trial.terms.clients)
     ]
     return difference(server, found[0], kept, simulate(trial))

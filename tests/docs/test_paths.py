@@ -33,8 +33,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=by_name)
 def test_files_that_are_named_exist(page: Path) -> None:
-    rooms = "fdgjax|configs|launch|benchmarks|tests|docs|notebooks"
-    named = set(re.findall(rf"(?<![\w/.-])(?:{rooms})/[\w/.*-]*\w", text_of(page)))
+    folders = "fdgjax|configs|launch|benchmarks|tests|docs|notebooks"
+    named = set(re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/.*-]*\w", text_of(page)))
     patterns = {path.replace("METHOD", "*").replace("NAME", "*") for path in named - TO_BE_WRITTEN}
     assert {path for path in patterns if not list(ROOT.glob(path))} == set()
 

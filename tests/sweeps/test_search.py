@@ -2,12 +2,11 @@
 
 import io
 import json
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,6 @@ from fdgjax.sweeps.trials import distinct_trials, open_study, work_on_trials  # 
 __all__ = ["perceptron"]
 ROUNDS = 5
 Runs = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """The command takes over signals; not those of the tests."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 def told_of(out: Path) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,6 @@ def cells(scale):
     configs = [ConfigDict(to_plain(small("CACHE", seed=seed, **many))) for seed in range(3)]
     return [Cell(f"seed{config.seed}", config, group="all") for config in configs]
 """
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """The command takes over signals; not those of the tests."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 def spec_file(folder: Path, cache: Path, rounds: int = 4) -> Path:

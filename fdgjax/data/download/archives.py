@@ -63,7 +63,7 @@ def images_of(layout: FolderLayout) -> Assemble:
     return assemble
 
 
-def rows_of(layout: FolderLayout) -> Assemble:
+def parquet_images(layout: FolderLayout) -> Assemble:
     """Extracts the rows of Hugging Face's Parquet files: `image` as bytes, `domain` as a name, `label` as a number."""
 
     def assemble(files: Mapping[str, Path], into: Path, most: int) -> None:
@@ -77,7 +77,7 @@ def rows_of(layout: FolderLayout) -> Assemble:
                     image = row["image"]["bytes"]
                     suffix = "png" if image[:4] == b"\x89PNG" else "jpg"
                     path = PurePosixPath(row["domain"], layout.classes[row["label"]], f"{number:06d}.{suffix}")
-                    write(image, into, in_layout(layout, path))
+                    write_member(image, into, in_layout(layout, path))
 
     return assemble
 
@@ -138,12 +138,12 @@ def unpack(archive: Path, place: Callable[[PurePosixPath], Sequence[str]], into:
     written = 0
     for member in archive_members(archive, most):
         if targets := place(member.path):
-            write(member.read(), into, targets)
+            write_member(member.read(), into, targets)
             written += 1
     return written
 
 
-def write(content: bytes, into: Path, targets: Sequence[str]) -> None:
+def write_member(content: bytes, into: Path, targets: Sequence[str]) -> None:
     """Writes a member to targets below `into`, which must not exist yet."""
     for target in targets:
         path = into / target

@@ -64,7 +64,7 @@ def from_server(url: str, file: File, folder: Path) -> Path:
 
     def receive(url: str, path: str, asked_by: pooch.Pooch) -> None:
         http(url, path, asked_by)
-        check_size(file, os.stat(path).st_size)
+        check_bytes(file, os.stat(path).st_size)
 
     checksums = {file.name: file.checksum or None}
     fetcher = pooch.create(folder, "", registry=checksums, urls={file.name: url}, retry_if_failed=TRIES - 1)
@@ -81,10 +81,10 @@ def check_answer(file: File, answer: requests.Response, **_: Any) -> None:
         if answer.headers.get("Content-Type", "").startswith("text/html"):
             raise requests.RequestException("a web page instead of the file")
         if length := answer.headers.get("Content-Length", ""):
-            check_size(file, int(length))
+            check_bytes(file, int(length))
 
 
-def check_size(file: File, size: int) -> None:
+def check_bytes(file: File, size: int) -> None:
     """Raises a `RequestException` for a size that is too large, or that differs from an exact one."""
     if size > 2 * file.size or (file.exact and size != file.size):
         raise requests.RequestException(f"{size:,} bytes instead of {'' if file.exact else 'about '}{file.size:,}")

@@ -58,7 +58,7 @@ def found_images(release: Release, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def alone(downloads: Path) -> Iterator[Path]:
+def download_folder(downloads: Path) -> Iterator[Path]:
     """Makes a folder and locks it against other processes; yields an empty folder in it, which is removed at the end.
 
     Raises:
@@ -84,7 +84,8 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     """Fetches a data set that is not there yet into the folder `base`; returns what the loader finds in it, in words.
 
     Args:
-      work: the empty folder that `alone` yields, on the same disk as `base`; the archives are stored beside it.
+      work: the empty folder that `download_folder` yields, on the same disk as `base`; the archives are stored beside
+        it.
       mirror: base address of a mirror that has all files by name; empty for the release's own servers.
       keep: whether to keep the archives.
 
@@ -93,21 +94,21 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     """
     downloads, folder = work.parent, base / release.folder
     check_release_space(release, downloads)
-    known = pinned(release, downloads / RECORD)
+    known = list(pinned(release, downloads / RECORD))
     files = {file.name: fetched(file, downloads / file.name, mirror, work) for file in known}
-    sums = "".join(f"{name} {sha256(path)}\n" for name, path in files.items())
-    write_text(downloads / RECORD, sums)
+    sums = {file.name: known_sha256(file) or sha256(files[file.name]) for file in known}
+    write_text(downloads / RECORD, "".join(f"{name} {checksum}\n" for name, checksum in sums.items()))
     print(f"unpacking into {folder}", flush=True)
     unpacked = work / release.folder
     unpacked.mkdir()
     release.assemble(files, unpacked, release.most)
     done = found_images(release, unpacked)
-    if release.tree and (got := tree_sha256(unpacked)) != release.tree:
+    got = write_checksums(unpacked, many=True)
+    if release.tree and got != release.tree:
         raise UserError(
             f"the images of {release.folder} have the sha256 {got}; expected {release.tree}: the release has changed, "
             f"or the server has something else: remove what is in {downloads}, and try another --mirror"
         )
-    write_checksums(unpacked, many=True)
     os.rename(unpacked, folder)
     sync(base)
     if not keep:
@@ -141,6 +142,12 @@ def pinned(release: Release, record: Path) -> Iterator[File]:
         else:
             print(f"no checksum of {file.name} is known: the one in {record} must be its own, unless you remove that")
             yield file._replace(checksum=f"sha256:{before[file.name]}")
+
+
+def known_sha256(file: File) -> str:
+    """A file's SHA-256 if it is known, else nothing."""
+    kind, _, checksum = file.checksum.partition(":")
+    return checksum if kind == "sha256" else ""
 
 
 def fetched(file: File, path: Path, mirror: str, work: Path) -> Path:

@@ -6,7 +6,7 @@ which were compared with real data. For a file without a known checksum, that of
 
 from collections.abc import Mapping
 
-from fdgjax.data.download.archives import as_they_are, camera_traps, images_of, rows_of
+from fdgjax.data.download.archives import as_they_are, camera_traps, images_of, parquet_images
 from fdgjax.data.download.release import File, Release
 from fdgjax.data.sources.layouts import LAYOUTS
 
@@ -81,7 +81,7 @@ RELEASES: Mapping[str, Release] = {
         ),
         unpacked=191_000_000,
         images=9_991,
-        assemble=rows_of(LAYOUTS["pacs"]),
+        assemble=parquet_images(LAYOUTS["pacs"]),
         remark="Hugging Face's flwrlabs/pacs",
     ),
     "office_caltech10": Release(

@@ -18,7 +18,7 @@ import grain
 import numpy as np
 import tensorflow_datasets as tfds
 
-from fdgjax.data.sources.decoding import CONTENTS, decode_image
+from fdgjax.data.sources.decoding import decode_file
 from fdgjax.data.sources.source import Source
 from fdgjax.utils.errors import UserError
 
@@ -117,12 +117,10 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
 def _decode(example: dict[str, Any], *, size: int, channels: int) -> tuple[np.ndarray | UserError, int, int]:
     # An error is returned as a value, since Grain adds its own lines to exceptions raised by a transformation.
     try:
-        image: np.ndarray | UserError = decode_image(example["image"], size, channels)
-    except Exception as error:  # Pillow documents no closed list of what a damaged file raises
-        unknown = f"neither {', '.join(CONTENTS[:-1])} nor {CONTENTS[-1]}"
-        reason = unknown if "BytesIO" in str(error) else " ".join(str(error).split()) or type(error).__name__
         file = example["file"].decode(errors="replace")
-        image = UserError(f"cannot decode the image {file} ({reason}): repair the file or remove it")
+        image: np.ndarray | UserError = decode_file(example["image"], file, size, channels)
+    except UserError as error:
+        image = error
     return image, int(example["label"]), int(example["domain"])
 
 

@@ -5,10 +5,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fdgjax.utils.errors import UserError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # whatever the suffix; Pillow's other decoders are disabled
+
+
+def decode_file(encoded: bytes, file: object, size: int, channels: int) -> np.ndarray:
+    """`decode_image` of a file's bytes; raises a `UserError` with the file's name if it fails."""
+    try:
+        return decode_image(encoded, size, channels)
+    except Exception as error:  # Pillow documents no closed list of what a damaged file raises
+        unknown = f"neither {', '.join(CONTENTS[:-1])} nor {CONTENTS[-1]}"
+        reason = unknown if "BytesIO" in str(error) else " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"cannot decode the image {file} ({reason}): repair the file or remove it") from error
 
 
 def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:

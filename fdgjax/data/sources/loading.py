@@ -112,7 +112,7 @@ def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -
         with publishing(arrays) as unfinished, contextlib.ExitStack() as until_decoded:
             # New records are published only after all of their images have been decoded.
             holder = read_cached(records, verify) or until_decoded.enter_context(publishing(records))
-            _decode(name, source, size, holder, unfinished)
+            _write_decoded(name, source, size, holder, unfinished)
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty only after a failure: a folder with anything in it stays
@@ -128,7 +128,7 @@ def check_space(needed: int, folder: Path) -> None:
         )
 
 
-def _decode(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:
+def _write_decoded(name: str, source: Source, size: int, holder: Path, unfinished: Path) -> None:
     from fdgjax.data.sources import array_records  # here, so that cached data needs neither TFDS nor Grain
 
     builder = array_records.builder(name, VERSION, source, holder)

@@ -51,3 +51,10 @@ class Entry(NamedTuple):
     pooled: Callable[[Any], bool] = plain_images
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+    @property
+    def labels(self) -> str:
+        """Where the labels that it learns from are: at the `clients`, at the `server`, or `nowhere`."""
+        if self.unlabelled:
+            return "nowhere"
+        return "server" if self.protocol == "labelled_server" else "clients"

@@ -189,10 +189,10 @@ def optimizer_on_context(
     return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
 
-def server_training_within(stage: ServerTraining, server: Lens) -> ServerTraining:
+def server_training_within(training: ServerTraining, server: Lens) -> ServerTraining:
     """Training at the server, in the base's part of the server's state."""
-    return stage._replace(
-        begin=lambda state: stage.begin(server.get(state)),
-        objective=on_context(stage.objective, lambda context: context._replace(sent=server.get(context.sent))),
-        finish=lambda state, trained: server.set(state, stage.finish(server.get(state), trained)),
+    return training._replace(
+        begin=lambda state: training.begin(server.get(state)),
+        objective=on_context(training.objective, lambda context: context._replace(sent=server.get(context.sent))),
+        finish=lambda state, trained: server.set(state, training.finish(server.get(state), trained)),
     )

@@ -38,7 +38,7 @@ def take_step(server: ServerState, step: Variables, optimizer: optax.GradientTra
     return ServerState(merge(server.variables, after), state)
 
 
-def server_stage(
+def make_server_training(
     objective: Objective, optimizer: optax.GradientTransformation, order: Order | None = None, last: bool = False
 ) -> ServerTraining:
     """Training of the server's variables, the shared ones and its own, on its labelled samples."""

@@ -8,7 +8,7 @@ Names: the parts that are kept.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, Scale, configured
 from fdgjax.sweeps.specs.fdse_pacs import FIGURES, SCALES
 from fdgjax.utils.registry import lookup
 
@@ -24,7 +24,11 @@ ROWS = ("ABC", "BC", "AC", "AB", "none")
 
 def cells(scale: str) -> Sequence[Cell]:
     """One run for each row of the table."""
-    chosen = lookup("scale", scale, SCALES)
+    return for_every_row(lookup("scale", scale, SCALES))
+
+
+def for_every_row(chosen: Scale) -> list[Cell]:
+    """FDSE with the parts of each row alone."""
     return [Cell(row, configured("fdse", chosen, method=without(row)), FIGURES, reduced=chosen.reduced) for row in ROWS]
 
 

@@ -8,9 +8,8 @@ Names: the parts that are kept.
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
-from fdgjax.sweeps.specs.fdse_ablation import ROWS, without
-from fdgjax.sweeps.specs.fdse_pacs import FIGURES
+from fdgjax.sweeps.cells import Cell, Scale
+from fdgjax.sweeps.specs.fdse_ablation import for_every_row
 from fdgjax.utils.registry import lookup
 
 SCALES = {
@@ -25,5 +24,4 @@ SCALES = {
 
 def cells(scale: str) -> Sequence[Cell]:
     """One run for each row of the table."""
-    chosen = lookup("scale", scale, SCALES)
-    return [Cell(row, configured("fdse", chosen, method=without(row)), FIGURES, reduced=chosen.reduced) for row in ROWS]
+    return for_every_row(lookup("scale", scale, SCALES))

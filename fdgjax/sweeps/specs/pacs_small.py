@@ -9,8 +9,8 @@ every step. Names: METHOD-TARGET. FedAvg and gPerXAN take two minutes on one cor
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
-from fdgjax.sweeps.specs.pretrained_pacs import FIGURES, TARGETS
+from fdgjax.sweeps.cells import Cell, Scale
+from fdgjax.sweeps.specs.pretrained_pacs import for_every_target
 from fdgjax.utils.registry import lookup
 
 SCALES = {
@@ -24,9 +24,4 @@ METHODS = ("fedavg", "gperxan", "fedccrl")
 
 def cells(scale: str) -> Sequence[Cell]:
     """All methods on one unseen domain, then on the next."""
-    chosen = lookup("scale", scale, SCALES)
-    return [
-        Cell(f"{method}-{target}", configured(method, chosen, data={"target": target}), FIGURES, method)
-        for target in TARGETS
-        for method in METHODS
-    ]
+    return for_every_target(lookup("scale", scale, SCALES), METHODS)

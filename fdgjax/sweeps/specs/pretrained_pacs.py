@@ -27,9 +27,13 @@ METHODS = (
 
 def cells(scale: str) -> Sequence[Cell]:
     """All methods on one unseen domain, then on the next."""
-    chosen = lookup("scale", scale, SCALES)
+    return for_every_target(lookup("scale", scale, SCALES), METHODS)
+
+
+def for_every_target(chosen: Scale, methods: Sequence[str]) -> list[Cell]:
+    """Each method with each domain unseen in turn."""
     return [
         Cell(f"{method}-{target}", configured(method, chosen, data={"target": target}), FIGURES, method)
         for target in TARGETS
-        for method in METHODS
+        for method in methods
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fdgjax.data.download.archives import camera_traps, images_of, rows_of
+from fdgjax.data.download.archives import camera_traps, images_of, parquet_images
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.utils.errors import UserError
@@ -107,7 +107,7 @@ def test_a_hostile_or_damaged_archive_is_one_line(how: str, tmp_path: Path) -> N
     assert "\n" not in str(error.value)
 
 
-PACS = rows_of(LAYOUTS["pacs"])
+PACS = parquet_images(LAYOUTS["pacs"])
 NAMES = LAYOUTS["pacs"].classes
 
 

@@ -78,6 +78,20 @@ def test_a_data_set_is_fetched_verified_and_not_fetched_twice(data: Data, server
     assert not server.asked
 
 
+def test_no_file_is_hashed_more_than_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The download verified the archive, and `checksums.txt` ends with the checksum of all images."""
+    hashed = list[str]()
+
+    def noted(path: Path) -> str:
+        hashed.append(str(path))
+        return sha256(path)
+
+    for module in ("fdgjax.data.download.install", "fdgjax.utils.checksums"):
+        monkeypatch.setattr(f"{module}.sha256", noted)
+    assert data().status == 0
+    assert len(hashed) == len(set(hashed)) == 40
+
+
 def test_licence_and_size_come_first(data: Data) -> None:
     said = data().out.splitlines()
     assert said[1].split() == ["licence", "for", "tests"]

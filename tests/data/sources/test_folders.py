@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.data.sources.array_records import decode_image
+from fdgjax.data.sources.decoding import decode_image
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.folders import folder_data
 from fdgjax.data.sources.layouts import FolderLayout

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from fdgjax.data.sources import listing
-from fdgjax.data.sources.array_records import decode_image
+from fdgjax.data.sources.decoding import decode_image
 from fdgjax.data.sources.folders import folder_data
 from fdgjax.data.sources.layouts import FolderLayout
 from fdgjax.data.sources.loading import load_data

@@ -94,8 +94,6 @@ def agree(terms: Terms) -> Agreed:
             f"config.model.frozen_copies got {config.model.frozen_copies}; expected 0: parties keep no features, and "
             "augment in each step"
         )
-    if config.attack.kind != "none":
-        raise UserError(f"config.attack.kind got '{config.attack.kind}'; expected none: attacks are simulated alone")
     if protocol.labelled_server and entry.protocol != "labelled_server":
         raise UserError(
             f"'{entry.name}' with the protocol labelled_server has pseudo-labels from a model trained before the "

@@ -6,7 +6,7 @@ import pytest
 
 from fdgjax.contract import PyTree
 from fdgjax.engine import State
-from fdgjax.methods.parts.client_models import CLIENT_MODELS, as_received, as_trained
+from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS, as_received, as_trained
 from tests.marks import mostly_slow
 from tests.toys import Case, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
