@@ -105,13 +105,14 @@ def as_rst(block: str, fields: Sequence[str]) -> str:
     """A paragraph of a docstring: an equation is literal, and a class's entries `field: meaning.` are a list."""
     if block.startswith("    "):
         return f"::\n\n{block}"
-    block = CODE.sub(escaped, block)
     if block.partition(":")[0] in SECTIONS:
-        return block
+        return CODE.sub(escaped, block)
     name = "|".join(sorted(map(re.escape, fields), key=len, reverse=True)) or r"(?!)"
     before, *found = re.split(rf"(?:^|(?<=[.;)]\s))\s*((?:{name})(?:, (?:{name}))*): ", block, flags=re.MULTILINE)
-    before = re.sub(r"(?<=[^-\s])\n(?=- )", "\n\n", before.strip("\n"), count=0 if before.startswith("- ") else 1)
-    items = (f"- ``{names}``: {' '.join(text.split())}" for names, text in zip(found[::2], found[1::2], strict=True))
+    before = CODE.sub(escaped, before.strip("\n"))
+    before = re.sub(r"(?<=[^-\s])\n(?=- )", "\n\n", before, count=0 if before.startswith("- ") else 1)
+    meanings = (CODE.sub(escaped, " ".join(text.split())) for text in found[1::2])
+    items = (f"- ``{names}``: {meaning}" for names, meaning in zip(found[::2], meanings, strict=True))
     return "\n".join([before, "", *items] if found else [before])
 
 
