@@ -66,7 +66,7 @@ def differs(name: str, monkeypatch: pytest.MonkeyPatch, statistics: BatchStatist
     )
 
 
-@pytest.mark.parametrize("name", mostly_slow(METHODS.keys() - ELSEWHERE, ("fedavg", "fdse", "fedsimclr")))
+@pytest.mark.parametrize("name", mostly_slow(sorted(METHODS.keys() - ELSEWHERE), ("fedavg", "fdse", "fedsimclr")))
 def test_what_fills_up_a_batch_has_no_effect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not differs(name, monkeypatch, BatchStatistics(masked=True))
 
