@@ -1,9 +1,10 @@
 """A page, tables and figures of finished or unfinished runs.
 
-    fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70]
+    fdgjax report RUNS... --out DIR [--data_dir DATA] [--no-states] [--reach 50,60,70] [--figures pdf,svg]
 
 RUNS are folders made by `fdgjax train --workdir` or `fdgjax sweep --out`, or folders that contain such. DIR gets
-`report.html`, a page in one file, and its tables as `report.md`, `TABLE.csv` and `TABLE.tex`.
+`report.html`, a page in one file, its tables as `report.md`, `TABLE.csv` and `TABLE.tex`, and by `--figures` each panel
+of its figures as a file in `figures`.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from fdgjax.report.figure_files import file_formats
 from fdgjax.report.making import PAGE, report, with_look, write
 from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
@@ -34,12 +36,12 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     args = parse(argv)
     check_libraries()
-    reach = accuracies(args.reach)
+    reach, formats = accuracies(args.reach), file_formats(args.figures)
     runs = with_published(read_runs(args.runs))
     if args.states:
         runs = [with_look(run, args.data_dir, console.say) for run in runs]
     command = shlex.join(["fdgjax", "report", *argv[1:]])
-    write(args.out, report(runs, command, reach, args.states))
+    write(args.out, report(runs, command, reach, args.states, formats))
     console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
     return 0
 
@@ -51,6 +53,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the report")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")
     parser.add_argument("--reach", default="", help="accuracies in percent, with commas, for the communication needed")
+    parser.add_argument("--figures", default="", help="files of each figure's panels: pdf, svg or png, with commas")
     parser.add_argument(
         "--states",
         action=argparse.BooleanOptionalAction,

@@ -4,8 +4,9 @@
     fdgjax reproduce hfedf-pacs --out runs/hfedf-pacs --data_dir DATA --jobs 2
 
 It is a sweep of one of the package's specs, with all options of `fdgjax sweep`; if stopped at any moment, the same
-command continues it. `DIR/table.md` and `DIR/table.csv` compare every figure with the paper's: within the paper's
-deviation, better or worse, or `reduced` at a smaller scale than the paper's, where such a verdict would mislead.
+command continues it. `DIR/table.md` and `DIR/table.csv` compare every figure with the paper's: reproduced, better or
+worse by the rule of docs/many_runs.md, or `reduced` at a smaller scale than the paper's, where such a verdict would
+mislead.
 """
 
 import argparse

@@ -38,7 +38,15 @@ from fdgjax.experiments.components import (
     training_data,
     with_attack,
 )
-from fdgjax.experiments.facts import bytes_per_round, data_facts, frozen_facts, method_facts, model_facts, privacy_facts
+from fdgjax.experiments.facts import (
+    bytes_per_round,
+    data_facts,
+    frozen_facts,
+    image_facts,
+    method_facts,
+    model_facts,
+    privacy_facts,
+)
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -240,6 +248,7 @@ def facts_of(
     return {
         **method_facts(config, task.sharings[0]),
         **data_facts(task.data, task.sharings[0].target, clients),
+        **image_facts(task.parts[0]),
         **model_facts(task.model),
         "parameters": needed.parameters,
         **frozen_facts(task.client.trunk),

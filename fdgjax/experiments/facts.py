@@ -1,6 +1,7 @@
 """The entries of a run's summary that are known before training."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from fdgjax.config import Config, ModelConfig
 from fdgjax.config.privacy import Protection
+from fdgjax.data.federation import Partition
 from fdgjax.data.protocols import SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.traffic import Traffic
@@ -39,6 +41,26 @@ def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
     """The share of the target's largest class (if there is a target), the number of clients, and the domains."""
     majority = {"target_majority": data.majority(target)} if target else {}
     return {**majority, "clients": clients, "domains": list(data.domain_names)}
+
+
+def image_facts(part: Partition) -> dict[str, dict[str, float]]:
+    """The number of images behind each accuracy, for its binomial error `sqrt(p (1 - p) / n)`.
+
+    Of a mean over K clients with n_k images each it is `K^2 / sum_k 1 / n_k`, which is exact for equal accuracies.
+    """
+    counts = {
+        "id_accuracy": mean_of_clients(part.validation),
+        "ood_accuracy": float(len(part.target)),
+        "all_accuracy": float(sum(map(len, part.test))),
+        "avg_accuracy": mean_of_clients(part.test),
+    }
+    return {"test_images": {figure: count for figure, count in counts.items() if count}}
+
+
+def mean_of_clients(samples: Sequence[np.ndarray]) -> float:
+    """The number of images of one client whose accuracy has the error of the mean over clients; see `image_facts`."""
+    sizes = [len(each) for each in samples if len(each)]
+    return len(sizes) ** 2 / sum(1 / size for size in sizes) if sizes else 0.0
 
 
 def frozen_facts(trunk: Trunk | None) -> dict[str, Any]:

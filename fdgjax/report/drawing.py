@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fdgjax.evaluation.statistics import by_point
 from fdgjax.report.escaping import for_figure
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 INK = "#0a0b0c"
 """Text and axes; `currentColor` in the page."""
 
-COLOURS = 8
+LIGHT = ("#0072b2", "#c74a00", "#00805c", "#a8408a", "#7d6400", "#5b45a0", "#56606b", "#99222f")
+DARK = ("#5bb4ea", "#ff9b52", "#3fd0a4", "#e99ccc", "#e3cf4e", "#b5a5f2", "#b9c1ca", "#ff8d8d")
+"""The colours of series on a light and on a dark page."""
+COLOURS = len(LIGHT)
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = "os^Dv<>P"
 REFERENCE: Any = {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.5, 3))}
@@ -60,11 +64,16 @@ STYLE: Any = {
 
 
 class Panel(NamedTuple):
-    """A part of a figure: what it shows, and the drawing as SVG. Panels of one `row`, unless '', stand side by side."""
+    """A part of a figure: what it shows, and the drawing as SVG. Panels of one `row`, unless '', stand side by side.
+
+    name: in the page. drawing: what the SVG was made of.
+    """
 
     title: str
     svg: str
     row: str = ""
+    name: str = ""
+    drawing: Any = None
 
 
 class OpenPanel(NamedTuple):
@@ -139,7 +148,10 @@ def panels_of(drawn: Sequence[OpenPanel], same: str = "y") -> list[Panel]:
         for one in drawn:
             getattr(one.axes, f"set_{letter}lim")(min(map(min, limits)), max(map(max, limits)))
     in_rows = len({one.row for one in drawn}) < len(drawn)
-    return [Panel(one.title, as_svg(one.drawing, one.name), one.row if in_rows else "") for one in drawn]
+    return [
+        Panel(one.title, as_svg(one.drawing, one.name), one.row if in_rows else "", one.name, one.drawing)
+        for one in drawn
+    ]
 
 
 def as_svg(drawing: "Drawing", name: str) -> str:
@@ -174,7 +186,7 @@ def tag_of_page(tag: str, name: str) -> str:
 
 
 def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
-    """The mean over seeds as a line, and a band of one sample standard deviation.
+    """The mean over seeds as a line, and a band of one sample standard deviation with edges.
 
     Args:
       axes: to draw on.
@@ -182,21 +194,14 @@ def line(axes: "Axes", x: np.ndarray, values: np.ndarray, number: int) -> None:
       values: `[seeds, points]`, NaN where a seed has none.
       number: of colour and dashes.
     """
-    mean, std = seed_statistics(values)
+    mean, std = by_point(values)
     markers = "o" if len(x) <= 12 else None
     axes.plot(x, mean, color=colour(number), linestyle=dashes(number), marker=markers)
     if np.isfinite(std).any():
-        axes.fill_between(x, mean - std, mean + std, color=colour(number), alpha=0.18, linewidth=0)
-
-
-def seed_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sample standard deviation over the seeds of `[seeds, points]`, of finite values; NaN for the mean of
-    none and for the deviation of fewer than two."""
-    there = np.isfinite(values)
-    count = there.sum(axis=0)
-    mean = np.where(there, values, 0).sum(axis=0) / np.maximum(count, 1)
-    square = np.where(there, (values - mean) ** 2, 0).sum(axis=0)
-    return np.where(count > 0, mean, np.nan), np.where(count > 1, np.sqrt(square / np.maximum(count - 1, 1)), np.nan)
+        # The edges, in the line's own dashes, show a band that lies under another one.
+        axes.fill_between(x, mean - std, mean + std, color=colour(number), alpha=0.14, linewidth=0)
+        for edge in (mean - std, mean + std):
+            axes.plot(x, edge, color=colour(number), linestyle=dashes(number), linewidth=0.6, alpha=0.7)
 
 
 def bars(
@@ -217,7 +222,7 @@ def bars(
     last = ["\n(unseen)" if name == marked else "" for name in names]
     names, width = list(map(for_figure, names)), 0.8 / max(len(heights), 1)
     for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
-        mean, std = seed_statistics(values)
+        mean, std = by_point(values)
         x = np.arange(len(names)) + (i - (len(heights) - 1) / 2) * width
         axes.bar(x, np.nan_to_num(mean), width * 0.9, color=colour(number), linewidth=0)
         shown = np.isfinite(std)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.statistics import by_point, spread
 from fdgjax.report.drawing import (
     INK,
     REFERENCE,
@@ -19,7 +20,6 @@ from fdgjax.report.drawing import (
     marker,
     panels_of,
     round_axis,
-    seed_statistics,
     sheet,
 )
 from fdgjax.report.escaping import for_figure
@@ -193,9 +193,11 @@ def fairness_figure(runs: Sequence[Run]) -> Figure | None:
             continue
         with sheet() as (drawing, axes):
             for run, found in there:
-                low, std = (float(np.mean(found[f"{over}_{what}"])) for what in ("min", "std"))
-                look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
-                axes.plot(std, low, marker(shapes.index(run.panel)), **look)
+                ys, xs = (spread(found[f"{over}_{what}"]) for what in ("min", "std"))
+                if ys and xs:
+                    look: Any = {"color": colour(numbers[run.series]), "markersize": 7, "clip_on": False}
+                    whiskers: Any = {"xerr": xs.std, "yerr": ys.std, "elinewidth": 0.7, "capsize": 1.5}
+                    axes.errorbar(xs.mean, ys.mean, fmt=marker(shapes.index(run.panel)), **whiskers, **look)
             percent_axis(axes, f"deviation over {over}s (points)", "x")
             percent_axis(axes, f"worst {over} (%)")
             panels.append(OpenPanel(f"over {over}s", over, f"fairness-{over}", drawing, axes))
@@ -215,7 +217,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
             # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue
-            means = np.asarray([seed_statistics(table_of(run.values(figure), names))[0] for run in there])
+            means = np.asarray([by_point(table_of(run.values(figure), names))[0] for run in there])
             scaled = means / np.maximum(np.nanmax(means, axis=0), 1e-9)
             angles = 2 * np.pi * np.arange(len(names)) / len(names)
             with sheet(3.6, 3.4, polar=True) as (drawing, axes):

@@ -4,13 +4,16 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 
+from fdgjax.evaluation.statistics import Spread
 from fdgjax.report.escaping import for_csv, for_latex, for_markdown
-from fdgjax.report.tables import Cell, Column, Spread, Table
+from fdgjax.report.spelling import spelled
+from fdgjax.report.tables import Cell, Column, Table
 from fdgjax.utils.registry import lookup
 
 NUMBERS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.0f}",
     "percent": lambda value: f"{100 * value:.1f}",
+    "points": lambda value: f"{100 * value:+.1f}",
     "rounds": lambda value: f"{value:.0f}",
     "megabytes": lambda value: f"{value / 1e6:,.1f}",
     "seconds": lambda value: f"{value:,.0f}",
@@ -58,7 +61,7 @@ def as_csv(table: Table) -> str:
     spreads = [any(isinstance(row[i], Spread) for row in table.rows) for i in range(len(table.columns))]
 
     def plain(value: Cell, has_deviation: bool) -> list[str]:
-        mean, std = value if isinstance(value, Spread) else (value, None)
+        mean, std = value[:2] if isinstance(value, Spread) else (value, None)
         cells = ["" if one is None else for_csv(one) if isinstance(one, str) else repr(one) for one in (mean, std)]
         return cells if has_deviation else cells[:1]
 
@@ -73,24 +76,61 @@ def as_csv(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A `tabular` with the rules of booktabs, in a `table` with caption and label."""
+    """A compact `tabular` with the rules of booktabs, in a `table` with caption and label: methods in their papers'
+    spelling, the best of those that are compared (`Table.best`) in bold."""
 
     def line(cells: list[str]) -> str:
-        return " & ".join(map(for_latex, cells)) + r" \\"
+        return " & ".join(cells) + r" \\"
 
+    best = best_cells(table)
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
-        r"\centering",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
         rf"\caption{{{for_latex(f'{table.title}. {table.note}')}}}",
         rf"\label{{tab:{table.name}}}",
-        rf"\begin{{tabular}}{{{''.join('r' if is_numeric_column(column) else 'l' for column in table.columns)}}}",
+        rf"\begin{{tabular}}{{@{{}}{''.join('r' if is_numeric_column(c) else 'l' for c in table.columns)}@{{}}}}",
         r"\toprule",
-        line([column.title for column in table.columns]),
+        line([for_latex(column.title) for column in table.columns]),
         r"\midrule",
-        *(line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows),
+        *(
+            line(
+                [
+                    latex_cell(value, column, (i, j) in best)
+                    for j, (value, column) in enumerate(zip(row, table.columns, strict=True))
+                ]
+            )
+            for i, row in enumerate(table.rows)
+        ),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def latex_cell(value: Cell, column: Column, best: bool) -> str:
+    """A cell: `84.5$_{\\pm 1.2}$`, the mean in bold if it is the best."""
+    if isinstance(value, str):
+        return for_latex(spelled(value) if column.key == "method" else value)
+    mean, _, deviation = shown(value, column).partition(" ± ")
+    mean = rf"\textbf{{{for_latex(mean)}}}" if best else for_latex(mean)
+    return rf"{mean}$_{{\pm {deviation}}}$" if deviation else mean
+
+
+def best_cells(table: Table) -> set[tuple[int, int]]:
+    """Row and column of the greatest means, as displayed, of every numeric column among the rows that are compared,
+    if there are two or more."""
+    keys = [column.key for column in table.columns]
+    if table.best not in keys:
+        return set()
+    by, found = keys.index(table.best), set[tuple[int, int]]()
+    for group in dict.fromkeys(row[by] for row in table.rows):
+        for j in (j for j, column in enumerate(table.columns) if is_numeric_column(column)):
+            means = {
+                i: float(shown(row[j], table.columns[j]).partition(" ")[0].replace(",", ""))
+                for i, row in enumerate(table.rows)
+                if row[by] == group and row[j] is not None
+            }
+            found |= {(i, j) for i, mean in means.items() if len(means) > 1 and mean == max(means.values())}
+    return found

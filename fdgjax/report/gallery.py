@@ -1,11 +1,12 @@
-"""Every figure a report may have, in its order."""
+"""Every table and figure a report may have, in its order."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fdgjax.report import figures, method_figures, probe_figures, state_figures
+from fdgjax.report import figures, method_figures, probe_figures, rankings, state_figures, tables
 from fdgjax.report.drawing import Figure
 from fdgjax.report.reading import Run
+from fdgjax.report.tables import Table
 
 
 class Exhibit(NamedTuple):
@@ -19,9 +20,9 @@ class Exhibit(NamedTuple):
 FIGURES: Mapping[str, Exhibit] = {
     "accuracy_by_round": Exhibit(
         "Accuracy against rounds",
-        "Line: mean over seeds. Band: one sample standard deviation. Level lines: what predicting the unseen domain's "
-        "largest class alone would reach, what central training reports, and what a paper prints (in the colour of its "
-        "method), where they are known.",
+        "Line: mean over seeds. Band: one sample standard deviation, its edges in the line's dashes. Level lines: what "
+        "predicting the unseen domain's largest class alone would reach, what central training reports, and what a "
+        "paper prints (in the colour of its method), where they are known.",
         figures.accuracy_by_round,
     ),
     "accuracy_by_bytes": Exhibit(
@@ -39,7 +40,7 @@ FIGURES: Mapping[str, Exhibit] = {
     "fairness": Exhibit(
         "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
-        "to the left.",
+        "to the left. Whiskers: one sample standard deviation over seeds.",
         figures.fairness_figure,
     ),
     "radar": Exhibit(
@@ -108,3 +109,28 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
 }
 """A report draws each of these for which the runs have data."""
+
+TABLES: Mapping[str, Callable[..., Table]] = {
+    "ranking": rankings.rankings,
+    "targets": tables.targets,
+    "ranking_by_target": rankings.rankings_by_target,
+    "results": tables.results,
+    "settings": rankings.settings_table,
+    "domains": tables.domains,
+    "fairness": tables.fairness_table,
+    "communication": tables.communication,
+    "probes": tables.probes,
+}
+
+
+def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]:
+    """The tables that have rows, without empty columns."""
+    given: Mapping[str, dict[str, Any]] = {"communication": {"reach": reach}}
+    made = [build(runs, **given.get(name, {})) for name, build in TABLES.items()]
+    return [without_empty_columns(table) for table in made if table.rows]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """The same table, without columns that have no value."""
+    kept = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)]
+    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])

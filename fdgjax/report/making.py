@@ -1,15 +1,16 @@
-"""A report's files, made of its runs: the page, and the tables as Markdown, CSV and LaTeX."""
+"""A report's files, made of its runs: the page, the tables as Markdown, CSV and LaTeX, and the figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from fdgjax.report.figure_files import figure_files
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
+from fdgjax.report.gallery import FIGURES, make_tables
 from fdgjax.report.page import make_page
 from fdgjax.report.reading import Run
-from fdgjax.report.tables import make_tables
 from fdgjax.report.trained_states import trained_state
 from fdgjax.utils.errors import UserError, printable
-from fdgjax.utils.files import write_text
+from fdgjax.utils.files import write_bytes
 
 PAGE = "report.html"
 
@@ -38,7 +39,9 @@ def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
     return run
 
 
-def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True) -> Mapping[str, str]:
+def report(
+    runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True, formats: Sequence[str] = ()
+) -> Mapping[str, str | bytes]:
     """The files of a report, by name.
 
     Args:
@@ -46,20 +49,24 @@ def report(runs: Sequence[Run], command: str, reach: Sequence[float] = (), state
       command: reproduces the report.
       reach: accuracies in (0, 1] to which communication is counted; derived from the runs where there are none.
       states: whether checkpoints were opened.
+      formats: of the files of each figure.
     """
     tables = make_tables(runs, reach)
     notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
     if not states:
         notes = ["Trained states were not opened (--no-states): no embeddings, divergence and features."]
+    figures = {name: figure for name, entry in FIGURES.items() if (figure := entry.draw(runs))}
+    page = make_page(runs, tables, figures, command, notes)
     return {
-        PAGE: make_page(runs, tables, command, notes),
+        PAGE: page,
         "report.md": "\n".join(as_markdown(table) for table in tables),
         **{f"{table.name}.csv": as_csv(table) for table in tables},
         **{f"{table.name}.tex": as_latex(table) for table in tables},
+        **figure_files(figures, formats),
     }
 
 
-def write(out: Path, files: Mapping[str, str]) -> None:
+def write(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes the files to their folder; those of an earlier report are replaced.
 
     Raises:
@@ -73,5 +80,6 @@ def write(out: Path, files: Mapping[str, str]) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
-    for name, text in files.items():
-        write_text(out / name, text)
+    for name, content in files.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        write_bytes(out / name, content if isinstance(content, bytes) else content.encode())

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.evaluation.statistics import by_point
 from fdgjax.report.drawing import (
     REFERENCE,
     Figure,
@@ -15,7 +16,6 @@ from fdgjax.report.drawing import (
     line,
     panels_of,
     round_axis,
-    seed_statistics,
     sheet,
 )
 from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side, table_of
@@ -69,7 +69,7 @@ def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
     for name in dict.fromkeys(name for one in each for name in one):
         tables = [one[name] for one in each if name in one]
         shortest = min(map(len, tables))
-        mean, _ = seed_statistics(np.stack([table[:shortest].ravel() for table in tables]))
+        mean, _ = by_point(np.stack([table[:shortest].ravel() for table in tables]))
         columns = mean.reshape(shortest, -1).T
         spans = [np.ptp(column[np.isfinite(column)]) for column in columns if np.isfinite(column).any()]
         if max(spans, default=0) > 1e-4:
@@ -162,7 +162,7 @@ def draw_probes(
         line(axes, percents, values, number)
     for known, style in zip(untrained, UNTRAINED.values(), strict=True):
         if known:
-            axes.plot(known[0], seed_statistics(known[1])[0], **REFERENCE | style)
+            axes.plot(known[0], by_point(known[1])[0], **REFERENCE | style)
     axes.set_xlabel("samples with labels (%)")
     percent_axis(axes, "probe accuracy (%)")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from fdgjax.report.drawing import COLOURS, REFERENCES, Figure, Key, Panel, marker, pattern
+from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key, Panel, marker, pattern
 from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_numeric_column, shown
 from fdgjax.report.gallery import FIGURES
@@ -26,19 +26,19 @@ class Made(NamedTuple):
     versions: int
 
 
-def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes: Sequence[str]) -> str:
+def make_page(
+    runs: Sequence[Run], tables: Sequence[Table], figures: Mapping[str, Figure], command: str, notes: Sequence[str]
+) -> str:
     """The page as HTML.
 
     Args:
       runs: those reported.
-      tables: to be shown.
+      tables, figures: to be shown.
       command: reproduces the page.
       notes: what was left out, and why.
     """
     import jinja2
 
-    drawn = {name: (entry, entry.draw(runs)) for name, entry in FIGURES.items()}
-    figures = {name: (entry, figure) for name, (entry, figure) in drawn.items() if figure}
     environment = jinja2.Environment(autoescape=True, finalize=for_html, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(shown=shown, is_number=is_numeric_column, swatch=swatch, rows_of=rows_of, zip=zip)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
@@ -47,7 +47,9 @@ def make_page(runs: Sequence[Run], tables: Sequence[Table], command: str, notes:
         title=title(runs),
         runs=runs,
         tables=tables,
-        figures=figures,
+        figures={name: (FIGURES[name], figure) for name, figure in figures.items()},
+        light=LIGHT,
+        dark=DARK,
         missing=[entry.title for name, entry in FIGURES.items() if name not in figures],
         made=[made for run in runs for made in folders_of(run, versions)],
         unfinished=[f"{run.name} ({advance(run)})" for run in runs if run.unfinished],

@@ -1,16 +1,18 @@
 """Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
+from fdgjax.config.make import completed
 from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
+from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
 from fdgjax.run.records import Workdir, read_summary
 from fdgjax.utils.checksums import read_checked_json
@@ -28,6 +30,9 @@ SAME = frozenset(
 ROWS = ("method.name", "data.target")
 """Keys that every table shows anyway."""
 
+TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.streaming")
+"""Keys of the data that say how they are shown to a network: runs that differ in them are tested on the same."""
+
 
 class Seed(NamedTuple):
     """One seed of a run.
@@ -44,19 +49,21 @@ class Seed(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The results of one command: its folder, config, versions and seeds."""
+    """The results of one command: its folder, config, versions and seeds, and the commit, '' where none was kept."""
 
     path: Path
     config: Record
     versions: dict[str, str]
     seeds: list[Seed]
+    commit: str = ""
 
 
 class Run(NamedTuple):
     """One experiment with all its seeds, from one folder or several.
 
-    series: its method, with the settings that differ between the method's runs; each series has its own colour.
-    panel: the unseen domain, with the data's settings that differ; each has its own panel in a figure.
+    series: its method, with a few settings that tell the method's runs on this data set apart, or a number; each series
+    has its own colour.
+    panel: the unseen domain, likewise with settings of the data; each has its own panel in a figure.
     settings: all keys that differ between the runs, as words.
     facts: sizes and traffic, as in `summary.json`; without traffic where no seed has finished.
     trained_state: its trained state; None where it could not be opened, and `missed` says why.
@@ -154,7 +161,7 @@ def read_run_folder(path: Path) -> Folder:
         ) from error
     places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
     seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
-    return Folder(path, config, content.get("versions", {}), seeds)
+    return Folder(path, config, content.get("versions", {}), seeds, content.get("commit", ""))
 
 
 def read_seed(path: Path, seed: int, selection: str) -> Seed:
@@ -193,19 +200,49 @@ def together(folders: Sequence[Folder]) -> list[Run]:
         settings_of(members[0]) | ({"folder": str(members[0].path)} if identity in repeated else {})
         for (identity, _), members in groups.items()
     ]
-    differing, methods = differing_keys(every), {own["method.name"] for own in every}
-    within = {name: differing_keys([own for own in every if own["method.name"] == name]) for name in methods}
+    differing = differing_keys(every)
+    data_of = [(own["method.name"], own["data.name"]) for own in every]
+    within = {
+        group: differing_keys([own for own, other in zip(every, data_of, strict=True) if other == group])
+        for group in set(data_of)
+    }
+    series = short_names(
+        [
+            (own["method.name"], picked(own, [key for key in within[group] if not of_panel(key)]))
+            for own, group in zip(every, data_of, strict=True)
+        ]
+    )
+    panels = short_names([(domain_of(own), picked(own, filter(of_panel, differing))) for own in every])
     return [
-        as_run(members, own, differing, within[own["method.name"]])
-        for members, own in zip(groups.values(), every, strict=True)
+        as_run(members, own, differing, name, panel)
+        for members, own, name, panel in zip(groups.values(), every, series, panels, strict=True)
     ]
 
 
+def of_panel(key: str) -> bool:
+    """Whether runs that differ in a key are tested on different data."""
+    return key.startswith("data.") and key not in TRAINING
+
+
+def picked(own: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
+    """Those of the keys that a run has, in words."""
+    return {key: words(own[key]) for key in keys if key in own}
+
+
+def domain_of(own: Mapping[str, Any]) -> str:
+    """What a run is tested on."""
+    target = own["data.target"]
+    return f"{target} unseen" if target else "every domain" if own["data.protocol"] == "every_domain" else "first"
+
+
 def settings_of(folder: Folder) -> dict[str, Any]:
-    """The keys that distinguish experiments, `data.target` style; the target by its name."""
-    flat = flatten_dict(folder.config, sep=".")
+    """The keys that distinguish experiments, `data.target` style; the target by its name, and keys that a run of an
+    earlier version lacks at their defaults."""
+    flat = flatten_dict(completed(folder.config), sep=".")
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
     flat["data.target"] = summary.get("target") or flat["data.target"]
+    # Without the weights of another network it has always been this one.
+    flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
     return {key: value for key, value in flat.items() if key not in SAME}
 
 
@@ -223,36 +260,23 @@ def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], within: Sequence[str]) -> Run:
+def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], series: str, panel: str) -> Run:
     """One run of folders with the same settings.
 
     Args:
       folders: those with the same settings.
       own: these settings.
-      differing: the keys that differ between all runs. within: between the runs of its method.
+      differing: the keys that differ between all runs.
+      series, panel: its names.
     """
-    settings = {key: words(own[key]) for key in differing if key in own}
-    method, target = own["method.name"], own["data.target"]
-    # The name of a protocol needs no key beside it, and the panel already names `every_domain`.
-    of_data = [
-        value if key == "data.protocol" else f"{key.removeprefix('data.')} {value}"
-        for key, value in settings.items()
-        if key.startswith("data.") and value != "every_domain"
-    ]
-    others = [
-        f"{key.removeprefix('method.')} {words(own[key])}"
-        for key in within
-        if key in own and not key.startswith("data.")
-    ]
     summary = next((seed.summary for folder in folders for seed in folder.seeds if seed.summary), {})
     facts = {key: value for key, value in summary.items() if key not in Metrics._fields}
-    panel = f"{target} unseen" if target else "every domain" if own["data.protocol"] == "every_domain" else "first"
     return Run(
-        method=method,
-        target=target,
-        series=", ".join([method, *others]),
-        panel=", ".join([panel, *of_data]),
-        settings=settings,
+        method=own["method.name"],
+        target=own["data.target"],
+        series=series,
+        panel=panel,
+        settings=picked(own, differing),
         folders=folders,
         facts={"rounds": own["rounds"]} | facts,
     )

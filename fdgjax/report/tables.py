@@ -1,22 +1,16 @@
 """The tables of a report: statistics over seeds, independent of the output format."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
+from fdgjax.evaluation.statistics import Spread, Values, over_targets, spread
 from fdgjax.report.reading import Run, marked_name
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
-
-
-class Spread(NamedTuple):
-    """A mean over seeds with their sample standard deviation (ddof = 1), None for a single seed."""
-
-    mean: float
-    std: float | None = None
 
 
 Cell = str | float | int | Spread | None
@@ -32,21 +26,15 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """name: of its files. title, note: what it shows. rows: a cell for each column, None for nothing."""
+    """name: of its files. title, note: what it shows. rows: a cell for each column, None for nothing. best: the column
+    whose rows of one value are compared, column by column, '' where nothing is; LaTeX has the best in bold."""
 
     name: str
     title: str
     note: str
     columns: list[Column]
     rows: list[list[Cell]]
-
-
-def mean_and_deviation(values: Sequence[float | None]) -> Spread | None:
-    """Mean and sample standard deviation of the values that are not None; None where there are none."""
-    there = [value for value in values if value is not None]
-    if not there:
-        return None
-    return Spread(float(np.mean(there)), float(np.std(there, ddof=1)) if len(there) > 1 else None)
+    best: str = ""
 
 
 def main_figure(run: Run) -> str:
@@ -75,8 +63,7 @@ def who(run: Run) -> list[Cell]:
 
 
 def results(runs: Sequence[Run]) -> Table:
-    """The figures of the reported round, their cost, and the settings that differ between the runs."""
-    settings = list(dict.fromkeys(key for run in runs for key in run.settings))
+    """The figures of the reported round, and their cost."""
     named = {
         **HEADLINES,
         "worst_domain_accuracy": "worst domain",
@@ -90,9 +77,9 @@ def results(runs: Sequence[Run]) -> Table:
         up, down = (None, None) if traffic is None else (done * each for each in traffic)
         seconds = {folder.path: folder.seeds[0].summary.get("wall_seconds") for folder in run.folders}
         known = [value for value in seconds.values() if value is not None]
-        figures = [mean_and_deviation(run.values(name)) for name in shown]
+        figures = [spread(run.values(name)) for name in shown]
         took = [len(run.seeds), done, up, down, sum(known) if known else None]
-        rows.append([*who(run), *figures, *took, *(run.settings.get(key) for key in settings)])
+        rows.append([*who(run), *figures, *took])
     return Table(
         "results",
         "Results",
@@ -106,10 +93,18 @@ def results(runs: Sequence[Run]) -> Table:
             Column("bytes_up", "sent (MB)", "megabytes"),
             Column("bytes_down", "received (MB)", "megabytes"),
             Column("seconds", "seconds", "seconds"),
-            *(Column(key, key) for key in settings),
         ],
         rows,
     )
+
+
+def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
+    """A figure of each series by panel and seed."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for run in runs:
+        own = {(run.panel, seed.seed): seed.figures[figure] for seed in run.seeds if figure in seed.figures}
+        found.setdefault(run.series, {}).update(own)
+    return {series: values for series, values in found.items() if values}
 
 
 def targets(runs: Sequence[Run]) -> Table:
@@ -120,18 +115,19 @@ def targets(runs: Sequence[Run]) -> Table:
     for series in dict.fromkeys(run.series for run in runs):
         mine = {run.panel: run for run in runs if run.series == series}
         for name in names:
-            each = [mean_and_deviation(mine[panel].values(name)) if panel in mine else None for panel in panels]
-            whole = None not in each
-            mean = Spread(float(np.mean([one.mean for one in each if one]))) if whole else None
+            each = [spread(mine[panel].values(name)) if panel in mine else None for panel in panels]
+            mean = over_targets(compared(list(mine.values()), name).get(series, {})) if None not in each else None
             rows += [[marked_name(series, list(mine.values())), HEADLINES[name], *each, mean]] if any(each) else []
     columns = [Column("method", "method"), Column("figure", "figure")]
     columns += [Column(panel, panel, "percent") for panel in panels]
     return Table(
         "targets",
         "Each method on each unseen domain",
-        "Percent; the last column is the mean over the domains, for methods that have all of them.",
+        "Percent; the last column is the mean over the domains, with the deviation of the seeds' means, for methods "
+        "that have all of them.",
         [*columns, Column("mean", "mean", "percent")],
         rows if len(panels) > 1 else [],
+        "figure",
     )
 
 
@@ -152,11 +148,7 @@ def by_name(runs: Sequence[Run], figure: str) -> tuple[list[str], list[list[Cell
     """The names by which a figure has its values, and for each run that has it a row with a cell for each name."""
     names = list(dict.fromkeys(name for run in runs for each in run.values(figure) for name in each))
     found = [(run, run.values(figure)) for run in runs]
-    rows = [
-        [*who(run), *(mean_and_deviation([one.get(name) for one in each]) for name in names)]
-        for run, each in found
-        if each
-    ]
+    rows = [[*who(run), *(spread([one.get(name) for one in each]) for name in names)] for run, each in found if each]
     return names, rows
 
 
@@ -164,7 +156,7 @@ def fairness_table(runs: Sequence[Run]) -> Table:
     """How evenly accuracy is spread over domains and over clients."""
     rows = []
     for run in runs:
-        row = [mean_and_deviation(values) for values in evenness(run).values()]
+        row = [spread(values) for values in evenness(run).values()]
         rows += [[*who(run), *row]] if any(row) else []
     titles = {
         "domain_std": "deviation over domains",
@@ -235,7 +227,7 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
         per_round = recorded_bytes(run)
         for accuracy in wanted:
             rounds = first_round(run, accuracy)
-            reached = None if None in rounds else mean_and_deviation(rounds)
+            reached = None if None in rounds else spread(rounds)
             row += [reached, reached and per_round and scaled_cell(reached, sum(per_round))]
         rows.append(row)
     columns = [*WHO, Column("figure", "figure")]
@@ -257,27 +249,4 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
 
 def scaled_cell(value: Spread, factor: float) -> Spread:
     """Mean and deviation times a factor."""
-    return Spread(value.mean * factor, None if value.std is None else value.std * factor)
-
-
-TABLES: Mapping[str, Callable[..., Table]] = {
-    "results": results,
-    "targets": targets,
-    "domains": domains,
-    "fairness": fairness_table,
-    "communication": communication,
-    "probes": probes,
-}
-
-
-def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]:
-    """The tables that have rows, without empty columns."""
-    given: Mapping[str, dict[str, Any]] = {"communication": {"reach": reach}}
-    made = [build(runs, **given.get(name, {})) for name, build in TABLES.items()]
-    return [without_empty_columns(table) for table in made if table.rows]
-
-
-def without_empty_columns(table: Table) -> Table:
-    """The same table, without columns that have no value."""
-    kept = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)]
-    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
+    return Spread(value.mean * factor, None if value.std is None else value.std * factor, value.n)

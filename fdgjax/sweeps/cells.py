@@ -38,20 +38,23 @@ class Cell(NamedTuple):
 class Scale(NamedTuple):
     """The part of a paper's protocol that is run.
 
-    preset: of the config. changes: laid over it. reduced: see `Cell`.
+    preset: of the config. changes: laid over it. reduced, note: see `Cell`.
     """
 
     preset: str
     changes: Mapping[str, Any] = MappingProxyType({})
     reduced: str = ""
+    note: str = ""
 
 
 class Published(NamedTuple):
-    """A paper's figure in percent, its deviation if one is printed, and its table."""
+    """A paper's figure in percent, its deviation if one is printed, its table, and the number of the paper's seeds, 0
+    where it is not known."""
 
     mean: float
     deviation: float | None
     table: str
+    seeds: int = 0
 
 
 Figures = Mapping[tuple[str, str], Published]
@@ -102,8 +105,8 @@ def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
 def read_published(spec: Path) -> Figures:
     """The published figures beside a spec; empty if there is no such file.
 
-    The file has the columns name (of a cell or a group), figure, mean, deviation and table; lines that begin with # are
-    comments.
+    The file has the columns name (of a cell or a group), figure, mean, deviation and table, and perhaps seeds, how many
+    of the paper's the two are over; lines that begin with # are comments.
 
     Raises:
       UserError: a row without these, or with text instead of a number.
@@ -116,7 +119,9 @@ def read_published(spec: Path) -> Figures:
     for row in csv.DictReader(lines):
         try:
             deviation = float(row["deviation"]) if row["deviation"] else None
-            figures[row["name"], row["figure"]] = Published(float(row["mean"]), deviation, row["table"])
+            figures[row["name"], row["figure"]] = Published(
+                float(row["mean"]), deviation, row["table"], int(row.get("seeds") or 0)
+            )
         except (KeyError, TypeError, ValueError):
             raise UserError(
                 f"{path} has the row {','.join(map(str, row.values()))}; expected name,figure,mean,deviation,table, "

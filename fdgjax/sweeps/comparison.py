@@ -1,28 +1,42 @@
-"""Our figures beside the published ones: `table.md` and `table.csv` in a sweep's folder."""
+"""Our figures beside the published ones, and a sweep's methods ranked: `table.md` and `table.csv` in its folder."""
 
 import csv
 import io
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published
 from fdgjax.sweeps.status import failure_of, hold, summary_of
 from fdgjax.utils.files import write_text
 
 
+class Measured(NamedTuple):
+    """Our figure over seeds, and the standard error of its test images, 0 where their number is unknown; in percent."""
+
+    spread: Spread
+    error: float = 0.0
+
+
 class ComparisonRow(NamedTuple):
-    """A cell's or a group's figure. Figures and deviations in percent, None if missing."""
+    """A cell's or a group's figure. Figures, deviations and the tolerance of the verdict in percent, None if missing;
+    seeds: ours."""
 
     name: str
     figure: str
     ours: float | None
     deviation: float | None
+    seeds: int | None
     paper: float | None
     paper_deviation: float | None
     difference: float | None
+    tolerance: float | None
     verdict: str
     table: str
     note: str
@@ -32,7 +46,8 @@ def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
     """Writes both tables, with all cells that any process has finished so far."""
     with hold(out, ".tables", wait=True):
         rows = compare(cells, out, published)
-        write_text(out / "table.md", markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
+        ranked = ranked_markdown(rankings(cells, out))
+        write_text(out / "table.md", ranked + markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerows(
@@ -60,53 +75,47 @@ def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[Compar
 
 
 def as_row(
-    name: str,
-    figure: str,
-    ours: tuple[float, float | None] | None,
-    published: Published | None,
-    reduced: str,
-    note: str,
+    name: str, figure: str, ours: Measured | None, published: Published | None, reduced: str, note: str
 ) -> ComparisonRow:
-    """One figure with its published value."""
-    mean, deviation = ours or (None, None)
-    paper, paper_deviation, table = published or (None, None, "")
-    both = mean is not None and paper is not None
-    difference = mean - paper if mean is not None and paper is not None else None
-    relation = verdict(difference, paper_deviation, deviation, reduced) if both else ""
-    return ComparisonRow(name, figure, mean, deviation, paper, paper_deviation, difference, relation, table, note)
+    """One figure with its published value; a run of less than the paper's protocol is always `reduced`."""
+    mean, deviation, seeds = ours.spread if ours else (None, None, None)
+    paper, paper_deviation, table, number = published or (None, None, "", 0)
+    row = ComparisonRow(name, figure, mean, deviation, seeds, paper, paper_deviation, None, None, "", table, note)
+    if ours is None or paper is None:
+        return row
+    theirs, difference = Spread(paper, paper_deviation, number), ours.spread.mean - paper
+    if reduced:
+        return row._replace(difference=difference, verdict="reduced")
+    return row._replace(
+        difference=difference,
+        tolerance=tolerance(ours.spread, theirs, ours.error),
+        verdict=verdict(ours.spread, theirs, ours.error),
+    )
 
 
-def verdict(difference: float | None, paper: float | None, ours: float | None, reduced: str) -> str:
-    """How our figure relates to the paper's: `within` the paper's deviation (or ours, if it has none), `better` or
-    `worse`.
-
-    If neither has a deviation, any difference counts. A run of less than the paper's protocol is always `reduced`.
-    """
-    if reduced or difference is None:
-        return "reduced"
-    tolerance = paper if paper is not None else ours or 0.0
-    if abs(difference) <= tolerance:
-        return "within"
-    return "better" if difference > 0 else "worse"
-
-
-def summary_figure(summary: Mapping[str, Any], name: str) -> tuple[float, float | None] | None:
+def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
     """A figure of a summary in percent, with its deviation over the seeds if there are several."""
     mean = nested(summary, name)
-    deviation = nested(summary.get("std", {}), name)
-    return None if mean is None else (100 * mean, None if deviation is None else 100 * deviation)
+    if mean is None:
+        return None
+    deviation, images = nested(summary.get("std", {}), name), nested(summary, f"test_images.{name}")
+    seeds = len(summary.get("per_seed", {})) or 1
+    error = 100 * image_error(mean, images) if images else 0.0
+    return Measured(Spread(100 * mean, None if deviation is None else 100 * deviation, seeds), error)
 
 
-def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float | None] | None:
-    """A figure's mean over runs in percent, and the deviation of that mean over seeds; None if a run lacks the
-    figure."""
-    figures = [figure for summary in summaries if (figure := nested(summary, name)) is not None]
+def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | None:
+    """A figure's mean over runs in percent, the deviation of that mean over the seeds, and the error of all test
+    images, those of each run taken as others; None if a run lacks the figure."""
+    figures = [figure for summary in summaries if (figure := summary_figure(summary, name)) is not None]
     if len(figures) < len(summaries):
         return None
     # Seed by seed, over the runs; empty if a run has only one seed.
     seeds = zip(*(summary.get("per_seed", {}).values() for summary in summaries), strict=False)
-    means = [float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds]
-    return 100 * float(np.mean(figures)), 100 * float(np.std(means, ddof=1)) if len(means) > 1 else None
+    means = spread([100 * float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds])
+    mean = float(np.mean([figure.spread.mean for figure in figures]))
+    error = math.hypot(*(figure.error for figure in figures)) / len(figures)
+    return Measured(Spread(mean, means and means.std, means.n if means else 1), error)
 
 
 def nested(content: Mapping[str, Any], name: str) -> float | None:
@@ -117,18 +126,69 @@ def nested(content: Mapping[str, Any], name: str) -> float | None:
     return found
 
 
-def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
-    """The rows as a table, in percent, and what was reduced."""
+def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
+    """The methods of a sweep by each headline figure, in [0, 1]: cells whose names differ in the target alone are one
+    method."""
+    methods: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
+    for cell in cells:
+        summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in HEADLINES]
+        if not (summary and names):
+            continue
+        method = cell.group or cell.name.removesuffix(f"-{cell.config.data.target}")
+        each = summary.get("per_seed") or {cell.config.seed: summary}
+        for name, (seed, own) in itertools.product(names, each.items()):
+            if (value := nested(own, name)) is not None:
+                place = cell.name.removeprefix(f"{method}-"), int(seed)
+                methods.setdefault(name, {}).setdefault(method, {})[place] = value
+    return {name: ranking(of) for name, of in methods.items() if len(of) > 1}
+
+
+def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
+    """The rankings as one table with a line on how to read it; nothing without any."""
+    if not found:
+        return ""
     lines = [
-        "| run | figure | ours | paper | difference | verdict | source | note |",
-        "|---|---|--:|--:|--:|---|---|---|",
+        "| figure | place | method | mean | seeds | targets | behind the first | interval | ahead in | verdict |",
+        "|---|--:|---|--:|--:|--:|--:|---|---|---|",
     ]
-    for row in rows:
-        difference = "" if row.difference is None else f"{row.difference:+.1f}"
-        shown = percent(row.ours, row.deviation), percent(row.paper, row.paper_deviation), difference
-        cells = (row.name, row.figure, *shown, row.verdict, row.table, row.note)
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    lines += [f"| {' | '.join(ranked_cells(name, one))} |" for name, ranked in found.items() for one in ranked]
+    note = "Differences are paired by target and seed, in points; the interval is of 95 %."
+    return "\n".join([*lines, "", note, "", ""])
+
+
+def ranked_cells(figure: str, one: Ranked) -> list[str]:
+    """A row of `ranked_markdown`."""
+    scaled = Spread(100 * one.spread.mean, one.spread.std and 100 * one.spread.std)
+    cells = [HEADLINES[figure], str(one.place or ""), one.name, percent(*scaled[:2])]
+    cells += [str(one.spread.n), str(one.targets)]
+    if one.behind is None:
+        return [*cells, "", "", "", ""]
+    interval = one.behind.interval
+    shown = "" if interval is None else f"{100 * interval[0]:+.1f} to {100 * interval[1]:+.1f}"
+    wins = f"{one.behind.wins} of {one.behind.pairs}"
+    return [*cells, f"{100 * one.behind.mean:+.1f}", shown, wins, one.behind.words]
+
+
+def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
+    """The rows as a table, in percent, without columns that are empty, and what was reduced."""
+    titles = ("run", "figure", "ours", "seeds", "paper", "difference", "tolerance", "verdict", "source", "note")
+    table = [[cell.replace("|", "/") for cell in markdown_cells(row)] for row in rows]
+    kept = [i for i in range(len(titles)) if i < 3 or any(row[i] for row in table)]
+    right = {2, 3, 4, 5, 6}
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells[i] for i in kept)} |"
+
+    lines = [line(titles), f"|{'|'.join('--:' if i in right else '---' for i in kept)}|", *map(line, table)]
     return "\n".join([*lines, *(f"\nReduced: {words}." for words in reduced)]) + "\n"
+
+
+def markdown_cells(row: ComparisonRow) -> list[str]:
+    """A row's cells."""
+    signed = "" if row.difference is None else f"{row.difference:+.1f}"
+    shown = [percent(row.ours, row.deviation), "" if row.seeds is None else str(row.seeds)]
+    shown += [percent(row.paper, row.paper_deviation), signed, percent(row.tolerance, None)]
+    return [row.name, row.figure, *shown, row.verdict, row.table, row.note]
 
 
 def percent(mean: float | None, deviation: float | None) -> str:

@@ -12,9 +12,13 @@ from fdgjax.sweeps.share import share_of
 from fdgjax.utils.errors import UserError
 
 NOT_REDUCING = frozenset(
-    {"model.pretrained", "seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"}
+    {
+        *("seed", "seeds", "model.pretrained"),
+        *("seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"),
+    }
 )
-"""Keys that do not change a paper's protocol: the location of weights, speed, memory, and checkpoints."""
+"""Keys that do not change a paper's protocol: the seeds, which verdicts count, the location of weights, speed, memory,
+and checkpoints."""
 
 
 class Selected(NamedTuple):

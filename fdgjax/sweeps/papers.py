@@ -11,6 +11,7 @@ EXPERIMENTS: Mapping[str, Path] = {
     "hfedf-clients": SPECS / "hfedf_clients.py",
     "hfedf-fewshot": SPECS / "hfedf_fewshot.py",
     "fdse-pacs": SPECS / "fdse_pacs.py",
+    "fdse-office": SPECS / "fdse_office.py",
     "fdse-ablation": SPECS / "fdse_ablation.py",
     "fdse-office-ablation": SPECS / "fdse_office_ablation.py",
     "uap-rotated-mnist": SPECS / "uap_rotated_mnist.py",

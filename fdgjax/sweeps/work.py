@@ -148,7 +148,9 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
     left = len(unfinished(sweep))
     summary = summary_of(sweep.out, cell.name)
     figures = "  ".join(
-        f"{name} {percent(*figure)}" for name in cell.figures if (figure := summary_figure(summary, name)) is not None
+        f"{name} {percent(*figure.spread[:2])}"
+        for name in cell.figures
+        if (figure := summary_figure(summary, name)) is not None
     )
     result = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs

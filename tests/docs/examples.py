@@ -14,7 +14,9 @@ CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, o
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
 FLOWER = "needs a server and nodes; tests/deploy/test_page.py starts them, from the page's text"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
+KEPT = "is of all kept runs; tests/launch runs it"
 NOT_RUN = {
+    r"python -m launch.(curves|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
     r"make (demo|test|install)\b": CHECKOUT,
     r"source |pip install ": CHECKOUT,

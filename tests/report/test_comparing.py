@@ -10,11 +10,11 @@ from flax.traverse_util import flatten_dict
 from fdgjax.config import read_config, to_plain
 from fdgjax.report.drawing import REFERENCES, OpenPanel, panels_of, sheet
 from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_domain, accuracy_by_round, keys_of
+from fdgjax.report.gallery import TABLES, make_tables
 from fdgjax.report.making import PAGE, report
 from fdgjax.report.published import figures_for, published_cells
 from fdgjax.report.reading import SAME, Run, read_runs
 from fdgjax.report.references import lines_of
-from fdgjax.report.tables import TABLES, make_tables
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
 from tests.report.folders import write_run
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fdgjax.evaluation.statistics import by_point
 from fdgjax.inference.client_models import layer_distances
-from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, seed_statistics, sheet
+from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, sheet
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, grouped, weights_of
@@ -133,7 +134,7 @@ def test_a_series_has_one_colour_and_no_two_look_the_same(runs: list[Run]) -> No
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(arrays(float, (4, 3), elements=st.one_of(st.floats(0, 1), st.just(np.nan))))
 def test_mean_and_deviation_of_what_is_there(values: np.ndarray) -> None:
-    mean, std = seed_statistics(values)
+    mean, std = by_point(values)
     for column, one, deviation in zip(values.T, mean, std, strict=True):
         there = column[np.isfinite(column)]
         np.testing.assert_allclose(one, there.mean() if len(there) else np.nan)

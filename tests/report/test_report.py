@@ -13,11 +13,10 @@ import pytest
 from fdgjax.cli.report import accuracies, main
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
-from fdgjax.report.gallery import FIGURES
+from fdgjax.report.gallery import FIGURES, TABLES
 from fdgjax.report.making import PAGE, report, write
 from fdgjax.report.reading import read_run_folder
 from fdgjax.report.reproduction import command_of
-from fdgjax.report.tables import TABLES
 from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
 from fdgjax.run.console import Console
 from fdgjax.run.runner import run_config
@@ -75,7 +74,9 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert not re.search(r"https?:|@import", files[PAGE])
     assert len(set(page.ids)) == len(page.ids)
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
-    assert {f"table-{name}" for name in TABLES} - set(page.ids) == {"table-targets"}
+    assert {f"table-{name}" for name in TABLES} - set(page.ids) == {
+        f"table-{name}" for name in ("targets", "ranking_by_target", "settings")
+    }
     text = "".join(page.words)
     assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
     assert 'name="viewport"' in files[PAGE]
@@ -137,6 +138,29 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="which is a file"):
         write(tmp_path / "results.csv", {PAGE: ""})
     assert (tmp_path / "results.csv").read_text() == "mine"
+
+
+def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "runs/a")
+    write_run(tmp_path / "runs/b", "hfedf")
+    words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--no-states", "--figures"]
+    assert main([*words, "pdf,svg"]) == 0
+    page = (tmp_path / "out" / PAGE).read_text()
+    panels = set(re.findall(r'id="([a-z_]+(?:-[a-z_]+)?-?\d*)-figure_1"', page))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out/figures").iterdir()}
+    assert set(files) == {f"{panel}.{kind}" for panel in panels for kind in ("pdf", "svg")}
+    assert len(panels) > 5
+    for name, content in files.items():
+        assert content.startswith(b"%PDF" if name.endswith("pdf") else b"<?xml")
+        assert b"c0de0" not in content
+    curves = files["rounds-id_accuracy-0.svg"].decode()
+    assert "#0072b2" in curves
+    assert "<!-- FedAvg -->" in curves, "the legend"
+    # Neither the page nor a file depends on what was written before.
+    assert main([*words, "svg"]) == 0
+    assert (tmp_path / "out/figures/rounds-id_accuracy-0.svg").read_text() == curves
+    assert main([*words, "gif"]) == 2
+    assert "unknown format of --figures 'gif'" in capsys.readouterr().err
 
 
 def test_accuracies_are_read_as_percent() -> None:

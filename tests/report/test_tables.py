@@ -9,10 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fdgjax.evaluation.statistics import Spread
+from fdgjax.methods import METHODS
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
+from fdgjax.report.gallery import make_tables
 from fdgjax.report.page import make_page
 from fdgjax.report.reading import read_runs
-from fdgjax.report.tables import Column, Spread, Table, make_tables
+from fdgjax.report.spelling import SPELLINGS
+from fdgjax.report.tables import Cell, Column, Table
+from tests.docs.pages import README
 from tests.report.folders import DOMAINS, lines_of, two_methods, write_run
 
 
@@ -40,7 +45,7 @@ def cells_of(text: str, kind: str) -> list[list[str]]:
     if kind == "markdown":
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[6:]]
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
-    plain = body.replace(r"$\pm$", "±").replace("\\_", "_")
+    plain = re.sub(r"\$_{\\pm (.*?)}\$", r" ± \1", body).replace("\\_", "_")
     return [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in plain.strip().splitlines()]
 
 
@@ -49,7 +54,7 @@ def test_results_in_every_format(tmp_path: Path) -> None:
     tables = {table.name: table for table in make_tables(runs)}
     results = tables["results"]
     readers = {
-        "html": make_page([run._replace(trained_state=None) for run in runs], [results], "command", []),
+        "html": make_page(runs, [results], {}, "command", []),
         "markdown": as_markdown(results),
         "latex": as_latex(results),
     }
@@ -69,11 +74,68 @@ def test_results_in_every_format(tmp_path: Path) -> None:
             assert cells_of(text, kind)[i][-3:] == ["18.0", "6.0", "12"], kind
 
 
-def test_settings_that_differ_are_in_the_results(tmp_path: Path) -> None:
+def test_settings_that_differ_are_in_one_table(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "fedavg")
     write_run(tmp_path / "b", "hfedf", local_epochs=3)
-    rows = rows_of(make_tables(read_runs([tmp_path]))[0])
+    write_run(tmp_path / "c", "hfedf", local_epochs=3, seeds=(5,), rounds=6)
+    tables = {table.name: table for table in make_tables(read_runs([tmp_path]))}
+    rows = rows_of(tables["settings"])
     assert [(row["method"], row["local_epochs"]) for row in rows] == [("fedavg", "2"), ("hfedf", "3")]
+    holders = [table.name for table in tables.values() if any(column.key == "local_epochs" for column in table.columns)]
+    assert holders == ["settings"]
+
+
+def test_a_ranking_is_by_pairs_of_domain_and_seed(tmp_path: Path) -> None:
+    for method in ("fedavg", "fedprox", "hfedf"):
+        for name, clients in (("all", 0), ("few", 3)):
+            write_run(tmp_path / f"{method}-{name}", method, data={"clients": clients})
+    runs = read_runs([tmp_path])
+    tables = {table.name: table for table in make_tables(runs)}
+    ood = [row for row in rows_of(tables["ranking"]) if row["figure"] == "ood"]
+    means = {
+        run.series: np.mean([one.values("ood_accuracy") for one in runs if one.series == run.series]) for run in runs
+    }
+    assert [row["method"] for row in ood] == sorted(means, key=lambda name: -means[name])
+    assert [row["place"] for row in ood] == ["1", "2", "3"]
+    first = np.concatenate([run.values("ood_accuracy") for run in runs if run.series == ood[0]["method"]])
+    for row in ood[1:]:
+        apart = np.concatenate([run.values("ood_accuracy") for run in runs if run.series == row["method"]]) - first
+        within = np.mean([np.var(apart[i : i + 2], ddof=1) for i in (0, 2)])
+        assert float(row["behind"]) == pytest.approx(apart.mean())
+        assert float(row["error"]) == pytest.approx(np.sqrt(within / 4))
+        # t of two degrees of freedom, from a table.
+        assert float(row["high"]) == pytest.approx(apart.mean() + 4.302653 * np.sqrt(within / 4))
+        assert row["wins"] == f"{np.sum(apart > 0)} of 4"
+    by_target = rows_of(tables["ranking_by_target"])
+    assert len(by_target) == 6
+    for panel in {run.panel for run in runs}:
+        each = [float(row["mean"]) for row in by_target if row["panel"] == panel]
+        assert each == sorted(each, reverse=True)
+
+
+def test_latex_has_the_best_in_bold_and_methods_as_papers_write_them() -> None:
+    rows: list[list[Cell]] = [
+        ["fedavg", "id", Spread(0.5), None],
+        ["feddg_ga, mu 2", "id", Spread(0.7, 0.01, 3), Spread(0.2)],
+        ["fedavg", "ood", Spread(0.42), Spread(0.31)],
+        ["hfedf (unfinished)", "ood", Spread(0.4204), Spread(0.3)],
+    ]
+    columns = [Column("method", "method"), Column("figure", "figure")]
+    columns += [Column(name, name, "percent") for name in ("a", "b")]
+    body = as_latex(Table("t", "T", "N", columns, rows, "figure")).partition("\\midrule\n")[2].splitlines()
+    assert body[:4] == [
+        r"FedAvg & id & 50.0 &  \\",
+        r"FedDG-GA, mu 2 & id & \textbf{70.0}$_{\pm 1.0}$ & 20.0 \\",
+        # Equal as displayed: both.
+        r"FedAvg & ood & \textbf{42.0} & \textbf{31.0} \\",
+        r"hFedF (unfinished) & ood & \textbf{42.0} & 30.0 \\",
+    ]
+
+
+def test_every_method_is_spelt_as_in_the_readme() -> None:
+    assert set(SPELLINGS) == set(METHODS)
+    for name, words in SPELLINGS.items():
+        assert f"[{words}](fdgjax/methods/{name}.py)" in README.read_text()
 
 
 def test_domains_and_fairness(tmp_path: Path) -> None:
@@ -134,7 +196,7 @@ def test_probes(tmp_path: Path) -> None:
 
 def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
     write_run(tmp_path / "run", seeds=(4,))
-    results = make_tables(read_runs([tmp_path]))[0]
+    (results, *_) = make_tables(read_runs([tmp_path]))
     assert "±" not in as_markdown(results).splitlines()[-1]
     assert rows_of(results)[0]["ood_accuracy_std"] == ""
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdgjax.evaluation.metrics import Metrics, Record, is_evaluated
 from fdgjax.evaluation.selection import ledger, reported
+from fdgjax.evaluation.statistics import spread
 
 TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
 """Keys of a summary that differ between two runs of the same experiment: speed, time and memory."""
@@ -45,7 +46,7 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
         **facts,
         "seeds": [summary["seed"] for summary in summaries],
         **mean_figures(summaries),
-        "std": reduce_figures(summaries, lambda values: float(np.std(values, ddof=1)) if len(values) > 1 else None),
+        "std": reduce_figures(summaries, deviation),
         "std_is": "sample standard deviation over the seeds (ddof=1)",
         "selection": {"used": first["selection"]["used"]},
         "per_seed": {
@@ -53,6 +54,12 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
         },
         **{key: timings[key] for key in TIMINGS},
     }
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The sample standard deviation; None of a single value."""
+    found = spread(values)
+    return found and found.std
 
 
 def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""Figures as files for papers: each panel with its legend, in real colours, without a title."""
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fdgjax.report.drawing import (
+    COLOURS,
+    INK,
+    LIGHT,
+    REFERENCES,
+    STYLE,
+    Figure,
+    Key,
+    Panel,
+    colour,
+    dashes,
+    marker,
+)
+from fdgjax.report.escaping import for_figure
+from fdgjax.report.spelling import spelled
+from fdgjax.utils.errors import unknown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+FORMATS = ("pdf", "svg", "png")
+FOLDER = "figures"
+"""The folder in a report's that holds the files."""
+EMBEDDED: Any = {"pdf.fonttype": 42, "svg.fonttype": "path"}
+"""Fonts are embedded, as publishers require, or drawn."""
+LONGEST_KEY = 60
+
+
+def file_formats(words: str) -> tuple[str, ...]:
+    """The formats in a list such as `pdf,svg`.
+
+    Raises:
+      UserError: another format.
+    """
+    found = tuple(dict.fromkeys(word for word in words.replace(" ", "").split(",") if word))
+    for word in found:
+        if word not in FORMATS:
+            raise unknown("format of --figures", word, FORMATS)
+    return found
+
+
+def figure_files(figures: Mapping[str, Figure], formats: Sequence[str]) -> dict[str, bytes]:
+    """The files of figures by their path in a report's folder: `figures/PANEL.pdf`.
+
+    The drawings get their legends and colours here: they can be put into a page only before.
+    """
+    files: dict[str, bytes] = {}
+    for figure in figures.values():
+        for panel in figure.panels if formats else ():
+            finish(panel, figure.legend)
+            files |= {f"{FOLDER}/{panel.name}.{kind}": saved(panel, kind) for kind in formats}
+    return files
+
+
+def finish(panel: Panel, legend: Sequence[Key]) -> None:
+    """Adds the legend below the panel, and replaces the placeholders of colours."""
+    import matplotlib
+
+    drawing = panel.drawing
+    with matplotlib.rc_context(STYLE):
+        handles = [handle(key) for key in legend]
+        if handles:
+            _, height = drawing.get_size_inches()
+            columns = min(3, len(handles))
+            drawing.set_figheight(height + 0.2 * (-(-len(handles) // columns)))
+            drawing.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    recolour(drawing)
+
+
+def handle(key: Key) -> Any:
+    """What matplotlib's legend shows for a line of ours."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    name, ink = for_figure(spelled(key.name), LONGEST_KEY), colour(key.number)
+    if key.kind == "fill":
+        return Patch(facecolor=ink, label=name)
+    if key.kind == "reference":
+        return Line2D([], [], color=INK, linewidth=1, linestyle=(0, list(REFERENCES.values())[key.number]), label=name)
+    if key.kind == "line":
+        return Line2D([], [], color=ink, linestyle=dashes(key.number), label=name)
+    ink = INK if key.kind == "shape" else ink
+    return Line2D([], [], color=ink, marker=marker(key.number), markersize=6, linestyle="none", label=name)
+
+
+def recolour(drawing: "Drawing") -> None:
+    """Replaces the placeholders of `colour` by the colours of a light page."""
+    import numpy as np
+    from matplotlib.colors import to_rgba_array
+
+    places = to_rgba_array([colour(i) for i in range(COLOURS)])[:, :3]
+    light = to_rgba_array(LIGHT)[:, :3]
+    for artist in drawing.findobj():
+        for part in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
+            read, write = getattr(artist, f"get_{part}", None), getattr(artist, f"set_{part}", None)
+            if read is None or write is None:
+                continue
+            try:
+                now = to_rgba_array(read())
+            except (TypeError, ValueError):  # `auto`, or data
+                continue
+            same = np.abs(now[:, None, :3] - places).max(axis=2) < 1e-6
+            if same.any():
+                now[:, :3] = np.where(same.any(axis=1)[:, None], light[same.argmax(axis=1)], now[:, :3])
+                write(now[0] if len(now) == 1 else now)
+
+
+def saved(panel: Panel, kind: str) -> bytes:
+    """A finished drawing as a file; the same at every call, without the date."""
+    import matplotlib
+
+    file = io.BytesIO()
+    dates: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+    with matplotlib.rc_context({**STYLE, **EMBEDDED, "svg.hashsalt": panel.name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        panel.drawing.savefig(file, format=kind, metadata=dates[kind], dpi=200)
+    return file.getvalue()

@@ -1,0 +1,129 @@
+"""Statistics agree with SciPy's own tests, and with what is known of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fdgjax.evaluation.statistics import (
+    UNSETTLED,
+    Spread,
+    Values,
+    image_error,
+    over_targets,
+    paired,
+    ranking,
+    spread,
+    tolerance,
+    verdict,
+)
+
+FIGURES = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=6)
+
+
+def of_one_target(values: list[float]) -> Values:
+    return {("r0", seed): value for seed, value in enumerate(values)}
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(FIGURES, st.integers(0, 99))
+def test_with_one_target_an_interval_is_that_of_the_paired_t_test(values: list[float], seed: int) -> None:
+    others = np.random.default_rng(seed).random(len(values)).tolist()
+    found = paired(of_one_target(values), of_one_target(others))
+    assert found is not None
+    wanted = stats.ttest_rel(values, others).confidence_interval()
+    assert found.interval == pytest.approx((wanted.low, wanted.high), abs=1e-9)
+    assert (found.wins, found.pairs) == (sum(a > b for a, b in zip(values, others, strict=True)), len(values))
+
+
+def test_targets_are_fixed_and_seeds_are_drawn() -> None:
+    rng = np.random.default_rng(0)
+    ours: Values = {(target, seed): rng.random() for target in "abc" for seed in range(4)}
+    shifted = {(target, seed): value + {"a": 9, "b": -3, "c": 0}[target] for (target, seed), value in ours.items()}
+    zero = dict.fromkeys(ours, 0.0)
+    one, other = paired(ours, zero), paired(shifted, zero)
+    assert one is not None
+    assert other is not None
+    # What differs between targets is no uncertainty; nine degrees of freedom of twelve pairs.
+    assert one.error == pytest.approx(other.error)
+    assert one.freedom == 9
+    table = np.asarray([[ours[target, seed] for seed in range(4)] for target in "abc"])
+    # With equally many seeds: the pooled deviation within targets over the root of the pairs.
+    assert one.error == pytest.approx(np.sqrt(table.var(axis=1, ddof=1).mean() / 12))
+    assert other.mean == pytest.approx(table.mean() + 2)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng, inside = np.random.default_rng(1), 0
+    for _ in range(2000):
+        drawn: Values = {
+            (target, seed): shift + rng.normal() for target, shift in (("a", 4), ("b", 0)) for seed in (0, 1, 2)
+        }
+        found = paired(drawn, dict.fromkeys(drawn, 0.0))
+        assert found is not None
+        assert found.interval is not None
+        inside += found.interval[0] <= 2 <= found.interval[1]
+    assert inside / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_too_few_seeds_say_nothing() -> None:
+    one: Values = {("a", 0): 0.5, ("b", 0): 0.7}
+    found = paired(one, {("a", 0): 0.4, ("b", 0): 0.6, ("b", 1): 0.1})
+    assert found is not None
+    assert found.interval is None
+    assert (found.words, found.wins, found.pairs) == (UNSETTLED, 2, 2)
+    assert paired(one, {("c", 0): 0.1}) is None
+
+
+def test_a_method_that_lacks_a_target_has_no_place() -> None:
+    whole: Values = {(target, seed): 0.5 + seed / 10 for target in "ab" for seed in (0, 1)}
+    better = {key: value + 0.1 for key, value in whole.items()}
+    part = {key: 1.0 for key in whole if key[0] == "a"}
+    found = ranking({"part": part, "whole": whole, "better": better, "empty": {}})
+    assert [(one.name, one.place, one.targets) for one in found] == [
+        ("better", 1, 2),
+        ("whole", 2, 2),
+        ("part", None, 1),
+    ]
+    assert found[0].behind is None
+    assert [one.behind.pairs for one in found if one.behind] == [4, 2]
+    # As many targets are not the same targets.
+    elsewhere = {("c", seed): 1.0 for seed in (0, 1)}
+    apart = ranking({"elsewhere": elsewhere, "part": part, "again": part})
+    assert [(one.name, one.place, one.behind and one.behind.pairs) for one in apart] == [
+        ("part", 1, None),
+        ("again", 2, 2),
+        ("elsewhere", None, None),
+    ]
+
+
+def test_means_over_targets_have_the_deviation_of_the_seeds_means() -> None:
+    values: Values = {("a", 0): 0.5, ("a", 1): 0.7, ("b", 0): 0.1, ("b", 1): 0.3, ("b", 2): 0.5}
+    found = over_targets(values)
+    assert found == (pytest.approx((0.6 + 0.3) / 2), pytest.approx(np.std([0.3, 0.5], ddof=1)), 2)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(FIGURES)
+def test_a_spread_has_the_interval_of_scipy(values: list[float]) -> None:
+    found = spread([*values, None])
+    assert found is not None
+    assert found.n == len(values)
+    if found.std:
+        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+        assert found.half == pytest.approx((high - low) / 2)
+
+
+def test_a_verdict_does_not_depend_on_who_is_ours_but_for_its_word() -> None:
+    one, other = Spread(60.0, 1.0, 3), Spread(62.0, 4.0, 5)
+    assert tolerance(one, other, 1.5) == tolerance(other, one, 1.5)
+    assert tolerance(one, other, 1.5) > tolerance(one, other) > 0
+    assert verdict(one, other) == verdict(other, one) == "reproduced"
+    far = Spread(90.0, 1.0, 3)
+    assert (verdict(far, other), verdict(other, far)) == ("better", "worse")
+
+
+def test_the_error_of_test_images_is_the_binomial_deviation() -> None:
+    drawn = np.random.default_rng(0).binomial(250, 0.8, 20000) / 250
+    assert image_error(0.8, 250) == pytest.approx(drawn.std(), rel=0.02)

@@ -1,0 +1,60 @@
+"""The tables that are computed from the kept runs are those in the documentation, and rest on the right counts."""
+
+import numpy as np
+import pytest
+
+from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
+from launch.results import DOCS, EVIDENCE, common_denominator, compared, images_of, kept_cells, main, with_table
+
+
+def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
+    assert main(["results", "--check"]) == 0
+
+
+def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("launch.results.EVIDENCE", EVIDENCE[:1])
+    before = (DOCS / "results.md").read_text()
+    assert main(["results", "--check"]) == 2
+    assert "run python -m launch.results" in capsys.readouterr().err
+    assert (DOCS / "results.md").read_text() == before
+
+
+def test_a_page_without_a_place_is_refused() -> None:
+    begin, end = "<!-- a: by python -m launch.results -->", "<!-- end of a -->"
+    assert with_table(f"x{begin}old{end}y", "a", lambda _: "new\n") == f"x{begin}\n\nnew\n\n{end}y"
+    for page in (begin, end, f"{end}{begin}"):
+        with pytest.raises(UserError, match="expected both, once"):
+            with_table(page, "a", str)
+
+
+def test_test_images_are_those_of_the_data() -> None:
+    """A tenth of PACS's domains (2,048, 2,344, 1,670 and 3,929 images), and all of the unseen one."""
+    for cell in kept_cells("hfedf_pacs"):
+        unseen = {"sketch": 3929, "photo": 1670}[cell.name.partition("-")[2]]
+        held_out = {"sketch": (205, 234, 167), "photo": (205, 234, 393)}[cell.name.partition("-")[2]]
+        assert images_of(cell.seeds[0], "ood_accuracy") == unseen
+        wanted = 9 / sum(1 / size for size in held_out)
+        assert images_of(cell.seeds[0], "id_accuracy") == pytest.approx(wanted)
+    for cell in kept_cells("fdse_office_caltech10"):
+        assert images_of(cell.seeds[0], "all_accuracy") == 95 + 112 + 15 + 29
+
+
+@pytest.mark.parametrize("number", [7, 250, 3929])
+def test_a_denominator_is_found_from_rounded_fractions(number: int) -> None:
+    drawn = np.random.default_rng(0).integers(1, number, 40) / number
+    assert common_denominator([float(f"{one:.5g}") for one in drawn]) == number
+
+
+def test_every_kept_cell_of_a_paper_is_compared() -> None:
+    for evidence in EVIDENCE:
+        names = {cell.name for cell in kept_cells(evidence.folder)}
+        assert names == {cell.name for which, cell, _ in compared() if which == evidence}
+
+
+def test_no_method_with_results_is_said_to_have_none() -> None:
+    said = (DOCS / "choosing.md").read_text().partition("<!-- not measured")[2].partition("<!-- end of")[0]
+    unmeasured = {name for name in METHODS if f"`{name}`" in said}
+    results = (DOCS / "results.md").read_text()
+    assert unmeasured
+    assert not [name for name in unmeasured if f"| {name} |" in results]

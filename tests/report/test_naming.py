@@ -1,0 +1,35 @@
+"""Names are short, and as different as what they name."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdgjax.report.naming import LONGEST_NAME, short_names
+
+KEYS = ("rounds", "data.name", "method.mu", "model.name")
+SETTINGS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from("123ab"))
+RUNS = st.lists(st.tuples(st.sampled_from(["fedavg", "hfedf"]), SETTINGS), min_size=1, max_size=8)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(RUNS)
+def test_runs_have_the_same_name_if_and_only_if_they_are_the_same(runs: list[tuple[str, dict[str, str]]]) -> None:
+    names = short_names(runs)
+    for one, name in zip(runs, names, strict=True):
+        assert name.startswith(one[0])
+        assert len(name) <= LONGEST_NAME
+        for other, its in zip(runs, names, strict=True):
+            assert (name == its) == (one == other)
+
+
+def test_the_fewest_keys_are_named_and_words_before_numbers() -> None:
+    settings_ = [
+        {"data.image_size": "32", "data.augmentation": "none"},
+        {"data.image_size": "64", "data.augmentation": "domainbed"},
+    ]
+    assert short_names([("fedavg", one) for one in settings_]) == [
+        "fedavg, augmentation none",
+        "fedavg, augmentation domainbed",
+    ]
+    assert short_names([("fedavg", settings_[0]), ("hfedf", settings_[1])]) == ["fedavg", "hfedf"]
+    long = [("fedavg", {"model.pretrained": "x" * 60}), ("fedavg", {"model.pretrained": "y" * 60})]
+    assert short_names(long) == ["fedavg 1", "fedavg 2"]
