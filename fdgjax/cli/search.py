@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="KEY[=VALUES]",
-        help="keys of config.method, else all that are numbers; VALUES, instead of the declared: A,B or [log:]LOW..HIGH",
+        help="keys of config.method, else all that are numbers; VALUES instead of the declared: A,B or [log:]LOW..HIGH",
     )
     add("--seed", type=int, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")

@@ -89,7 +89,7 @@ def by_target(row: Cell, targets: Sequence[str]) -> list[Cell]:
     group = row.group if len(names) > 1 else ""
     cells = []
     for target in names:
-        changed = ConfigDict(config)
+        changed = config.copy_and_resolve_references()
         changed.data.target = target
         read_config(changed)
         cells.append(Cell(f"{row.name}-{as_name(target)}", changed, figures_of(config), group))

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ml_collections import ConfigDict
-
 from fdgjax.config.command_line import set_keys
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.share import share_of
@@ -138,16 +136,15 @@ def single_values(words: Sequence[str]) -> list[str]:
     """The words `KEY=VALUE` of a command that trains one config; raises a `UserError` for several values of a key."""
     for word in words:
         if len(readings(word)) > 1:
-            key, _, text = word.partition("=")
             raise UserError(
-                f"--set got several values, '{word}'; expected one, which in quotes may be '{key}=\"{text}\"'"
+                f"--set got several values, '{word}'; expected one; a value with commas stands in double quotes"
             )
     return [setting.word for word in words for setting in readings(word)]
 
 
 def assign(cell: Cell, settings: Sequence[Setting]) -> Cell:
     """A copy of the cell with the settings; see `spanned`."""
-    config, words = ConfigDict(cell.config), [setting.word for setting in settings]
+    config, words = cell.config.copy_and_resolve_references(), [setting.word for setting in settings]
     try:
         set_keys(config, words)
     except UserError as error:

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import optuna
-from ml_collections import ConfigDict
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
@@ -251,7 +250,7 @@ def run_trial(
       GivenUp: it is below the median of the trials before it at the same round.
       UserError, Interrupted: as a run does.
     """
-    chosen = ConfigDict(search.config)
+    chosen = search.config.copy_and_resolve_references()  # a copy by ConfigDict would share `method`
     chosen.method.update(values if BASELINE in trial.user_attrs else with_idle(search, values))
     config = read_config(chosen)
     path = search.out / trial_folder_name(trial.number)

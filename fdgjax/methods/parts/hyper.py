@@ -61,8 +61,13 @@ def hyper(
 
 
 def momentum_of(key: str) -> When:
-    """That the optimiser of this key takes a momentum; 0 for one that takes none."""
-    return When(lambda h: "momentum" in inspect.signature(getattr(optax, getattr(h, key), dict)).parameters, 0.0)
+    """That the optimiser which this key names takes a momentum; 0 for one that takes none."""
+
+    def applies(h: Any) -> bool:
+        found = getattr(optax, getattr(h, key), None)
+        return found is not None and "momentum" in inspect.signature(found).parameters
+
+    return When(applies, otherwise=0.0)
 
 
 def check_values(h: Any) -> None:
