@@ -109,9 +109,10 @@ def planned(sweep: Sweep) -> list[str]:
     done = [cell.name for cell in sweep.cells if (sweep.out / cell.name).is_dir() and summary_of(sweep.out, cell.name)]
     trained = sum(len(seeds_of(read_config(cell.config))) for cell in sweep.cells if cell.name not in done)
     lines = [f"  {cell.name}{' (finished)' if cell.name in done else ''}" for cell in sweep.cells]
-    of = f" of {len(sweep.shown)}, this share's" if len(sweep.cells) < len(sweep.shown) else ""
-    left = f"{len(sweep.cells) - len(done)} left with {trained} seeds in all"
-    return [*lines, f"{len(sweep.cells)} runs{of} in {sweep.out}: {left}; the time is said after the first"]
+    count, all_cells = len(sweep.cells), len(sweep.shown)
+    runs = f"{count} runs" if count == all_cells else f"this share's {count} of {all_cells} runs"
+    left = f"{count - len(done)} left with {trained} seeds in all"
+    return [*lines, f"{runs} in {sweep.out}: {left}; the time is said after the first"]
 
 
 def begin(sweep: Sweep) -> None:

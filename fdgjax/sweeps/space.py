@@ -108,9 +108,8 @@ def space_of(config: ConfigDict, words: Sequence[str]) -> dict[str, Values]:
         if isinstance(values, Range) or (len(values) > 1 and (words or all(map(is_quantity, values)))):
             found[key] = values
         elif words:
-            raise UserError(
-                f"--tune got '{word}' with the only value {values[0]!r}; expected two or more, such as {key}=A,B"
-            )
+            only = f"{'has' if equals else 'declares'} no other value than {values[0]!r}"
+            raise UserError(f"--tune got '{word}', which {only}; expected several, such as {key}=A,B")
     space = {key: found[key] for key in sorted(found, key=lambda key: bool(fields[key].metadata["when"]))}
     return effective(config, space, asked=bool(words))
 

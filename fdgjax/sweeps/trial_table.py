@@ -109,5 +109,6 @@ def outcome(trial: FrozenTrial) -> str:
 
 def percent_of(trial: FrozenTrial) -> str:
     """A trial's result, in a few words."""
-    done = trial.state == TrialState.COMPLETE and trial.value is not None
-    return f"validation {100 * trial.value:.2f} %" if done else outcome(trial)
+    if trial.state == TrialState.COMPLETE and trial.value is not None:
+        return f"validation {100 * trial.value:.2f} %"
+    return outcome(trial)
