@@ -4,7 +4,8 @@ target."""
 import csv
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -29,10 +30,14 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     trials = sorted(found, key=rank)
     best = trials[0] if trials and trials[0].state == TrialState.COMPLETE else None
     keys = list(search.space)
+    drawn = [key for key in keys if any(key in values_in(search, trial) for trial in trials)]
     lines = [
-        f"| trial | outcome | validation | {' | '.join(keys)} |",
-        f"|---|---|--:|{'---|' * len(keys)}",
-        *(f"| {' | '.join(cell.replace('|', '/') for cell in markdown_row(search, trial))} |" for trial in trials),
+        f"| trial | outcome | validation | {' | '.join(drawn)} |",
+        f"|---|---|--:|{'---|' * len(drawn)}",
+        *(
+            f"| {' | '.join(cell.replace('|', '/') for cell in markdown_row(search, trial, drawn))} |"
+            for trial in trials
+        ),
     ]
     write_text(
         search.out / "search.md", "\n".join([*lines, *(verdict_lines(search, best, trials) if best else [])]) + "\n"
@@ -74,24 +79,29 @@ def rank(trial: FrozenTrial) -> tuple[int, float, int]:
     return (1, 0.0, trial.number) if value is None else (0, -value, trial.number)
 
 
+def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
+    """The values of the hyperparameters that have an effect in a trial."""
+    return search.own if BASELINE in trial.user_attrs else trial.params
+
+
 def row(search: Search, trial: FrozenTrial) -> list[str]:
     """A trial's cells; nothing for a hyperparameter without an effect on it."""
-    params = search.own if BASELINE in trial.user_attrs else trial.params
+    values = values_in(search, trial)
     figure = f"{100 * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
     return [
         trial_folder_name(trial.number),
         outcome(trial),
         figure,
-        *(str(params.get(key, "")) for key in search.space),
+        *(str(values.get(key, "")) for key in search.space),
     ]
 
 
-def markdown_row(search: Search, trial: FrozenTrial) -> list[str]:
+def markdown_row(search: Search, trial: FrozenTrial, keys: Sequence[str]) -> list[str]:
     """A trial's cells for reading: short numbers, and a word beside the config's own values."""
-    params = search.own if BASELINE in trial.user_attrs else trial.params
+    values = values_in(search, trial)
     name, *rest = row(search, trial)[:3]
     name += " (the config's own)" if BASELINE in trial.user_attrs else ""
-    return [name, *rest, *(shown(params[key]) if key in params else "" for key in search.space)]
+    return [name, *rest, *(shown(values[key]) if key in values else "" for key in keys)]
 
 
 def shown(value: object) -> str:
