@@ -12,7 +12,7 @@ mislead.
 import argparse
 from collections.abc import Sequence
 
-from fdgjax.cli.sweep import start_sweep
+from fdgjax.cli.sweep import spec_cells, start_sweep
 from fdgjax.sweeps.options import add_options
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.utils.command import command
@@ -27,4 +27,5 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("name", metavar="NAME", help=", ".join(EXPERIMENTS))
     add_options(parser)
     args = parser.parse_args(argv[1:])
-    return start_sweep(lookup("experiment", args.name, EXPERIMENTS), args, ["reproduce", *argv[1:]])
+    spec = lookup("experiment", args.name, EXPERIMENTS)
+    return start_sweep(*spec_cells(spec, args), args, ["reproduce", *argv[1:]])

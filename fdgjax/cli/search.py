@@ -2,13 +2,14 @@
 
     fdgjax search fedprox --out DIR --trials 20
     fdgjax search hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
+    fdgjax search fedprox --out DIR --tune mu=log:0.001..1 client_learning_rate=0.001,0.003
 
-The search space is the values that the method declares (`hyper(..., search=...)`) and the config's own, which are the
-first trial; Optuna proposes the other trials. Trials that fall behind the median are stopped early (none with
-`--no_pruning`). Each trial is a run in its own folder. No data of the unseen domain are used. If stopped or killed at
-any moment, the same command continues the search, an unfinished trial from its last checkpoint; hosts that share one
-folder split the trials, each with its own `--shard`. `search.md` and `search.csv` in DIR list the trials. Needs
-`pip install 'fdgjax[search]'`.
+The search space is the values that the method declares (`hyper(..., search=...)`) or those of `--tune`. The config's
+own values are the first trial; Optuna proposes the others. Trials that fall behind the median are stopped early (none
+with `--no_pruning`). Each trial is a run in its own folder. No data of the unseen domain are used, and no figures of it
+are shown. If stopped or killed at any moment, the same command continues the search, an unfinished trial from its last
+checkpoint; hosts that share one folder split the trials, each with its own `--shard`. `search.md` and `search.csv` in
+DIR list the trials. Needs `pip install 'fdgjax[search]'`.
 """
 
 import argparse
@@ -19,15 +20,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fdgjax.cli.subcommands import files_of_with
 from fdgjax.config import experiment_identity, make_config, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
-from fdgjax.sweeps.options import add_common
+from fdgjax.sweeps.options import add_common, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.share import share_of
-from fdgjax.sweeps.space import Search, refuse_unseen, space_of
+from fdgjax.sweeps.space import Range, Search, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.command import command, positive_number
@@ -44,7 +46,14 @@ def parser() -> argparse.ArgumentParser:
     add("config", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of --config")
     add_common(made)
     add("--trials", type=positive_number, default=20, metavar="N", help="how many in all, the config's own among them")
-    add("--tune", nargs="+", default=[], metavar="KEY", help="keys of config.method; all that are numbers without it")
+    add(
+        "--tune",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY[=VALUES]",
+        help="keys of config.method, else all that are numbers; VALUES instead of the declared: A,B or [log:]LOW..HIGH",
+    )
     add("--seed", type=int, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")
     return made
@@ -106,12 +115,15 @@ def read_search(args: argparse.Namespace) -> Search:
     """
     method, _, preset = args.config.partition(":")
     config = make_config(method, *([preset] if preset else []))
-    set_keys(config, args.set)
+    fixed = single_values(args.set)
+    set_keys(config, fixed)
     config.data.dir = args.data_dir or config.data.dir
     share = share_of(args.shard, os.environ)
     refuse_unseen(config)
     space = space_of(config, args.tune)
-    words = [f"--config={args.config}", *(f"--config.{word}" for word in args.set)]
+    files = [word for file in files_of_with() for word in ("--with", file)]
+    data = [f"--config.data.dir={args.data_dir}"] if args.data_dir else []
+    words = ["fdgjax", *files, "train", f"--config={args.config}", *(f"--config.{word}" for word in fixed), *data]
     return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share)
 
 
@@ -121,7 +133,7 @@ def keep_identity(search: Search) -> None:
         json.dumps(
             {
                 "config": experiment_identity(to_plain(read_config(search.config))),
-                "tune": search.space,
+                "tune": {key: str(v) if isinstance(v, Range) else v for key, v in search.space.items()},
                 "seed": search.seed,
                 "pruning": search.pruning,
             }

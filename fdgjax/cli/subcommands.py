@@ -71,7 +71,7 @@ def run_files(words: Sequence[str]) -> list[str]:
 
     The processes that a sweep starts run these files, too: they find them in the environment (`WITH`).
     """
-    given, rest = os.environ.get(WITH, "").split(os.pathsep), list(words)
+    given, rest = files_of_with(), list(words)
     while rest and rest[0].partition("=")[0] == "--with":
         word, equals, file = rest.pop(0).partition("=")
         if not equals and not rest:
@@ -84,6 +84,11 @@ def run_files(words: Sequence[str]) -> list[str]:
         for file in files:
             run_file(file)
     return rest
+
+
+def files_of_with() -> list[str]:
+    """The files of `--with` that were run."""
+    return [file for file in os.environ.get(WITH, "").split(os.pathsep) if file]
 
 
 def subcommand_lines() -> str:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.utils.registry import Registry
 
-__all__ = ["METHODS", "Entry", "Extended", "FedAvg", "RowExtension", "extend", "fedavg", "hyper"]
+__all__ = ["METHODS", "Entry", "Extended", "FedAvg", "RowExtension", "When", "extend", "fedavg", "hyper"]
 
 
 def method_entries() -> Mapping[str, Entry]:

@@ -27,7 +27,7 @@ from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult,
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.methods.parts.requirements import SKEW_ERASERS
 from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
@@ -66,12 +66,22 @@ class FDSE(FedAvg):
         "attention", search=("attention", "own", "mean"), source="FDSE, equation 9 and Table 3 (B)"
     )
     consistency: str = hyper("paper", search=("paper", "official", "none"), source="FDSE, equation 6 and Table 3 (C)")
-    strength: float = hyper(0.5, search=(0.01, 0.1, 0.5, 1.0), source=OFFICIAL)
+    strength: float = hyper(
+        0.5, search=(0.01, 0.1, 0.5, 1.0), source=OFFICIAL, when=When(lambda h: h.consistency != "none")
+    )
     beta: float = hyper(0.001, search=(0.001, 0.01, 0.1), source="FDSE, A7.4")
-    tau: float = hyper(0.5, above=0, search=(0.001, 0.01, 0.1, 0.5), source=OFFICIAL)
+    tau: float = hyper(
+        0.5,
+        above=0,
+        search=(0.001, 0.01, 0.1, 0.5),
+        source=OFFICIAL,
+        when=When(lambda h: h.personalisation == "attention"),
+    )
     first_round: int = hyper(0, search=(0, 1), source="FDSE, Algorithm 1; official: 1")
     adaptation_epochs: int = hyper(5, search=(0, 1, 5), source="several (FDSE, A7.5)")
-    adaptation_learning_rate: float = hyper(0.05, search=(0.001, 0.01, 0.05, 0.1), source="not stated")
+    adaptation_learning_rate: float = hyper(
+        0.05, search=(0.001, 0.01, 0.05, 0.1), source="not stated", when=When(lambda h: h.adaptation_epochs > 0)
+    )
 
 
 CONSENSUS: Mapping[str, Rule] = {"min_norm": min_norm, "mean": mean}

@@ -37,7 +37,7 @@ from fdgjax.contract import (
 )
 from fdgjax.data.federation import Federation
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import ClientHyper, hyper
+from fdgjax.methods.parts.hyper import ClientHyper, hyper, momentum_of
 from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.methods.parts.server_state import WEIGHTINGS, ServerState, take_step
 from fdgjax.methods.parts.setting_presets import official_fdse
@@ -68,7 +68,9 @@ class FedAvg(ClientHyper):
     weighting: str = hyper("samples", search=("samples", "uniform"), source="McMahan et al., Algorithm 1")
     server_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam", "yogi"), source="Reddi et al., Table 1")
     server_learning_rate: float = hyper(1.0, above=0, search=(1.0, 1e-1, 1e-2), source="1 is FedAvg")
-    server_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="Reddi et al., appendix D")
+    server_momentum: float = hyper(
+        0.0, most=1, search=(0.0, 0.9), source="Reddi et al., appendix D", when=momentum_of("server_optimizer")
+    )
     unseen: str = hyper("each", search=("each", "mean", "server"), source="docs/deviations.md")
 
 

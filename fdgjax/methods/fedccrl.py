@@ -30,7 +30,7 @@ from fdgjax.data.augmentations.view import View
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, augmented_images
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_CLIENTS
 from fdgjax.objectives import jensen_shannon, mean_cross_entropy, supervised_contrast
 from fdgjax.objectives.agreement import POSITIVES
@@ -56,7 +56,9 @@ class FedCCRL(FedAvg):
     augmentation: str = hyper("augmix", search=tuple(AUGMENTATIONS), source="Wang et al.")
     contrast: float = hyper(0.1, search=(0.0, 0.01, 0.1, 1.0), source=f"{OFFICIAL}: 0.1")
     divergence: float = hyper(0.1, search=(0.0, 0.01, 0.1, 1.0), source=f"{OFFICIAL}: 0.1")
-    temperature: float = hyper(0.1, above=0, search=(0.05, 0.1, 0.5), source=f"{OFFICIAL}: 0.1")
+    temperature: float = hyper(
+        0.1, above=0, search=(0.05, 0.1, 0.5), source=f"{OFFICIAL}: 0.1", when=When(lambda h: h.contrast > 0)
+    )
     positives: str = hyper("others", search=tuple(POSITIVES), source="docs/deviations.md")
 
 

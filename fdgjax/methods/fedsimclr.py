@@ -19,7 +19,7 @@ from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, s
 from fdgjax.data.augmentations.weak_strong import View
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import hyper, momentum_of
 from fdgjax.methods.parts.requirements import projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
@@ -67,7 +67,9 @@ class BySGD(FedSimCLR):
 
     client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source=PUBLISHED)
     client_learning_rate: float = hyper(0.03, above=0, search=(0.03, 0.003), source=PUBLISHED)
-    client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=PUBLISHED)
+    client_momentum: float = hyper(
+        0.9, most=1, search=(0.0, 0.9), source=PUBLISHED, when=momentum_of("client_optimizer")
+    )
     client_weight_decay: float = hyper(1e-4, search=(0.0, 1e-4), source=PUBLISHED)
 
 

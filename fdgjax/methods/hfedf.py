@@ -31,7 +31,7 @@ from fdgjax.methods.parts.generated_models import (
     random_embeddings,
     server_optimizer,
 )
-from fdgjax.methods.parts.hyper import TABLE_10, hyper
+from fdgjax.methods.parts.hyper import TABLE_10, When, hyper
 from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
 from fdgjax.utils.registry import lookup
 
@@ -54,12 +54,20 @@ class HFedF(HyperNetHyper):
     alignment_sign: int = hyper(
         1, least=-1, most=1, search=(1, -1), source="hFedF v2, Algorithm 3; equation 9 prints -1"
     )
-    alignment_temperature: float = hyper(1.0, above=0, search=(0.5, 1.0, 2.0), source="hFedF v2, equation 9")
+    alignment_temperature: float = hyper(
+        1.0,
+        above=0,
+        search=(0.5, 1.0, 2.0),
+        source="hFedF v2, equation 9",
+        when=When(lambda h: h.alignment != "none"),
+    )
     alignment_scope: str = hyper("tree", search=("tree", "leaf"), source="hFedF v2, equation 8")
     ema: float = hyper(0.95, most=1, search=(0.75, 0.85, 0.95), source=TABLE_10)
     warmup: int = hyper(1, search=(1, 5, 10), source="hFedF v2, Algorithm 4: a positive integer")
     embeddings: str = hyper("learned", search=("learned", "random", "fixed"), source="hFedF v2, appendix C.2-C.3")
-    autoencoder_epochs: int = hyper(10, search=(5, 10, 20), source="not stated")
+    autoencoder_epochs: int = hyper(
+        10, search=(5, 10, 20), source="not stated", when=When(lambda h: h.embeddings == "fixed")
+    )
 
 
 def align_separately(rule: UpdatesRule, gradients: Gradients, weights: jax.Array) -> tuple[HyperWeights, PyTree]:

@@ -30,7 +30,7 @@ from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
-from fdgjax.methods.parts.hyper import SCHEDULES, hyper
+from fdgjax.methods.parts.hyper import SCHEDULES, hyper, momentum_of
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import SERVED_BY_SGD
 from fdgjax.methods.parts.sharing import ClientVariables
@@ -54,7 +54,9 @@ class RSCFed(LabelledServer):
     client_learning_rate: float = hyper(
         0.021, above=0, search=(0.021, 0.002), source=f"{OFFICIAL}: 0.021, unlabelled clients"
     )
-    client_momentum: float = hyper(0.9, most=1, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9")
+    client_momentum: float = hyper(
+        0.9, most=1, search=(0.0, 0.9), source=f"{OFFICIAL}: 0.9", when=momentum_of("client_optimizer")
+    )
     client_weight_decay: float = hyper(5e-4, search=(0.0, 5e-4), source=f"{OFFICIAL}: 5e-4")
     client_schedule: str = hyper("constant", search=tuple(SCHEDULES), source=OFFICIAL)
     client_clip: float = hyper(5.0, search=(0.0, 5.0), source=f"{OFFICIAL}: 5")

@@ -27,7 +27,7 @@ from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry, augmented_images
 from fdgjax.methods.parts.extend import Extended, aux, extend
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import When, hyper, momentum_of
 from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import SERVED_AND_MIXED
@@ -50,12 +50,24 @@ class SemiFL(SSFL):
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")
-    server_momentum: float = hyper(0.5, most=1, search=(0.0, 0.5, 0.9), source="Diao et al., section 4: 0.5")
+    server_momentum: float = hyper(
+        0.5,
+        most=1,
+        search=(0.0, 0.5, 0.9),
+        source="Diao et al., section 4: 0.5",
+        when=momentum_of("server_optimizer"),
+    )
     guess: str = hyper("argmax", search=tuple(LABELLERS), source="Diao et al., Algorithm 1")
     class_aware: bool = hyper(False, search=(True, False), source="Diao et al., Algorithm 1")
     threshold: float = hyper(0.95, most=1, search=(0.0, 0.8, 0.95), source="Diao et al., official code: 0.95")
     mix: float = hyper(1.0, most=1, search=(0.0, 0.5, 1.0), source="Diao et al., official code: 1")
-    alpha: float = hyper(0.75, above=0, search=(0.5, 0.75, 1.0), source="Diao et al., official code: 0.75")
+    alpha: float = hyper(
+        0.75,
+        above=0,
+        search=(0.5, 0.75, 1.0),
+        source="Diao et al., official code: 0.75",
+        when=When(lambda h: h.mix > 0),
+    )
     augmentation: str = hyper("shift", search=tuple(VIEWS), source="docs/deviations.md")
     server: str = hyper("last", search=tuple(LAST), source="Diao et al., official code")
 

@@ -3,6 +3,7 @@
 A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv beside it holds the published figures.
 """
 
+import ast
 import csv
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
@@ -75,12 +76,18 @@ def spec_file(word: str) -> Path:
     Raises:
       UserError: neither exists.
     """
-    own = {path.stem: path for path in SPECS.glob("[!_]*.py")}
     if Path(word).is_file():
         return Path(word)
-    if word not in own:
-        raise unknown("SPEC, a Python file or a name,", word, own)
-    return own[word]
+    if word not in own_specs():
+        raise unknown("SPEC, a Python file or a name,", word, own_specs())
+    return SPECS / f"{word}.py"
+
+
+def own_specs() -> dict[str, str]:
+    """The package's specs by name, each with the first sentence of its docstring."""
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SPECS.glob("[!_]*.py"))}
+    texts = {name: " ".join((ast.get_docstring(tree) or "").split()) for name, tree in trees.items()}
+    return {name: text.partition(". ")[0].rstrip(".") for name, text in texts.items()}
 
 
 def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:

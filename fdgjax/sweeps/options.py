@@ -1,7 +1,10 @@
 """Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
+import csv
+import itertools
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +24,9 @@ NOT_REDUCING = frozenset(
 """Keys that do not change a paper's protocol: the seeds, which verdicts count, the location of weights, speed, memory,
 and checkpoints."""
 
+PAPER = "paper"
+"""The scale of a spec's whole protocol."""
+
 
 class Selected(NamedTuple):
     """The selected cells, and those of them in this share."""
@@ -34,7 +40,14 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder of the runs")
     add("--data_dir", default="", help="where the data lie")
-    add("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every run's config, such as rounds=20")
+    add(
+        "--set",
+        nargs="*",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="keys of every run's config, such as rounds=20; a value with commas stands in double quotes",
+    )
     add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
     add("--jobs", type=positive_number, default=1, metavar="N", help="processes on this machine")
     add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
@@ -45,8 +58,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every sweep."""
     add_common(parser)
     add = parser.add_argument
-    add("--scale", default="paper", help="how much of the paper's protocol: paper or cpu")
-    add("--only", nargs="*", default=[], metavar="WORD", help="cells whose name has one of these words")
+    add("--scale", default=PAPER, help="how much of the paper's protocol: paper or cpu")
+    add("--only", nargs="*", action="extend", default=[], metavar="WORD", help="runs whose names have one of the words")
+    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
     add(
         "--together",
         type=positive_number,
@@ -58,23 +72,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
-    """The selected cells, with the data folder, the number of devices and all other set keys in their configs.
+    """The selected cells, with the data folder and the number of devices in their configs.
 
     Share I of N is every N-th of them from the I-th on: shares do not overlap, and do not depend on which cells are
     finished.
 
     Raises:
-      UserError: no cell is selected, two cells have the same name, a key or value is invalid, or there is no such
-        share.
+      UserError: no cell is selected, two cells have the same name, or there is no such share.
     """
     share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
     names = [cell.name for cell in chosen]
     if not chosen or len(set(names)) < len(names):
         raise UserError(
-            f"SPEC has {len(names)} cells, {len(set(names))} names; expected one or more, each its own name"
+            f"the sweep has {len(names)} runs, {len(set(names))} names; expected one or more, each its own name"
         )
-    chosen = [assign(cell, args.set) for cell in without_partial_groups(cells, chosen)]
+    chosen = without_partial_groups(cells, chosen)
     for cell in chosen:
         cell.config.devices = args.devices
         cell.config.data.dir = args.data_dir or cell.config.data.dir
@@ -87,12 +100,62 @@ def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> lis
     return [cell._replace(group="") if cell.group in partial else cell for cell in chosen]
 
 
-def assign(cell: Cell, words: Sequence[str]) -> Cell:
-    """The cell with `KEY=VALUE` in its config; a change of the protocol is noted in `reduced`.
+def spanned(cells: Sequence[Cell], words: Sequence[str]) -> list[Cell]:
+    """The cells with `KEY=VALUE` in their configs: each of them for every combination of the values `KEY=A,B,...`,
+    which then are part of its name. A change of the protocol is noted in `reduced`.
 
     Raises:
       UserError: no such key, or a value of another type.
     """
-    set_keys(cell.config, words)
+    return [assign(cell, chosen) for chosen in itertools.product(*map(readings, words)) for cell in cells]
+
+
+class Setting(NamedTuple):
+    """A key of the config set by `word`, `KEY=VALUE`; varied: whether other cells have other values."""
+
+    word: str
+    varied: bool
+
+
+def readings(word: str) -> list[Setting]:
+    """`KEY=A,B` as the settings `KEY=A` and `KEY=B`; a value in double quotes may contain commas."""
+    key, equals, text = word.partition("=")
+    values = next(csv.reader([text], skipinitialspace=True), [])
+    if not equals or not values:
+        return [Setting(word, varied=False)]
+    return [Setting(f"{key}={value}", varied=len(values) > 1) for value in values]
+
+
+def single_values(words: Sequence[str]) -> list[str]:
+    """The words `KEY=VALUE` of a command that trains one config; raises a `UserError` for several values of a key."""
+    for word in words:
+        if len(readings(word)) > 1:
+            raise UserError(
+                f"--set got several values, '{word}'; expected one; a value with commas stands in double quotes"
+            )
+    return [setting.word for word in words for setting in readings(word)]
+
+
+def assign(cell: Cell, settings: Sequence[Setting]) -> Cell:
+    """A copy of the cell with the settings; see `spanned`."""
+    config, words = cell.config.copy_and_resolve_references(), [setting.word for setting in settings]
+    try:
+        set_keys(config, words)
+    except UserError as error:
+        raise UserError(f"--set, for the run {cell.name}: {error}") from None
     changes = [word for word in words if word.partition("=")[0] not in NOT_REDUCING]
-    return cell._replace(reduced=", ".join([cell.reduced] * bool(cell.reduced) + changes))
+    # The names stay METHOD-TARGET or GROUP-..., by which runs are compared.
+    suffix = "".join(f"-{as_name(setting.word)}" for setting in settings if setting.varied)
+    grouped = cell.group and cell.name.startswith(f"{cell.group}-")
+    head = cell.group if grouped else cell.name.removesuffix(f"-{cell.config.data.target}")
+    return cell._replace(
+        name=head + suffix + cell.name[len(head) :],
+        config=config,
+        group=cell.group + suffix if cell.group else "",
+        reduced=", ".join([cell.reduced] * bool(cell.reduced) + changes),
+    )
+
+
+def as_name(word: str) -> str:
+    """The word as a part of a folder's name."""
+    return re.sub(r"[^\w.+=-]", "_", word.removeprefix("method."))

@@ -4,13 +4,16 @@ target."""
 import csv
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fdgjax.sweeps.space import Search
+from fdgjax.sweeps.space import Search, with_idle
 from fdgjax.utils.files import write_text
 
+BASELINE = "baseline"
+"""The user attribute of the trial with the config's own values."""
 ERROR = "error"
 """The user attribute of a failed trial that says why it failed."""
 WORDS = {
@@ -27,22 +30,42 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     trials = sorted(found, key=rank)
     best = trials[0] if trials and trials[0].state == TrialState.COMPLETE else None
     keys = list(search.space)
+    drawn = [key for key in keys if any(key in values_in(search, trial) for trial in trials)]
     lines = [
-        f"| trial | outcome | validation | {' | '.join(keys)} |",
-        f"|---|---|--:|{'---|' * len(keys)}",
-        *(f"| {' | '.join(cell.replace('|', '/') for cell in row(trial, keys))} |" for trial in trials),
+        f"| trial | outcome | validation | {' | '.join(drawn)} |",
+        f"|---|---|--:|{'---|' * len(drawn)}",
+        *(
+            f"| {' | '.join(cell.replace('|', '/') for cell in markdown_row(search, trial, drawn))} |"
+            for trial in trials
+        ),
     ]
-    if best:
-        chosen = [f"--config.method.{key}={best.params[key]}" for key in keys]
-        command = shlex.join(["fdgjax", "train", *search.words, *chosen])
-        lines += ["", f"Best on the sources' held-out data, {trial_folder_name(best.number)}:", "", f"    {command}"]
-    write_text(search.out / "search.md", "\n".join(lines) + "\n")
+    write_text(
+        search.out / "search.md", "\n".join([*lines, *(verdict_lines(search, best, trials) if best else [])]) + "\n"
+    )
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(
-        [["trial", "outcome", "validation", *keys], *(row(trial, keys) for trial in trials)]
+        [["trial", "outcome", "validation", *keys], *(row(search, trial) for trial in trials)]
     )
     write_text(search.out / "search.csv", stream.getvalue())
     return best
+
+
+def verdict_lines(search: Search, best: FrozenTrial, trials: Sequence[FrozenTrial]) -> list[str]:
+    """The best trial beside the config's own values, and the command that trains it."""
+    changed = {} if BASELINE in best.user_attrs else with_idle(search, best.params)
+    command = shlex.join([*search.words, *(f"--config.method.{key}={value}" for key, value in changed.items())])
+    lines = ["", f"Best on the sources' held-out data, {trial_folder_name(best.number)}:", "", f"    {command}", ""]
+    own = next((trial for trial in trials if BASELINE in trial.user_attrs), None)
+    if own is None or own.number == best.number:
+        return [*lines, "These are the config's own values."] if own else lines
+    if own.value is None or best.value is None:
+        return [*lines, f"The config's own values, {trial_folder_name(own.number)}: {outcome(own)}."]
+    return [
+        *lines,
+        f"The config's own values, {trial_folder_name(own.number)}: {100 * own.value:.2f} %, the best's "
+        f"{100 * best.value:.2f} % ({100 * (best.value - own.value):+.2f}). The largest of several figures is partly "
+        "luck: compare the two with seeds that the search did not use.",
+    ]
 
 
 def trial_folder_name(number: int) -> str:
@@ -56,16 +79,46 @@ def rank(trial: FrozenTrial) -> tuple[int, float, int]:
     return (1, 0.0, trial.number) if value is None else (0, -value, trial.number)
 
 
-def row(trial: FrozenTrial, keys: list[str]) -> list[str]:
-    """A trial's cells."""
-    words = WORDS[trial.state] + (f" after round {trial.last_step}" if trial.state == TrialState.PRUNED else "")
-    if reason := trial.user_attrs.get(ERROR, ""):
-        words += f": {reason.partition(chr(10))[0]}"
+def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
+    """The values of the hyperparameters that have an effect in a trial."""
+    return search.own if BASELINE in trial.user_attrs else trial.params
+
+
+def row(search: Search, trial: FrozenTrial) -> list[str]:
+    """A trial's cells; nothing for a hyperparameter without an effect on it."""
+    values = values_in(search, trial)
     figure = f"{100 * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
-    return [trial_folder_name(trial.number), words, figure, *(str(trial.params.get(key, "")) for key in keys)]
+    return [
+        trial_folder_name(trial.number),
+        outcome(trial),
+        figure,
+        *(str(values.get(key, "")) for key in search.space),
+    ]
+
+
+def markdown_row(search: Search, trial: FrozenTrial, keys: Sequence[str]) -> list[str]:
+    """A trial's cells for reading: short numbers, and a word beside the config's own values."""
+    values = values_in(search, trial)
+    name, *rest = row(search, trial)[:3]
+    name += " (the config's own)" if BASELINE in trial.user_attrs else ""
+    return [name, *rest, *(shown(values[key]) if key in values else "" for key in keys)]
+
+
+def shown(value: object) -> str:
+    """A value in a few characters."""
+    word = str(value)
+    return f"{value:.3g}" if isinstance(value, float) and len(word) > 8 else word
+
+
+def outcome(trial: FrozenTrial) -> str:
+    """What became of a trial, in a few words."""
+    words = WORDS[trial.state] + (f" after round {trial.last_step}" if trial.state == TrialState.PRUNED else "")
+    reason = trial.user_attrs.get(ERROR, "").partition("\n")[0]
+    return f"{words}: {reason}" if reason else words
 
 
 def percent_of(trial: FrozenTrial) -> str:
-    """A trial's outcome, in a few words."""
-    _, words, figure, *_ = row(trial, [])
-    return f"validation {figure} %" if figure else words
+    """A trial's result, in a few words."""
+    if trial.state == TrialState.COMPLETE and trial.value is not None:
+        return f"validation {100 * trial.value:.2f} %"
+    return outcome(trial)

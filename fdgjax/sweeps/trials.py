@@ -15,8 +15,6 @@ from typing import Any
 
 import jax
 import optuna
-from ml_collections import ConfigDict
-from optuna.distributions import CategoricalDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
@@ -29,9 +27,9 @@ from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun, prepare_cpu
 from fdgjax.run.loop import Progress
 from fdgjax.run.runner import Interrupted, run_experiment
-from fdgjax.sweeps.space import Search
-from fdgjax.sweeps.status import hold
-from fdgjax.sweeps.trial_table import ERROR, percent_of, trial_folder_name, write_table
+from fdgjax.sweeps.space import Range, Search, Values, drawn, drawn_at_random, with_idle
+from fdgjax.sweeps.status import hold, notes
+from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table
 from fdgjax.sweeps.work import screen
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
@@ -132,12 +130,14 @@ def next_trial(search: Search, study: optuna.Study, held: ExitStack) -> optuna.T
                 return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
         if len(begun) >= search.total:
             return None
-        study.enqueue_trial({key: search.config.method[key] for key in search.space}, skip_if_exists=True)
+        own = {key: value for key, value in search.own.items() if value in search.space[key]}
+        study.enqueue_trial(own, user_attrs={BASELINE: True}, skip_if_exists=True)
         new = propose(search, study)
-        if any(trial.params == new.params for trial in begun):
+        seen = [trial.params for trial in begun if BASELINE not in trial.user_attrs or own.keys() == search.own.keys()]
+        if new.params in seen:
             new.set_user_attr(REPEATED, True)
             study.tell(new, state=TrialState.FAIL)
-            study.enqueue_trial(unseen(search, [trial.params for trial in begun]))
+            study.enqueue_trial(unseen(search, seen))
             new = propose(search, study)
         new.set_user_attr(SHARE, search.share)
         held.enter_context(hold(search.out, trial_folder_name(new.number)))
@@ -165,16 +165,36 @@ def propose(search: Search, study: optuna.Study) -> optuna.Trial:
     """A new trial with values from the search's space."""
     # A sampler for each trial: its proposal depends on the trials before it, not on which processes were killed.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.get_trials(deepcopy=False)))
-    return study.ask({key: CategoricalDistribution(values) for key, values in search.space.items()})
+    new = study.ask()
+    values_of(search, new)
+    return new
+
+
+def values_of(search: Search, trial: optuna.Trial) -> dict[str, Any]:
+    """The trial's values of the hyperparameters, drawn where it has none yet; the config's own in the first trial."""
+    if BASELINE not in trial.user_attrs:
+        return drawn(search, lambda key, values: suggested(trial, key, values))
+    for key, value in search.own.items():
+        if value in search.space[key]:  # Optuna knows values of its space alone.
+            suggested(trial, key, search.space[key])
+    return search.own
+
+
+def suggested(trial: optuna.Trial, key: str, values: Values) -> Any:
+    """The trial's value of one hyperparameter."""
+    if not isinstance(values, Range):
+        return trial.suggest_categorical(key, values)
+    if isinstance(values.low, int):
+        return trial.suggest_int(key, values.low, int(values.high), log=values.log)
+    return trial.suggest_float(key, values.low, values.high, log=values.log)
 
 
 def unseen(search: Search, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Random values that no trial has yet; there must be some left."""
     generator = random.Random(search.seed + len(seen))
-    while True:
-        values = {key: generator.choice(choices) for key, choices in search.space.items()}
-        if values not in seen:
-            return values
+    while (values := drawn_at_random(search, generator)) in seen:
+        pass
+    return values
 
 
 def attempt_trial(
@@ -185,11 +205,13 @@ def attempt_trial(
     Raises:
       Interrupted: `stop` was set; the trial has no result yet, and continues next time.
     """
-    values = {key: trial.suggest_categorical(key, choices) for key, choices in search.space.items()}
-    name = trial_folder_name(trial.number)
+    values = values_of(search, trial)
+    name, set_to = trial_folder_name(trial.number), "  ".join(f"{key}={shown(value)}" for key, value in values.items())
+    console.say(f"{name}: {set_to}; its own lines are in {notes(search.out) / f'{name}.log'}")
     try:
-        with screen(search.out, name, search.jobs == 1, console) as shown:
-            study.tell(trial, run_trial(search, trial, values, shown, stop))
+        # A run's own lines have figures of the unseen domain, by which nobody should choose.
+        with screen(search.out, name, alone=False, console=console) as log:
+            study.tell(trial, run_trial(search, trial, values, console, log, stop))
     except Interrupted:
         raise
     except GivenUp:
@@ -200,7 +222,6 @@ def attempt_trial(
         fail(study, trial, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
-    set_to = "  ".join(f"{key}={value}" for key, value in values.items())
     done = sum(trial.state.is_finished() for trial in distinct_trials(study))
     console.say(f"[{done}/{search.total}] {name}: {percent_of(told)}  {set_to}")
     with hold(search.out, ".tables", wait=True):
@@ -214,16 +235,23 @@ def fail(study: optuna.Study, trial: optuna.Trial, reason: str) -> None:
 
 
 def run_trial(
-    search: Search, trial: optuna.Trial, values: Mapping[str, Any], console: Console, stop: threading.Event
+    search: Search,
+    trial: optuna.Trial,
+    values: Mapping[str, Any],
+    console: Console,
+    log: Console,
+    stop: threading.Event,
 ) -> float:
     """One run, continued from its last checkpoint if any; returns the objective at the round that the run reports.
+
+    Its own lines go to `log`, the objective at each evaluation to the console.
 
     Raises:
       GivenUp: it is below the median of the trials before it at the same round.
       UserError, Interrupted: as a run does.
     """
-    chosen = ConfigDict(search.config)
-    chosen.method.update(values)
+    chosen = search.config.copy_and_resolve_references()  # a copy by ConfigDict would share `method`
+    chosen.method.update(values if BASELINE in trial.user_attrs else with_idle(search, values))
     config = read_config(chosen)
     path = search.out / trial_folder_name(trial.number)
     remember_compilations(config)
@@ -235,12 +263,14 @@ def run_trial(
         if not is_evaluated(progress.records[0]) or progress.number == config.rounds:
             return
         if progress.number not in reported:
-            trial.report(objective(progress.records), progress.number)
-        if trial.should_prune():
+            value = objective(progress.records)
+            trial.report(value, progress.number)
+            console.say(f"  round {progress.number}/{config.rounds}  validation {100 * value:.2f} %")
+        if BASELINE not in trial.user_attrs and trial.should_prune():
             raise GivenUp
 
     experiment = build(as_begun(config, path))
-    return objective([run_experiment(experiment, path, console, stop, [told])])
+    return objective([run_experiment(experiment, path, log, stop, [told])])
 
 
 def objective(figures: Sequence[Mapping[str, Any]]) -> float:

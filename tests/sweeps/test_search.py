@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -15,13 +16,15 @@ import pytest
 from rich.console import Console as RichConsole
 
 from fdgjax.cli.search import main, parser, read_search, space_of
-from fdgjax.config import Config
+from fdgjax.config import Config, read_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
+from fdgjax.methods import METHODS
+from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.run.console import Console
 from fdgjax.run.loop import Progress
 from fdgjax.run.runner import Interrupted
-from fdgjax.sweeps.space import Search
+from fdgjax.sweeps.space import Search, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, StopAfter, perceptron
@@ -94,7 +97,7 @@ def finish(search: Search, *looks: int) -> list[str]:
 def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(tmp_path: Path) -> None:
     search = search_of(tmp_path, "--trials", "50", "--no_pruning")
     assert search.total == 9
-    finish(search)
+    said = finish(search)
     trials = distinct_trials(open_study(search))
     assert len({str(one.params) for one in trials}) == len(trials) == 9
     assert trials[0].params == {"mu": 0.01, "server_learning_rate": 1.0}, "the config's own values are the first trial"
@@ -102,10 +105,13 @@ def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(
     assert states == {"0.01": "COMPLETE", "0.001": "COMPLETE", "0.1": "FAIL"}
     table = (tmp_path / "search.md").read_text()
     assert "failed: diverged" in table
-    assert table.splitlines()[2].startswith("| trial_0000 | done | 52.00 |")
-    assert "    fdgjax train --config=fedprox --config.rounds=5 --config.method.mu=0.01 " in table
-    assert "ood" not in table
-    assert "90" not in table, "the target's accuracy"
+    assert table.splitlines()[2].startswith("| trial_0000 (the config's own) | done | 52.00 |")
+    assert "    fdgjax train --config=fedprox --config.rounds=5\n" in table
+    assert "These are the config's own values." in table
+    assert any("round 1/5  validation 12.00 %" in line for line in said)
+    for text in (table, (tmp_path / "search.csv").read_text(), *said):
+        assert "ood" not in text
+        assert "90" not in text, "the target's accuracy"
 
 
 @pytest.mark.usefixtures("pretending")
@@ -188,10 +194,73 @@ def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> N
     assert journal.read_bytes().startswith(whole)
 
 
+@pytest.mark.usefixtures("pretending")
+def test_the_best_stands_beside_the_configs_own_values_with_all_that_its_command_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FDGJAX_WITH", "my own.py")
+    words = ["fedprox", "--out", str(tmp_path), "--tune", "mu=0.2,0.3", "--set", "rounds=2", "--data_dir", "DATA"]
+    search = read_search(parser().parse_args([*words, "--trials", "9"]))
+    assert search.total == 3, "the config's own value is run, though it is not among those of --tune"
+    finish(search)
+    table = (tmp_path / "search.md").read_text()
+    command = "fdgjax --with 'my own.py' train --config=fedprox --config.rounds=2 --config.data.dir=DATA"
+    assert f"    {command} --config.method.mu=0.3\n" in table
+    assert "own values, trial_0000: 22.00 %, the best's 51.00 % (+29.00)." in table
+    assert [line.split(",")[1:] for line in (tmp_path / "search.csv").read_text().splitlines()[1:]] == [
+        ["done", "51.00", "0.3"],
+        ["done", "41.00", "0.2"],
+        ["done", "22.00", "0.01"],
+    ]
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_range_is_searched_within_its_ends_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    def searched(out: str, *looks: int) -> list[tuple[Any, ...]]:
+        words = ["fedprox", "--out", str(tmp_path / out), "--set", f"rounds={ROUNDS}", "--trials", "6"]
+        search = read_search(parser().parse_args([*words, "--tune", "mu=log:0.2..1", "client_clip=1..3"]))
+        finish(search, *looks)
+        return [(one.params, one.value) for one in distinct_trials(open_study(search))]
+
+    whole = searched("whole")
+    assert whole == searched("cut", 0, 4, 9)
+    assert whole[0] == ({}, 0.52), "the config's own values lie outside"
+    assert len(whole) == 6
+    assert all(0.2 <= params["mu"] <= 1 and 1 <= params["client_clip"] <= 3 for params, _ in whole[1:])
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_hyperparameter_is_drawn_only_where_it_has_an_effect(tmp_path: Path) -> None:
+    words = ["fedprox", "--out", str(tmp_path), "--set", "rounds=2", "method.client_optimizer=sgd"]
+    words += ["method.client_momentum=0.5", "--tune", "client_momentum=0.5,0.9", "client_optimizer", "--no_pruning"]
+    search = read_search(parser().parse_args(words))
+    assert search.total == 3
+    assert list(search.space) == ["client_optimizer", "client_momentum"], "what others depend on comes first"
+    finish(search)
+    drawn = [one.params for one in distinct_trials(open_study(search))]
+    assert drawn[0] == {"client_optimizer": "sgd", "client_momentum": 0.5}
+    assert {"client_optimizer": "adam"} in drawn
+    assert with_idle(search, {"client_optimizer": "adam"}) == {"client_optimizer": "adam", "client_momentum": 0.0}
+    assert with_idle(search, drawn[0]) == drawn[0]
+
+
+@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if not entry.unlabelled])
+def test_all_that_a_search_draws_is_accepted_by_the_optimisers(name: str, tmp_path: Path) -> None:
+    search = read_search(parser().parse_args([name, "--out", str(tmp_path)]))
+    for seed in range(10):
+        config = search.config.copy_and_resolve_references()
+        config.method.update(with_idle(search, drawn_at_random(search, random.Random(seed))))
+        h = read_config(config).method
+        for side in ("client", "server"):
+            optimizer(getattr(h, f"{side}_optimizer"), learning_rate=0.1, momentum=getattr(h, f"{side}_momentum"))
+
+
 def test_a_method_declares_what_is_searched(tmp_path: Path) -> None:
     config = search_of(tmp_path).config
     everything = space_of(config, [])
     assert everything["mu"] == (0.1, 0.01, 0.001)
+    assert "client_momentum" not in everything, "Adam takes none"
+    assert "server_momentum" in everything, "SGD takes one"
     assert "client_optimizer" not in everything, "words are switches: only where they are asked for"
     assert space_of(config, ["client_optimizer"]) == {"client_optimizer": ("adam", "sgd")}
     config.method.mu = 0.5
@@ -205,6 +274,12 @@ def test_a_method_declares_what_is_searched(tmp_path: Path) -> None:
         (["fedprox", "--set", "selection=oracle"], "looks at the unseen domain"),
         (["fedprox", "--tune", "mew"], "unknown hyperparameter of --tune 'mew'"),
         (["hfedf", "--tune", "depth"], "declares no other value than 4"),
+        (["fedprox", "--tune", "mu=0.5"], "has no other value than 0.5"),
+        (["fedprox", "--tune", "mu=log:0..1"], "expected LOW..HIGH with LOW < HIGH, and 0 < LOW after log:"),
+        (["fedprox", "--tune", "mu=0.1,x"], "config.method.mu got 'x'; expected a number"),
+        (["fedprox", "--tune", "mu=-1..1"], "config.method.mu got -1.0; expected a number from 0"),
+        (["fedprox", "--tune", "client_momentum"], "has no effect with the config's other values"),
+        (["fedprox", "--set", "rounds=2,3"], "--set got several values, 'rounds=2,3'; expected one"),
         (["fedproxy"], "unknown method 'fedproxy'"),
         (["fedprox", "--shard", "0/2"], "--shard got '0/2'; expected I/N"),
     ],

@@ -8,7 +8,7 @@ import optax
 
 from fdgjax.aggregation import Updates
 from fdgjax.contract import Model, PyTree, Variables
-from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ByStart, ClientHyper, hyper
+from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ByStart, ClientHyper, hyper, momentum_of
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.hypernetwork import HyperNetwork, find_layers
 from fdgjax.utils.random import any_key, draw_each
@@ -31,7 +31,9 @@ class HyperNetHyper(ClientHyper):
     server_optimizer: str = hyper("adam", examples=True, search=("adam", "sgd"), source="hFedF v2, appendix C.7")
     server_learning_rate: float = hyper(1e-3, above=0, search=SERVER_LEARNING_RATES, source=TABLE_10)
     server_weight_decay: float = hyper(1e-5, search=(1e-3, 1e-4, 1e-5), source=TABLE_10)
-    server_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="for SGD")
+    server_momentum: float = hyper(
+        0.0, most=1, search=(0.0, 0.9), source="for SGD", when=momentum_of("server_optimizer")
+    )
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="hFedF v2, equation 8")
     embedding_dim: int = hyper(0, search=(0, 1, 8, 32), source="hFedF v2, section 5.1 and figure 8")
     hidden: int = hyper(50, least=1, search=(50, 100), source="hFedF v2, Table 8")

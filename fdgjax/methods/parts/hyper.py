@@ -1,12 +1,14 @@
 """Hyperparameters as typed data, each with a default and a search range."""
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -36,6 +38,16 @@ class Bounds(NamedTuple):
         return f"a number {low}" + (f" to {self.most:g}" if math.isfinite(self.most) else "")
 
 
+class When(NamedTuple):
+    """The condition under which a hyperparameter has an effect, by all of a method's hyperparameters.
+
+    otherwise: what a search sets it to where it has none; None leaves it as it is.
+    """
+
+    applies: Callable[[Any], bool]
+    otherwise: Any = None
+
+
 def hyper(
     default: Any,
     *,
@@ -46,14 +58,16 @@ def hyper(
     above: float = -math.inf,
     examples: bool = False,
     by_start: ByStart | None = None,
+    when: When | None = None,
 ) -> Any:
     """A dataclass field with a default, the values a search would try, and where both come from.
 
     A number is finite, from `least` to `most` and larger than `above`. A string is one of those of `search`, unless
-    they are only `examples`; with `by_start` it may be '', which `settled` replaces.
+    they are only `examples`; with `by_start` it may be '', which `settled` replaces. A search varies the field only
+    under the condition `when`.
     """
     metadata = {"search": tuple(search), "source": source, "bounds": Bounds(least, most, above), "examples": examples}
-    return dataclasses.field(default=default, metadata=metadata | {"by_start": by_start})
+    return dataclasses.field(default=default, metadata=metadata | {"by_start": by_start, "when": when})
 
 
 def settled(h: Any, *, pretrained: bool) -> Any:
@@ -70,6 +84,16 @@ def settled(h: Any, *, pretrained: bool) -> Any:
     }
     chosen = {name: by.pretrained if pretrained else by.scratch for name, by in open_.items()}
     return dataclasses.replace(h, **chosen)
+
+
+def momentum_of(key: str) -> When:
+    """That the optimiser which this key names takes a momentum; 0 for one that takes none."""
+
+    def applies(h: Any) -> bool:
+        found = getattr(optax, getattr(h, key), None)
+        return found is not None and "momentum" in inspect.signature(found).parameters
+
+    return When(applies, otherwise=0.0)
 
 
 def check_values(h: Any) -> None:
@@ -132,7 +156,13 @@ class ClientHyper:
     )
     client_learning_rate: float = hyper(1e-3, above=0, search=LEARNING_RATES, source=TABLE_10)
     client_weight_decay: float = hyper(1e-4, search=LEARNING_RATES, source=TABLE_10)
-    client_momentum: float = hyper(0.0, most=1, search=(0.0, 0.9), source="pFedHN's official settings: 0.9 with SGD")
+    client_momentum: float = hyper(
+        0.0,
+        most=1,
+        search=(0.0, 0.9),
+        source="pFedHN's official settings: 0.9 with SGD",
+        when=momentum_of("client_optimizer"),
+    )
     client_learning_rate_decay: float = hyper(
         1.0, above=0, search=(1.0, 0.998, 0.9998), source="FDSE, A7.4 and official code"
     )
