@@ -37,22 +37,23 @@ def main(argv: Sequence[str]) -> int:
     collect_rarely()
     console = Console()
     stop = threading.Event()
-    received = save_on_signals(stop)
-    try:
-        if {"--help", "-h"} & set(argv):
-            console.say(usage([a for a in argv if a not in ("--help", "-h")]))
-            return 0
-        words, place = split_off(argv)
-        config, workdir = parse(words)
-        remember_compilations(config)
-        if place is None:
-            prepare_cpu(as_begun(config, workdir), workdir)
-            train(config, workdir, console, stop)
-        else:
-            train_together(config, workdir, stop, place)
-    except Interrupted as news:
-        console.say(str(news))
-        return 128 + (received or [signal.SIGTERM])[0]
+    if asked := [word for word in argv[1:] if asks_for_help(word)]:
+        words = [word for word in argv if not asks_for_help(word)]
+        console.say(usage(words, asked[0].partition("=")[2]))
+        return 0
+    with save_on_signals(stop, console.say) as received:
+        try:
+            words, place = split_off(argv)
+            config, workdir = parse(words)
+            remember_compilations(config)
+            if place is None:
+                prepare_cpu(as_begun(config, workdir), workdir)
+                train(config, workdir, console, stop)
+            else:
+                train_together(config, workdir, stop, place)
+        except Interrupted as news:
+            console.say(str(news))
+            return 128 + (received or [signal.SIGTERM])[0]
     return 0
 
 

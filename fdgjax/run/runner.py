@@ -10,6 +10,7 @@ from typing import Any
 
 from fdgjax.config import Config
 from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
@@ -165,7 +166,7 @@ def train_with_records(
             for of_seed, record in zip(records, progress.records, strict=True):
                 of_seed.append(record)
             done = progress.number
-            show({"round": done, **mean_figures(progress.records)})
+            show({"round": done, "train_loss": mean_loss(progress.records), **mean_figures(progress.records)})
             for observe in observers:
                 observe(progress)
             if progress.state is None:
@@ -199,6 +200,12 @@ def say_memory(memory: Memory, console: Console) -> None:
     console.say(f"memory: {memory}")
     if warning := shortage(memory, free_bytes()):
         console.say(warning)
+
+
+def mean_loss(seeds: Sequence[Record]) -> float | None:
+    """The mean over the seeds of a round's training loss; None where no client's is finite."""
+    losses = [record["train_loss"] for record in seeds if record["train_loss"] is not None]
+    return statistics.fmean(losses) if losses else None
 
 
 def leave_if(stop: Stop, done: int, rounds: int) -> None:

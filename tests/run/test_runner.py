@@ -270,6 +270,7 @@ def test_killed_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> N
             lines = (disturbed.workdir / "metrics.jsonl").read_text().count("\n")
             saved = [int(p.name) for p in (disturbed.workdir / "checkpoints").iterdir() if p.name.isdigit()]
             assert max(saved) == lines, "the last round done was not saved"
+    assert disturbed.signal_when(lines_written(25), signal.SIGINT, times=2) == 128 + signal.SIGINT
     disturbed.finish()
     config = small(cache, method, "digits_cnn", rounds=rounds, devices=2)
     assert_same_run(tmp_path / "undisturbed", tmp_path / "disturbed", config)
