@@ -1,4 +1,4 @@
-"""Named settings, of data sets and of papers' protocols: `--config=configs/METHOD.py:PRESET`."""
+"""Named settings, of data sets and of papers' protocols: `--config=METHOD:PRESET`."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,6 +17,7 @@ from fdgjax.config import Config
 from fdgjax.evaluation import Metrics
 from fdgjax.experiments import build
 from fdgjax.run.compilation import state_shapes
+from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
 from fdgjax.run.runner import Interrupted, run_config
@@ -154,6 +155,9 @@ def test_another_experiments_folder_is_left_alone(finished: Finished, tmp_path: 
     path, config, before = finished.path, finished.config, times_written(finished.path)
     with pytest.raises(UserError, match=r"holds another experiment: config.seed is 0 there and 1 here"):
         run_config(dataclasses.replace(config, seed=1), path, Console(), never())
+    other = dataclasses.replace(config, batch_size=1, method=METHODS["fedprox"].hyper(name="fedprox"))
+    with pytest.raises(UserError, match=r"holds another experiment: config.method.name is fedavg there and fedprox"):
+        run_config(other, path, Console(), never())
     assert before == times_written(path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("all I have")
