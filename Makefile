@@ -21,7 +21,7 @@ install: .venv/installed
 	touch $@
 
 demo: install
-	$(BIN)/python -m fdgjax.main --config=configs/hfedf.py
+	$(BIN)/fdgjax demo
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'

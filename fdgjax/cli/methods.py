@@ -1,15 +1,14 @@
 """The methods, grouped by who has the labels.
 
-    fdgjax methods                lists them
-    fdgjax methods NAME           one method: equations, what it needs, its hyperparameters and presets
-    fdgjax methods [NAME] --facts a table in Markdown: who has labels, what is trained, and how much is sent
+fdgjax methods                lists them
+fdgjax methods NAME           one method: equations, what it needs, its hyperparameters and presets
+fdgjax methods [NAME] --facts a table in Markdown: who has labels, what is trained, and how much is sent
 """
 
 import argparse
 import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-
 from pathlib import Path
 
 import fdgjax.methods

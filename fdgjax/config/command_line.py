@@ -50,7 +50,7 @@ def is_override(argument: str) -> bool:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raises a `UserError` for a word that is no flag, if what was meant is known: a config, a key, or a key's value."""
+    """Raises a `UserError` for a word that is no flag, if it can tell what was meant: a config, a key, or its value."""
     before, keys = "", known_keys(words)
     for word in words:
         name, _, value = word.lstrip("-").partition("=")

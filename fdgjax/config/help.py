@@ -108,7 +108,9 @@ def keys_of(group: str, method: str) -> Iterator[str]:
         kind = class_of(part, method)
         declared = map(inspect.get_annotations, kind.__mro__)
         names = {field.name for field in dataclasses.fields(kind)}
-        yield from (f"{part}.{name}" for name in dict.fromkeys(name for one in declared for name in one if name in names))
+        yield from (
+            f"{part}.{name}" for name in dict.fromkeys(name for one in declared for name in one if name in names)
+        )
 
 
 def pages_named(text: str) -> str:

@@ -118,7 +118,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             ("--config=fedavg", "--config.method.learning_rate=1"),
             r"unknown config key 'method.learning_rate'; .* 'method.client_learning_rate' or 'method.server_learning_r",
         ),
-        (("--config=fedavg", "--config.lr=1"), r"key 'lr'; .* did you mean 'method.client_learning_rate' or .*'probe.l"),
+        (
+            ("--config=fedavg", "--config.lr=1"),
+            r"key 'lr'; .* did you mean 'method.client_learning_rate' or .*'probe.l",
+        ),
         ((CONFIG, "--config.image=3"), r"unknown config key 'image'; .* did you mean 'data.image_size'\?"),
         ((CONFIG, "nothing=3"), r"got 'nothing=3', which is no flag; expected --config.KEY=VALUE"),
     ],

@@ -16,8 +16,8 @@ from rich.console import Console as RichConsole
 from fdgjax.config import Config
 from fdgjax.evaluation import Metrics
 from fdgjax.experiments import build
-from fdgjax.run.compilation import state_shapes
 from fdgjax.methods import METHODS
+from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
 from fdgjax.run.runner import Interrupted, run_config
