@@ -102,8 +102,8 @@ def check_workdir(path: Path, config: Config) -> None:
         held = read_config_file(workdir)["config"]
         ours, theirs = (experiment_identity(plain) for plain in (to_plain(config), held))
         # The other keys of another method follow from its name.
-        names = ({"method.name": plain["method"]["name"]} for plain in (ours, theirs))
-        if differing := first_difference(*names) or first_difference(ours, theirs):
+        own, other = ({"method.name": plain["method"]["name"]} for plain in (ours, theirs))
+        if differing := first_difference(own, other) or first_difference(ours, theirs):
             key, asked, there = differing
             raise UserError(
                 f"workdir {path} holds another experiment: config.{key} is {there} there and {asked} here; "
