@@ -56,8 +56,9 @@ def check_words(words: Sequence[str]) -> None:
         name, _, value = word.lstrip("-").partition("=")
         if is_override(before) and "=" not in before and not word.startswith("-"):
             raise UserError(f"got '{before} {word}', two words; expected one, {before}={word}")
-        if not word.startswith("-") and name.partition(":")[0] in METHODS:
-            raise UserError(f"got '{word}', which is no flag; expected --config={word}")
+        config = value if name == "method" else "" if word.startswith("-") else name
+        if config.partition(":")[0] in METHODS:
+            raise UserError(f"got '{word}', which is no flag; expected --config={config}")
         if not is_override(word) and (meant := near_keys(name.removeprefix("config."), keys)):
             flags = [f"--config.{key}={value or 'VALUE'}" for key in meant]
             raise UserError(f"got '{word}', which is no flag; expected {' or '.join(flags)}")
@@ -71,17 +72,17 @@ def known_keys(words: Sequence[str]) -> list[str]:
 
 
 def near_keys(name: str, keys: Sequence[str]) -> list[str]:
-    """The keys that a name may stand for: itself, else those that end with its words (`learning_rate`), contain them,
-    or have it as their words' initials (`lr`); of the section that it names, if it names one."""
+    """The keys that a name may stand for: itself, else those that end with its words (`learning_rate`, `data_dir`),
+    contain them, or have it as their words' initials (`lr`); of the section that it names, if it names one."""
     section, _, last = name.rpartition(".")
     if name in keys or not last:
         return [name] if name in keys else []
     own = [key for key in keys if key.startswith(f"{section}.")] if section else keys
-    ends = {key: f"_{key.rpartition('.')[2]}" for key in own}
-    initials = {key: "".join(word[:1] for word in end.split("_")) for key, end in ends.items()}
+    parts = {key: key.rpartition(".")[2] for key in own}
+    initials = {key: "".join(word[:1] for word in part.split("_")) for key, part in parts.items()}
     return (
-        [key for key, end in ends.items() if end.endswith(f"_{last}")]
-        or [key for key, end in ends.items() if f"_{last}_" in f"{end}_"]
+        [key for key in own if f"_{key.replace('.', '_')}".endswith(f"_{last}")]
+        or [key for key, part in parts.items() if f"_{last}_" in f"_{part}_"]
         or [key for key in own if len(last) > 1 and initials[key].endswith(last)]
     )
 

@@ -111,6 +111,8 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         (("fedavg",), r"got 'fedavg', which is no flag; expected --config=fedavg$"),
         (("hfedf:pacs", "--config.rounds=1"), r"got 'hfedf:pacs', which is no flag; expected --config=hfedf:pacs$"),
         (("fedavgg",), r"no --config given"),
+        (("--method=fedavg", "--config.rounds=1"), r"which is no flag; expected --config=fedavg$"),
+        ((CONFIG, "--data_dir=x"), r"which is no flag; expected --config.data.dir=x$"),
         (("--config", "fedavg", "--config.rounds", "1"), r"got '--config.rounds 1', two words; .* --config.rounds=1$"),
         (("--config=fedavg", "--lr=0.1"), r"expected --config.method.client_learning_rate=0.1 or --config.method.serv"),
         (("--config=fedavg", "method.learning_rate=1"), r"expected --config.method.client_learning_rate=1 or [^p]*$"),
