@@ -21,7 +21,7 @@ install: .venv/installed
 	touch $@
 
 demo: install
-	$(BIN)/python -m fdgjax.main --config=configs/hfedf.py
+	$(BIN)/fdgjax demo
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
@@ -56,9 +56,9 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The site into site/, from docs/*.md, README and the docstrings; a warning is an error. What it needs is installed once.
+# The site into site/html/, from docs/*.md, README and the docstrings; a warning is an error. What it needs is installed once.
 docs: .venv/docs
-	$(BIN)/python -m sphinx -c docs -j auto -q -W --keep-going . site
+	$(BIN)/python -m sphinx -c docs -j auto -q -W --keep-going -d site/doctrees . site/html
 
 .venv/docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -134,7 +134,7 @@ class Process:
         done = subprocess.run(self.command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
-    def signal_when(self, moment: Callable[[Path], bool], number: int) -> int:
+    def signal_when(self, moment: Callable[[Path], bool], number: int, times: int = 1) -> int:
         process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + 120
@@ -142,7 +142,8 @@ class Process:
                 assert process.poll() is None, "the run ended before the moment came"
                 assert time.monotonic() < deadline, "the moment never came"
                 time.sleep(0.001)
-            os.kill(process.pid, number)
+            for _ in range(times):
+                os.kill(process.pid, number)
             output, _ = process.communicate(timeout=60)
         finally:
             process.kill()

@@ -44,6 +44,9 @@ def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path
     done(python, *PIP, "-c", ROOT / "constraints.txt", wheel, folder=tmp_path)
     assert "train" in done(fdgjax, "--help", folder=empty)
     assert "hfedf-pacs" in " ".join(done(fdgjax, "reproduce", "--help", folder=empty).split())
+    demo = done(fdgjax, "demo", f"--config.data.cache_dir={cache}", "--config.rounds=1", folder=empty)
+    assert "r45 (unseen)" in demo
+    assert "hfedf" in done(fdgjax, "runs", folder=empty)
     tuning = ("--config.rounds=2", "--config.eval_every=1", "--config.model.name=digits_cnn", "--workdir", "run")
     done(fdgjax, "train", "--config=fedavg", f"--config.data.cache_dir={cache}", *tuning, folder=empty)
     images = np.asarray(load_data("rotated_digits", cache_dir=str(cache)).images[:3])

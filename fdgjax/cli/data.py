@@ -16,12 +16,9 @@ from pathlib import Path
 from fdgjax.data.download.install import download_folder, get, verified_already
 from fdgjax.data.download.release import Release, amount
 from fdgjax.data.download.releases import RELEASES
-from fdgjax.utils.command import command
+from fdgjax.utils.command import STOPPED, command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
-
-STOPPED = 130
-"""The shell's exit status for a program ended by Ctrl-C."""
 
 
 @command

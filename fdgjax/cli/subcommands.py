@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Mapping[str, Command] = {
+    "demo": Command("fdgjax.cli.demo", "trains hFedF on rotated digits: nothing to fetch or to choose"),
     "data": Command("fdgjax.cli.data", "lists data sets and fetches them: NAME --dir DATA"),
     "train": Command("fdgjax.cli.train", "trains and evaluates one experiment: --config=METHOD[:PRESET]"),
     "probe": Command("fdgjax.cli.probe", "linear probes of runs that learned without labels"),
@@ -37,12 +38,14 @@ COMMANDS: Mapping[str, Command] = {
     "predict": Command("fdgjax.cli.predict", "class and probabilities of images, by a run or an export"),
     "evaluate": Command("fdgjax.cli.evaluate", "accuracy and confusions on a folder of labelled images"),
     "export": Command("fdgjax.cli.export", "a trained run as safetensors, a StableHLO program and a model card"),
+    "runs": Command("fdgjax.cli.runs", "lists the runs in a folder, and the keys that differ"),
     "report": Command("fdgjax.cli.report", "a page, tables and figures of runs"),
     "sweep": Command("fdgjax.cli.sweep", "many runs by one command, shared and resumed"),
     "reproduce": Command("fdgjax.cli.reproduce", "a paper's table by its protocol, beside its figures"),
     "flower": Command("fdgjax.cli.flower", "a federation of real parties by Flower: --app, --keys"),
     "search": Command("fdgjax.cli.search", "hyperparameters by held-out data of the sources"),
-    "methods": Command("fdgjax.cli.methods", "lists the methods"),
+    "methods": Command("fdgjax.cli.methods", "lists the methods; NAME explains one"),
+    "presets": Command("fdgjax.cli.presets", "lists data sets and papers' settings, for --config=METHOD:PRESET"),
     "models": Command("fdgjax.cli.models", "lists the networks; --cost counts parameters and operations"),
 }
 """The subcommands by name, in the order of the help."""

@@ -1,6 +1,7 @@
 """Trains and evaluates one experiment.
 
     fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ...
+    fdgjax train --config=METHOD[:PRESET] --help        # all keys; with --help=method those of one group
 
 With `--distributed=auto` or `--distributed=HOST:PORT,RANK,COUNT`, this is one of several processes that train one run
 together. `python -m fdgjax.main` does the same.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from fdgjax.config import Config
 from fdgjax.config.command_line import parse
-from fdgjax.config.help import usage
+from fdgjax.config.help import asks_for_help, usage
 from fdgjax.distributed import ProcessAddress, Stop, is_coordinator, join_processes, process_group, split_off
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console, silent_console
@@ -37,22 +38,22 @@ def main(argv: Sequence[str]) -> int:
     collect_rarely()
     console = Console()
     stop = threading.Event()
-    received = save_on_signals(stop)
-    try:
-        if {"--help", "-h"} & set(argv):
-            console.say(usage([a for a in argv if a not in ("--help", "-h")]))
-            return 0
-        words, place = split_off(argv)
-        config, workdir = parse(words)
-        remember_compilations(config)
-        if place is None:
-            prepare_cpu(as_begun(config, workdir), workdir)
-            train(config, workdir, console, stop)
-        else:
-            train_together(config, workdir, stop, place)
-    except Interrupted as news:
-        console.say(str(news))
-        return 128 + (received or [signal.SIGTERM])[0]
+    if asked := [word for word in argv if asks_for_help(word)]:
+        console.say(usage([word for word in argv if word not in asked], asked[0].partition("=")[2]))
+        return 0
+    with save_on_signals(stop, console.say) as received:
+        try:
+            words, place = split_off(argv)
+            config, workdir = parse(words)
+            remember_compilations(config)
+            if place is None:
+                prepare_cpu(as_begun(config, workdir), workdir)
+                train(config, workdir, console, stop)
+            else:
+                train_together(config, workdir, stop, place)
+        except Interrupted as news:
+            console.say(str(news))
+            return 128 + (received or [signal.SIGTERM])[0]
     return 0
 
 

@@ -31,6 +31,7 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
       UserError: a missing or unknown config, an unknown flag or key, a value of the wrong type, or an invalid value.
     """
     words = joined_words(argv)
+    check_words(words[1:])
     chosen, workdir = read_flags([word for word in words if not is_override(word)])
     set_keys(chosen, [word.lstrip("-").removeprefix("config.") for word in words[1:] if is_override(word)])
     config = read_config(chosen)
@@ -46,6 +47,44 @@ def joined_words(argv: Sequence[str]) -> list[str]:
 def is_override(argument: str) -> bool:
     """Whether an argument sets a key of the config."""
     return argument.lstrip("-").startswith("config.")
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises a `UserError` for a word that is no flag, if it can tell what was meant: a config, a key, or its value."""
+    before, keys = "", known_keys(words)
+    for word in words:
+        name, _, value = word.lstrip("-").partition("=")
+        if is_override(before) and "=" not in before and not word.startswith("-"):
+            raise UserError(f"got '{before} {word}', two words; expected one, {before}={word}")
+        config = value if name == "method" else "" if word.startswith("-") else name
+        if config.partition(":")[0] in METHODS:
+            raise UserError(f"got '{word}', which is no flag; expected --config={config}")
+        if not is_override(word) and (meant := near_keys(name.removeprefix("config."), keys)):
+            flags = [f"--config.{key}={value or 'VALUE'}" for key in meant]
+            raise UserError(f"got '{word}', which is no flag; expected {' or '.join(flags)}")
+        before = word
+
+
+def known_keys(words: Sequence[str]) -> list[str]:
+    """The keys of the config that `--config` names; FedAvg's, if it is a file or none of the package's own."""
+    name = next((word.partition("=")[2].partition(":")[0] for word in words if is_config(word)), "")
+    return [key for key, _ in leaves(make_config(name if name in METHODS else "fedavg"))]
+
+
+def near_keys(name: str, keys: Sequence[str]) -> list[str]:
+    """The keys that a name may stand for: itself, else those that end with its words (`learning_rate`, `data_dir`),
+    contain them, or have it as their words' initials (`lr`); of the section that it names, if it names one."""
+    section, _, last = name.rpartition(".")
+    if name in keys or not last:
+        return [name] if name in keys else []
+    own = [key for key in keys if key.startswith(f"{section}.")] if section else keys
+    parts = {key: key.rpartition(".")[2] for key in own}
+    initials = {key: "".join(word[:1] for word in part.split("_")) for key, part in parts.items()}
+    return (
+        [key for key in own if f"_{key.replace('.', '_')}".endswith(f"_{last}")]
+        or [key for key, part in parts.items() if f"_{last}_" in f"_{part}_"]
+        or [key for key in own if len(last) > 1 and initials[key].endswith(last)]
+    )
 
 
 def check_no_section(key: str, known: Iterable[str]) -> None:
@@ -65,6 +104,9 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
     for word in words:
         key, equals, text = word.partition("=")
         check_no_section(key, known)
+        if key not in known and (meant := near_keys(key, list(known))):
+            names = " or ".join(f"'{one}'" for one in meant)
+            raise UserError(f"unknown config key '{key}'; expected a key of the config; did you mean {names}?")
         default = lookup("config key", key, known)
         bare = not equals and isinstance(default, bool)
         value = True if bare else WORDS.get((key, text)) if (key, text) in WORDS else read_value(key, text, default)
@@ -168,7 +210,7 @@ def read_absl(argv: Sequence[str]) -> flags.FlagValues:
     except Exception as error:  # a config file is a program, which may fail in any way
         raise UserError(
             f"the file of --config cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a "
-            "Python file with get_config(), such as configs/hfedf.py"
+            "Python file with get_config(), or the name of a method"
         ) from error
     finally:
         sys.argv = before

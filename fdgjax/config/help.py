@@ -1,4 +1,4 @@
-"""The help of a config: each key with its value, what it means, and what it may be.
+"""The help of a config: each key with its value, what it means, and what it may be, in groups.
 
 Meanings are read from the docstrings of the dataclasses, `key: meaning.` or `key, other: meaning.`; choices and bounds
 from the declarations of the fields.
@@ -9,7 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -18,29 +18,104 @@ from fdgjax.config.make import SECTIONS
 from fdgjax.config.schema import Config
 from fdgjax.distributed import AUTO, BY_HAND, OPTION
 from fdgjax.methods import METHODS
+from fdgjax.utils.registry import lookup
 
-WIDTH = 110
+WIDTH = 80
+HELP = ("--help", "-help", "-h")
 
 
-def usage(argv: Sequence[str]) -> str:
-    """How to call the program; if a config is given, also its keys with their values and meanings."""
-    lines = ["fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."]
+class Group(NamedTuple):
+    """A group of keys: what they are about, and the sections and top-level keys that are in it, in order."""
+
+    subject: str
+    parts: tuple[str, ...]
+
+
+GROUPS: Mapping[str, Group] = {
+    "data": Group("the federation: images, domains, clients", ("data",)),
+    "model": Group("the network that clients train", ("model", "dtype")),
+    "method": Group("the method's hyperparameters, its own first", ("method",)),
+    "training": Group(
+        "rounds, local training, seeds, hardware",
+        (
+            *("rounds", "local_epochs", "batch_size", "drop_last", "clients_per_round", "pseudo_labels"),
+            *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
+        ),
+    ),
+    "evaluation": Group(
+        "what is measured when, and which round is the result",
+        ("eval_every", "eval_batch_size", "selection", "client_model", "probe"),
+    ),
+    "records": Group("what a run leaves", ("checkpoint_every", "writers")),
+    "faults": Group(
+        "clients that fail or are hostile, and privacy", ("drop_nonfinite", "defence", "attack", "privacy")
+    ),
+}
+"""The groups of keys, in the order of the help; every key is in one."""
+
+
+def asks_for_help(word: str) -> bool:
+    """Whether a word is `--help` or `--help=GROUP`."""
+    return word.partition("=")[0] in HELP
+
+
+def usage(argv: Sequence[str], group: str = "") -> str:
+    """How to call the program; if a config is given, also its keys with their values and meanings.
+
+    Args:
+      argv: the command's arguments, program name first.
+      group: the entry of `GROUPS` to show; '' for all of them.
+
+    Raises:
+      UserError: an unknown group, or an invalid config.
+    """
+    shown = {group: lookup("group of keys", group, GROUPS)} if group else GROUPS
     chosen = [word for word in joined_words(argv) if is_config(word)]
-    lines.append(f"one of several processes that train one run: --{OPTION}={AUTO}, or --{OPTION}={BY_HAND}")
-    if not chosen:
-        return "\n".join([*lines, "give --config=METHOD --help to see its keys; `fdgjax methods` lists the methods"])
-    config, _ = read_flags([argv[0], *chosen])
-    return "\n".join([*lines, *explained(config)])
+    if chosen:
+        config, _ = read_flags([argv[0], *chosen])
+        lines = [line for name in shown for line in ("", f"{name}: {GROUPS[name].subject}", *explained(config, name))]
+        return "\n".join(lines[1:] if group else [*synopsis(), *lines])
+    asked = "give --config=METHOD, too, to see the values of a group's keys; `fdgjax methods` lists the methods"
+    return "\n".join([*synopsis(), "", *textwrap.wrap(asked, WIDTH)])
 
 
-def explained(config: ConfigDict) -> Iterator[str]:
-    """The lines for each key: its value and, indented below, its meaning and allowed values."""
-    for key, value in leaves(config):
-        yield f"  --config.{key}={value}"
+def synopsis() -> Iterator[str]:
+    """How to call the program, and the groups of keys."""
+    yield "fdgjax train --config=METHOD[:PRESET] --workdir=DIR --config.KEY=VALUE ..."
+    yield "one of several processes that train one run:"
+    yield f"  --{OPTION}={AUTO}, or --{OPTION}={BY_HAND}"
+    yield "one group of keys alone, with --config=METHOD:"
+    yield from (f"  {f'--help={name}':18s} {group.subject}" for name, group in GROUPS.items())
+
+
+def explained(config: ConfigDict, group: str) -> Iterator[str]:
+    """The lines for each key of a group: its value and, indented below, its meaning and allowed values."""
+    values = dict(leaves(config))
+    for key in keys_of(group, config.method.name):
+        yield f"  --config.{key}={values[key]}"
         section, _, name = key.rpartition(".")
         kind = class_of(section, config.method.name)
-        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(kind, name, value)]))
-        yield from textwrap.wrap(words, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(kind, name, values[key])]))
+        yield from textwrap.wrap(pages_named(words), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def keys_of(group: str, method: str) -> Iterator[str]:
+    """The keys of a group in order; those of a method before those it shares with the methods it is built on."""
+    for part in GROUPS[group].parts:
+        if part != "method" and part not in SECTIONS:
+            yield part
+            continue
+        kind = class_of(part, method)
+        declared = map(inspect.get_annotations, kind.__mro__)
+        names = {field.name for field in dataclasses.fields(kind)}
+        yield from (
+            f"{part}.{name}" for name in dict.fromkeys(name for one in declared for name in one if name in names)
+        )
+
+
+def pages_named(text: str) -> str:
+    """The text with `docs/PAGE.md`, a file that is not installed, as the documentation on its subject."""
+    return re.sub(r"docs/(\w+)\.md", r"the documentation on \1", text)
 
 
 def class_of(section: str, method: str) -> type[Any]:

@@ -66,7 +66,7 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
     if {field.name for field in dataclasses.fields(entry.hyper)} != set(method):
         raise UserError(
             f"method.name='{entry.name}' but the other method.* keys belong to another method; "
-            f"start from --config=configs/{entry.name}.py instead of setting method.name"
+            f"start from --config={entry.name} instead of setting method.name"
         )
     sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
     typed = Config(**{**plain, **sections, "method": entry.hyper(**method)})

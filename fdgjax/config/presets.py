@@ -1,4 +1,4 @@
-"""Named settings, of data sets and of papers' protocols: `--config=configs/METHOD.py:PRESET`."""
+"""Named settings, of data sets and of papers' protocols: `--config=METHOD:PRESET`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -170,6 +170,30 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "uap_terra_incognita": uap_on("terra_incognita", {"name": "resnet18_imagenet"}, 224),
 }
 """The presets by name. A preset that does not set `data.name` has the name of its data set."""
+
+PURPOSES: Mapping[str, str] = {
+    "fdse_pacs": "FDSE, Table 1, by its official code",
+    "fdse_office_caltech10": "FDSE, Table 1, by its official code",
+    "fdse_domainnet10": "FDSE, Table 1, by its official code",
+    "fdse_pacs_2026": "FDSE, the authors' second program",
+    "fdse_office_caltech10_2026": "FDSE, the authors' second program",
+    "fdse_pacs_paper": "FDSE, Table 1, by the paper",
+    "fdse_office_caltech10_paper": "FDSE, Table 1, by the paper",
+    "fdse_domainnet10_paper": "FDSE, Table 1, by the paper",
+    "fdse_pacs_small": "the same on a CPU: 64 pixels",
+    "fedgala_pacs": "FedGaLA, section 5.1, no labels",
+    "fedgala_pacs_small": "the same on a CPU: small ResNet",
+    "pretrained_pacs": "ImageNet features, minutes on a CPU",
+    "pretrained_office_caltech10": "ImageNet features, minutes on a CPU",
+    "pretrained_folder": "ImageNet features, minutes on a CPU",
+    "uap_rotated_mnist": "UAP, section 5, labelled server",
+    "uap_rotated_mnist_small": "the same on a CPU: 15 rounds",
+    "uap_pacs": "UAP, section 5, labelled server",
+    "uap_vlcs": "UAP, section 5, labelled server",
+    "uap_office_home": "UAP, section 5, labelled server",
+    "uap_terra_incognita": "UAP, section 5, labelled server",
+}
+"""What each preset that is not merely a data set is for, in few words."""
 
 
 def dataset_of(preset: str) -> str:

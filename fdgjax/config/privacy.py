@@ -90,7 +90,7 @@ def protection(
     if reason := why_not(method, federations[0], samples=samples):
         raise UserError(
             f"config.privacy.unit got '{chosen.unit}', but method '{config.method.name}' shows more: {reason}; "
-            "expected a method and a model that do not (docs/privacy.md)"
+            "expected a method and a model that do not"
         )
     exposures = EXPOSURES[chosen.unit](config.clients_per_round, batching, federations)
     noise = chosen.noise or needed_noise(exposures, chosen.epsilon, chosen.delta, config.rounds)

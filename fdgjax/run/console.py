@@ -15,7 +15,7 @@ from fdgjax.evaluation.statistics import wilson
 
 
 class Console:
-    """Output for the user: a live progress bar in a terminal, a line per evaluation where output goes to a file."""
+    """Output for the user: a line per evaluation, and in a terminal a progress bar below."""
 
     def __init__(self, rich: RichConsole | None = None) -> None:
         self._rich = rich or RichConsole()
@@ -26,7 +26,7 @@ class Console:
 
     @contextlib.contextmanager
     def progress(self, rounds: int, done: int) -> Iterator[Callable[[Record], None]]:
-        """Yields a function that shows the progress of the run, given each round's record."""
+        """Yields a function that shows the progress of the run, given each round's number, figures and loss."""
         columns = (
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -36,18 +36,15 @@ class Console:
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        live = self._rich.is_terminal
-        with Progress(*columns, console=self._rich, disable=not live) as bar:
+        with Progress(*columns, console=self._rich, disable=not self._rich.is_terminal) as bar:
             task = bar.add_task("compiling", total=rounds, completed=done)
 
             def show(record: Record) -> None:
-                if live and is_evaluated(record):
-                    bar.update(task, description=headlines(record))
-                elif live and bar.tasks[task].description == "compiling":
-                    bar.update(task, description="")
-                bar.update(task, completed=record["round"])
-                if not live and is_evaluated(record):
-                    self.say(f"round {record['round']}/{rounds}  {headlines(record)}")
+                bar.update(task, description="", completed=record["round"])
+                if is_evaluated(record):
+                    loss = record.get("train_loss")
+                    shown = [headlines(record), *([] if loss is None else [f"loss {loss:.3f}"])]
+                    self.say(f"round {record['round']}/{rounds}  {'  '.join(shown)}")
 
             yield show
 

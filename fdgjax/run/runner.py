@@ -10,6 +10,7 @@ from typing import Any
 
 from fdgjax.config import Config
 from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
@@ -166,7 +167,8 @@ def train_with_records(
             durations.append(progress.seconds)
             for one, record in zip(logs, progress.records, strict=bool(outputs)):
                 one.write(record)
-            show({"round": progress.number, **mean_figures(progress.records)})
+            mean = {"train_loss": mean_loss(progress.records), **mean_figures(progress.records)}
+            show({"round": progress.number, **mean})
 
         def save(progress: Progress) -> None:
             nonlocal selected
@@ -205,6 +207,12 @@ def say_memory(memory: Memory, console: Console) -> None:
     console.say(f"memory: {memory}")
     if warning := shortage(memory, free_bytes()):
         console.say(warning)
+
+
+def mean_loss(seeds: Sequence[Record]) -> float | None:
+    """The mean over the seeds of a round's training loss; None where no client's is finite."""
+    losses = [record["train_loss"] for record in seeds if record["train_loss"] is not None]
+    return statistics.fmean(losses) if losses else None
 
 
 def leave_if(stop: Stop, done: int, rounds: int) -> None:

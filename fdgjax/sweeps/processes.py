@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fdgjax.run.console import Console
+from fdgjax.run.console import Console, silent_console
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.status import refuse_without_locks
 from fdgjax.utils.signals import save_on_signals
@@ -49,26 +49,27 @@ def conduct(job: Job, args: argparse.Namespace, command: Sequence[str]) -> int:
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     console, stop = Console(), threading.Event()
-    received = save_on_signals(stop)
     limit_time(stop, args.time_budget)
-    try:
-        if args.worker:
-            stop_with_parent(stop)
-            job.work(console, stop)
-            return 0
-        job.begin()
-        if args.jobs == 1:
-            job.work(console, stop)
-        else:
-            refuse_without_locks(args.out)
-            statuses = run_workers([sys.executable, "-m", "fdgjax", *command, "--worker"], args.jobs, stop)
-            if any(statuses) and not stop.is_set():
-                console.say(f"processes ended with status {', '.join(map(str, statuses))}")
-        return job.end(console, stop.is_set())
-    except Interrupted as news:
-        if not args.worker:
-            console.say(str(news))
-        return 128 + received[0] if received else OUT_OF_TIME
+    # Ctrl-C in a terminal reaches the workers, too, of which one line is enough.
+    with save_on_signals(stop, silent_console().say if args.worker else console.say) as received:
+        try:
+            if args.worker:
+                stop_with_parent(stop)
+                job.work(console, stop)
+                return 0
+            job.begin()
+            if args.jobs == 1:
+                job.work(console, stop)
+            else:
+                refuse_without_locks(args.out)
+                statuses = run_workers([sys.executable, "-m", "fdgjax", *command, "--worker"], args.jobs, stop)
+                if any(statuses) and not stop.is_set():
+                    console.say(f"processes ended with status {', '.join(map(str, statuses))}")
+            return job.end(console, stop.is_set())
+        except Interrupted as news:
+            if not args.worker:
+                console.say(str(news))
+            return 128 + received[0] if received else OUT_OF_TIME
 
 
 def limit_time(stop: threading.Event, seconds: float) -> None:

@@ -16,6 +16,8 @@ MISTAKE = 2
 """The exit status after a mistake in the input or a system error."""
 CLOSED = 128 + signal.SIGPIPE
 """The shell's exit status for a program whose output pipe was closed."""
+STOPPED = 128 + signal.SIGINT
+"""The shell's exit status for a program ended by Ctrl-C."""
 
 Main = Callable[[Sequence[str]], int]
 
@@ -24,8 +26,8 @@ def command(main: Main) -> Main:
     """Wraps a command's `main(argv)`, which returns its exit status, so that expected errors need no traceback.
 
     A `UserError`, a folder that cannot be read or written, a full disk and too little memory each print one line on
-    standard error and give status `MISTAKE`; a closed pipe prints nothing and gives `CLOSED`. Characters that the
-    terminal cannot show are escaped.
+    standard error and give status `MISTAKE`; Ctrl-C prints one line and gives `STOPPED`, a closed pipe prints nothing
+    and gives `CLOSED`. Characters that the terminal cannot show are escaped.
     """
 
     @functools.wraps(main)
@@ -37,6 +39,9 @@ def command(main: Main) -> Main:
         except BrokenPipeError:
             leave_stdout()
             return CLOSED
+        except KeyboardInterrupt:
+            refuse("stopped")
+            return STOPPED
         except UserError as error:
             return refuse(str(error))
         except MemoryError as error:

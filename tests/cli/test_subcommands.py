@@ -1,15 +1,20 @@
 """The command `fdgjax`: every subcommand is found, lists itself, and loads nothing before it is called."""
 
+import dataclasses
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
 import fdgjax
-from fdgjax.cli import methods, models
+from fdgjax.cli import methods, models, presets
 from fdgjax.cli.subcommands import COMMANDS, main, subcommand_lines
+from fdgjax.config.command_line import parse
+from fdgjax.config.presets import PRESETS, PURPOSES
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
 
@@ -65,3 +70,51 @@ def test_every_method_and_model_is_listed_with_its_summary(capsys: pytest.Captur
     lines = capsys.readouterr().out.splitlines()
     for name, entry in (METHODS | MODELS).items():
         assert any(line.split()[:1] == [name] and line.endswith(entry.summary) for line in lines), name
+
+
+def test_every_preset_is_listed_with_its_data_and_purpose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert presets.main(["presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(dict.fromkeys((*DATASETS, *PRESETS)))
+    assert all(line.split()[1] in DATASETS for line in lines[1:])
+    assert max(map(len, lines)) <= 80
+    assert set(PURPOSES) == set(PRESETS) - set(DATASETS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert methods.main(["methods", name]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{name}: {METHODS[name].summary}\n")
+    assert f"methods/{name}.py\n" in said
+    assert all(f"--config.method.{field.name}=" in said for field in dataclasses.fields(METHODS[name].hyper))
+    assert "needs: labels at" in said or "needs: no labels" in said
+    assert "docs/" not in said
+
+
+def test_a_method_of_ones_own_is_explained_from_its_file(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(
+        '"""Mine.\n\n    w = 1\n\nEnd.\n"""\nfrom fdgjax.methods import Entry, FedAvg, fedavg\n'
+        'ENTRY = Entry("mine", FedAvg, fedavg, "of mine")\n'
+    )
+    words = [sys.executable, "-m", "fdgjax", "--with", str(own), "methods", "mine"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"mine: of mine\nequations and code: {own}\n\nMine.\n\n    w = 1\n\nEnd.\n\nneeds: labels")
+
+
+def test_an_unknown_method_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert methods.main(["methods", "hfdef"]) == 2
+    assert "unknown method 'hfdef'; expected one of" in capsys.readouterr().err
+
+
+def test_the_demo_is_a_training_of_rotated_digits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[Sequence[str]] = []
+    monkeypatch.setattr("fdgjax.cli.train.main", lambda argv: given.append(argv) or 0)
+    assert main(["fdgjax", "demo", "--config.rounds=1"]) == 0
+    assert parse(given[0])[0] == parse(["", "--config=hfedf", "--config.rounds=1"])[0]
+    assert "fdgjax presets" in capsys.readouterr().out
+    assert main(["fdgjax", "demo", "--help"]) == 0
+    assert len(given) == 1

@@ -1,17 +1,19 @@
 """The help explains every key: its value, what it means, and what it may be."""
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
 
-from fdgjax.config import Config
-from fdgjax.config.help import entries, meanings, usage
+from fdgjax.config import Config, make_config
+from fdgjax.config.command_line import leaves
+from fdgjax.config.help import GROUPS, asks_for_help, entries, keys_of, meanings, usage
 from fdgjax.config.make import SECTIONS
 from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
 
 KINDS = {kind.__name__: kind for kind in (Config, *SECTIONS.values(), *(entry.hyper for entry in METHODS.values()))}
-SECTION_NAMES = {*SECTIONS, "method"}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -28,11 +30,42 @@ def test_help_has_each_key_with_its_value_meaning_and_bounds() -> None:
     assert "--config.client_axis=auto" in flat
     assert "One of: auto, chunk, map, vmap." in flat
     assert "--config.data.image_size=0 pixels a side (0 for the data set's own). At least 0 and at most 4096." in flat
-    assert max(map(len, text.splitlines())) <= 120
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_key_is_in_one_group_and_in_order(method: str) -> None:
+    every = [key for group in GROUPS for key in keys_of(group, method)]
+    assert sorted(every) == sorted(key for key, _ in leaves(make_config(method)))
+    text = usage(["fdgjax train", f"--config={method}"])
+    assert re.findall(r"^  --config\.([\w.]+)=", text, re.MULTILINE) == every
+    assert re.findall(r"^(\w+): ", text, re.MULTILINE) == list(GROUPS)
+
+
+def test_one_group_alone() -> None:
+    text = usage(["fdgjax train", "--config=fedprox"], "method")
+    first, mu, *_ = text.splitlines()
+    assert first.startswith("method: ")
+    assert mu.startswith("  --config.method.mu="), "a method's own keys come before FedAvg's"
+    assert "--config.rounds" not in text
+    with pytest.raises(UserError, match=r"unknown group of keys 'dta'; expected one of: data, .*did you mean 'data'"):
+        usage(["fdgjax train", "--config=fedprox"], "dta")
+
+
+def test_help_names_no_file_of_a_checkout() -> None:
+    for method in METHODS:
+        assert not re.search(r"docs/|configs/|README|Makefile", usage(["fdgjax train", f"--config={method}"]))
+
+
+@pytest.mark.parametrize(("word", "asks"), [("--help", True), ("-h", True), ("--help=data", True), ("--helper", False)])
+def test_what_asks_for_help(word: str, asks: bool) -> None:
+    assert asks_for_help(word) == asks
 
 
 def test_without_a_config_help_says_where_to_look() -> None:
-    assert "fdgjax methods" in usage(["fdgjax train"])
+    said = usage(["fdgjax train"])
+    assert "fdgjax methods" in said
+    assert all(f"--help={group}" in said for group in GROUPS)
 
 
 def test_entries_of_a_docstring() -> None:

@@ -10,7 +10,10 @@ from tests.docs.pages import PAGES, text_of
 TEXTS = [page for page in PAGES if page.suffix == ".md"]
 DOWNLOAD, MINUTES = "needs a download", "minutes to hours: it was measured, or reproduces a paper"
 PACKAGES = "needs packages that CI does not install; tests/loggers has stand-ins for them"
-CHECKOUT, CHOICE = "sets up the checkout; CI does it", "a pattern of commands, of which others are examples"
+INSTALLS, CHOICE = (
+    "installs packages; tests/test_wheel.py does it",
+    "a pattern of commands, of which others are examples",
+)
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
 FLOWER = "needs a server and nodes; tests/deploy/test_page.py starts them, from the page's text"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
@@ -18,9 +21,7 @@ KEPT = "is of all kept runs; tests/launch runs it"
 NOT_RUN = {
     r"python -m launch.(curves|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
-    r"make (demo|test|install)\b": CHECKOUT,
-    r"source |pip install ": CHECKOUT,
-    r"python -m venv ": "installs other people's frameworks, which are compared with ours",
+    r"source |pip install |python -m venv ": INSTALLS,
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist)\b": DOWNLOAD,
     r"fdgjax data \w": DOWNLOAD,
     r".*--config.writers=.*(wandb|mlflow)": PACKAGES,

@@ -24,6 +24,7 @@ from PIL import Image
 
 from fdgjax.cli.subcommands import COMMANDS, WITH, main
 from fdgjax.config.command_line import parse
+from fdgjax.config.help import asks_for_help
 from fdgjax.config.register import REGISTRIES
 from fdgjax.distributed import split_off
 from fdgjax.methods import METHODS
@@ -183,7 +184,7 @@ def typed(line: str) -> None:
     shutil.rmtree("DIR", ignore_errors=True)
     words = words_of(line)
     argv = words[1:] if words[0] == "fdgjax" else [MODULES.get(words[2], words[2]), *words[3:]]
-    if "train" in argv and "--help" not in argv:
+    if {"train", "demo"} & set(argv) and not any(map(asks_for_help, argv)):
         tiny = [*TINY, *(["--config.pseudo_labels.epochs=1"] if "labelled_server" in line else [])]
         argv += [word for word in tiny if word.partition("=")[0] not in line or "rounds" in word]
     if "report" in argv and "--no-states" not in argv:

@@ -17,6 +17,7 @@ from fdgjax.config import Config
 from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.statistics import wilson
 from fdgjax.experiments import build
+from fdgjax.methods import METHODS
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
@@ -170,6 +171,9 @@ def test_another_experiments_folder_is_left_alone(finished: Finished, tmp_path: 
     path, config, before = finished.path, finished.config, times_written(finished.path)
     with pytest.raises(UserError, match=r"holds another experiment: config.seed is 0 there and 1 here"):
         run_config(dataclasses.replace(config, seed=1), path, Console(), never())
+    other = dataclasses.replace(config, batch_size=1, method=METHODS["fedprox"].hyper(name="fedprox"))
+    with pytest.raises(UserError, match=r"holds another experiment: config.method.name is fedavg there and fedprox"):
+        run_config(other, path, Console(), never())
     assert before == times_written(path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("all I have")
@@ -286,6 +290,7 @@ def test_killed_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path) -> N
             lines = (disturbed.workdir / "metrics.jsonl").read_text().count("\n")
             saved = [int(p.name) for p in (disturbed.workdir / "checkpoints").iterdir() if p.name.isdigit()]
             assert max(saved) == lines, "the last round done was not saved"
+    assert disturbed.signal_when(lines_written(25), signal.SIGINT, times=2) == 128 + signal.SIGINT
     disturbed.finish()
     config = small(cache, method, "digits_cnn", rounds=rounds, devices=2)
     assert_same_run(tmp_path / "undisturbed", tmp_path / "disturbed", config)

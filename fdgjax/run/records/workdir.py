@@ -106,10 +106,13 @@ def check_workdir(path: Path, config: Config) -> None:
     check_place(path)
     if workdir.config.exists():
         held = read_config_file(workdir)["config"]
-        if differing := first_difference(experiment_identity(to_plain(config)), experiment_identity(held)):
-            key, ours, theirs = differing
+        ours, theirs = (experiment_identity(plain) for plain in (to_plain(config), held))
+        # The other keys of another method follow from its name.
+        own, other = ({"method.name": plain["method"]["name"]} for plain in (ours, theirs))
+        if differing := first_difference(own, other) or first_difference(ours, theirs):
+            key, asked, there = differing
             raise UserError(
-                f"workdir {path} holds another experiment: config.{key} is {theirs} there and {ours} here; "
+                f"workdir {path} holds another experiment: config.{key} is {there} there and {asked} here; "
                 "choose another --workdir, or repeat that run's command to continue it"
             )
 
