@@ -13,6 +13,7 @@ not answered by then (0 waits for all); --least N is the smallest number of answ
 
 import argparse
 import dataclasses
+import importlib.util
 import logging
 import shlex
 from collections.abc import Sequence
@@ -27,9 +28,12 @@ from fdgjax.utils.errors import UserError
 def main(argv: Sequence[str]) -> int:
     """Runs the command; returns its exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("fdgjax").setLevel(logging.INFO)  # what is chosen for the method, such as its units
     words = joined_words(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
     if asked.keys:
+        if importlib.util.find_spec("cryptography") is None:
+            raise UserError("--keys needs the library cryptography, not installed; pip install 'fdgjax[flower]'")
         from fdgjax.deploy.keys import make_keys
 
         make_keys(Path(asked.keys), asked.clients, asked.host, asked.port)

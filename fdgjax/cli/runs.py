@@ -76,10 +76,14 @@ def state_of(run: Folder) -> str:
 
 
 def differences(runs: Sequence[Folder]) -> Iterator[str]:
-    """A line for each run with its values of the keys that differ; a method's among the runs of that method."""
+    """A line for each run with its values of the keys that differ, if the table does not say all; a method's keys among
+    the runs of that method."""
     every = [settings_of(run) for run in runs]
     keys = differing_keys(every)
-    yield f"keys that differ: {', '.join(keys) or 'none'}"
+    if not keys:
+        yield "keys that differ: none but those of the table"
+        return
+    yield f"keys that differ: {', '.join(keys)}"
     for run, own in zip(runs, every, strict=True):
         values = ", ".join(f"{key}={printable(own[key])}" for key in keys if key in own)
         yield f"  {printable(run.path)}: {values or '-'}"

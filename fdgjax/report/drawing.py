@@ -127,7 +127,7 @@ def round_axis(axes: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 @contextmanager

@@ -39,7 +39,9 @@ def named(word: str, settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def shown(key: str, value: str) -> str:
-    """A setting as a part of a name."""
+    """A setting as a part of a name; a long number, such as a search draws, with three digits."""
+    if len(value) > 8 and "." in value and is_number(value):
+        value = f"{float(value):.3g}"
     return value if key in PLAIN else f"{key.removeprefix('data.').removeprefix('method.')} {value}"
 
 

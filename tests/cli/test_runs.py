@@ -45,6 +45,7 @@ def test_runs_are_listed_with_state_and_differing_keys(
     *_, keys, first, second = listed(capsys, "runs", "--compare")
     assert keys == "keys that differ: batch_size"
     assert (first, second) == ("  runs/deep/cut: batch_size=32", "  runs/done: batch_size=64")
+    assert listed(capsys, "runs/done", "--compare")[2:] == ["keys that differ: none but those of the table"]
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.image_folder import decoded_folder, files_of
@@ -108,6 +109,22 @@ def test_every_party_chooses_the_units_that_a_method_needs(trial: Trial) -> None
     alone = trial.terms._replace(config=fedbn, clients=1)
     with pytest.raises(UserError, match="'fedbn' got a single client"):
         agree(alone)
+
+
+def test_keys_without_their_library_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert flower(["fdgjax flower", f"--keys={tmp_path / 'keys'}"]) == 2
+    assert capsys.readouterr().err.endswith("cryptography, not installed; pip install 'fdgjax[flower]'\n")
+    assert not (tmp_path / "keys").exists()
+
+
+def test_the_command_says_which_units_a_method_gets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    terms = ["--classes=a,b", "--config.data.clients=2", "--config.data.image_size=8", f"--workdir={tmp_path / 'run'}"]
+    asked = [f"--app={tmp_path / 'app'}", *terms, "--config=fedbn:folder", "--config.model.name=digits_cnn"]
+    assert flower(["fdgjax flower", *asked]) == 0
+    assert "so that its units are model.unit=norm" in caplog.text
 
 
 def test_terms_travel_as_words(trial: Trial) -> None:

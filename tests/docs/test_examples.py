@@ -5,9 +5,11 @@ README's Python is run by `tests/test_readme.py`, that of docs/python.md by `tes
 """
 
 import argparse
+import contextlib
 import glob
 import importlib
 import importlib.util
+import io
 import re
 import shlex
 import shutil
@@ -35,6 +37,8 @@ from tests.runs import perceptron
 __all__ = ["perceptron"]
 RUN_ELSEWHERE = {"README.md", "python.md"}
 """Pages whose fenced Python other tests run."""
+TRANSCRIPTS = {"tutorial.md"}
+"""Pages on which a block of text is what the commands before it print."""
 TINY = ("--config.rounds=1", "--config.local_epochs=1", "--config.model.name=perceptron", "--config.devices=1")
 MODULES = {"fdgjax.main": "train"}
 FOR_EXAMPLE = {
@@ -179,8 +183,9 @@ def words_of(line: str, words: Mapping[str, str] = FOR_EXAMPLE) -> list[str]:
 
 
 @cache
-def typed(line: str) -> None:
-    """Runs a command in this process, a training for one round; once, if several pages have it."""
+def typed(line: str) -> str:
+    """Runs a command in this process, a training for one round, and returns what it prints; once, if several pages have
+    it."""
     shutil.rmtree("DIR", ignore_errors=True)
     words = words_of(line)
     argv = words[1:] if words[0] == "fdgjax" else [MODULES.get(words[2], words[2]), *words[3:]]
@@ -191,25 +196,36 @@ def typed(line: str) -> None:
         argv.append("--no-states")
     if argv[0] == "launch.evidence":
         assert importlib.import_module(argv[0]).main(argv) in (0, None)
-        return
-    assert main(["fdgjax", *argv]) == 0, line
+        return ""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["fdgjax", *argv]) == 0, line
+    return printed.getvalue()
 
 
-def run_block(block: Block, names: dict[str, Any]) -> None:
+def run_block(block: Block, names: dict[str, Any]) -> str:
+    """What the block's commands print."""
+    printed = ""
     if block.kind == "shell":
-        for line in lines(block):
-            if not reason(line):
-                typed(line)
+        printed = "".join(typed(line) for line in lines(block) if not reason(line))
     if block.kind == "python" and not reason(block.text):  # the command stands in a program's first line
         exec(compile(block.text.replace("rounds=40", "rounds=1, model='perceptron'"), block.page.name, "exec"), names)
+    return printed
+
+
+def masked(text: str) -> set[str]:
+    """The lines of an output, without its numbers and the widths of its columns."""
+    return {" ".join(re.sub(r"[\d,.]*\d", "*", line).split()) for line in text.splitlines()} - {"..."}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [it for it in TEXTS if it.name not in RUN_ELSEWHERE], ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_their_order(page: Path, world: Path) -> None:
-    names = prepared(page, world)
+    names, printed = prepared(page, world), ""
     for block in blocks(page):
-        run_block(block, names)
+        if block.kind == "text" and page.name in TRANSCRIPTS:
+            assert masked(block.text) - masked(printed) == set()
+        printed = run_block(block, names)
 
 
 def prepared(page: Path, world: Path) -> dict[str, Any]:

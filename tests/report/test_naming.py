@@ -33,3 +33,11 @@ def test_the_fewest_keys_are_named_and_words_before_numbers() -> None:
     assert short_names([("fedavg", settings_[0]), ("hfedf", settings_[1])]) == ["fedavg", "hfedf"]
     long = [("fedavg", {"model.pretrained": "x" * 60}), ("fedavg", {"model.pretrained": "y" * 60})]
     assert short_names(long) == ["fedavg 1", "fedavg 2"]
+
+
+def test_a_long_number_is_short_where_it_still_tells_runs_apart() -> None:
+    def named(*rates: str) -> list[str]:
+        return short_names([("fedprox", {"method.mu": rate}) for rate in rates])
+
+    assert named("0.01", "0.017826497151386938") == ["fedprox, mu 0.01", "fedprox, mu 0.0178"]
+    assert named("0.017826497151386938", "0.017826497151386940") == ["fedprox 1", "fedprox 2"]
