@@ -8,7 +8,7 @@ from fdgjax.experiments.components import (
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment, build
-from fdgjax.experiments.facts import model_facts
+from fdgjax.experiments.facts import image_facts, model_facts
 from fdgjax.experiments.model import fit_model, model_config
 from fdgjax.experiments.outline import DataDescription, Outline, describe, make_outline, outline_of, to_description
 
@@ -21,6 +21,7 @@ __all__ = [
     "check_method",
     "describe",
     "fit_model",
+    "image_facts",
     "make_method",
     "make_outline",
     "make_plan",

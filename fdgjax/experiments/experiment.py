@@ -35,10 +35,8 @@ from fdgjax.experiments.components import (
 )
 from fdgjax.experiments.facts import (
     bytes_per_round,
-    counted_images,
     data_facts,
     frozen_facts,
-    image_facts,
     method_facts,
     model_facts,
     privacy_facts,
@@ -247,8 +245,6 @@ def known_facts(
     return {
         **method_facts(config, task.sharings[0]),
         **data_facts(task.data, task.sharings[0].target, clients),
-        **counted_images(task.data, task.parts[0]),
-        **image_facts(task.parts[0]),
         **model_facts(task.model),
         "parameters": needed.parameters,
         **frozen_facts(task.client.trunk),

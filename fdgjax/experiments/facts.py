@@ -43,26 +43,25 @@ def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
     return {**majority, "clients": clients, "domains": list(data.domain_names)}
 
 
-def counted_images(data: Domains, part: Partition) -> dict[str, dict[str, int]]:
-    """The number of images behind each domain's accuracy (`Metrics.per_domain_accuracy`): held-out ones of all clients
-    together, and those of the unseen domain."""
+def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
+    """How many images are behind a seed's accuracies, for their intervals.
+
+    `images_by_domain`: behind each domain's (`Metrics.per_domain_accuracy`), the held-out ones of all clients together,
+    or those of the unseen domain. `test_images`: behind each other figure, for its binomial error `sqrt(p (1 - p) / n)`
+    for a share p; of a mean over K clients with n_k images each `K^2 / sum_k 1 / n_k`, exact for equal accuracies.
+    """
     held = part.test if any(map(len, part.test)) else part.validation
     counted = np.bincount(data.domains[np.concatenate([*held, part.target])], minlength=len(data.domain_names))
-    return {"images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n}}
-
-
-def image_facts(part: Partition) -> dict[str, dict[str, float]]:
-    """The number of images behind each accuracy, for its binomial error `sqrt(p (1 - p) / n)`.
-
-    Of a mean over K clients with n_k images each it is `K^2 / sum_k 1 / n_k`, which is exact for equal accuracies.
-    """
     counts = {
         "id_accuracy": mean_of_clients(part.validation),
         "ood_accuracy": float(len(part.target)),
         "all_accuracy": float(sum(map(len, part.test))),
         "avg_accuracy": mean_of_clients(part.test),
     }
-    return {"test_images": {figure: count for figure, count in counts.items() if count}}
+    return {
+        "images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n},
+        "test_images": {figure: count for figure, count in counts.items() if count},
+    }
 
 
 def mean_of_clients(samples: Sequence[np.ndarray]) -> float:

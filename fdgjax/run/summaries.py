@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiments import Experiment
+from fdgjax.experiments import Experiment, image_facts
 from fdgjax.run.loop import images_per_round
 from fdgjax.run.memory_check import peak_bytes
 from fdgjax.run.records import summarise, summarise_seeds
@@ -38,10 +38,10 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
         summarise(
             of_seed,
             config.selection,
-            experiment.facts | {"seed": seed},
+            experiment.facts | image_facts(experiment.data, part) | {"seed": seed},
             {"images_per_second": own / timings.round_seconds, **program},
         )
-        for seed, of_seed, own in zip(experiment.seeds, records, images, strict=True)
+        for seed, part, of_seed, own in zip(experiment.seeds, experiment.parts, records, images, strict=True)
     ]
 
 

@@ -191,6 +191,7 @@ def typed(line: str) -> str:
     argv = words[1:] if words[0] == "fdgjax" else [MODULES.get(words[2], words[2]), *words[3:]]
     if {"train", "demo"} & set(argv) and not any(map(asks_for_help, argv)):
         tiny = [*TINY, *(["--config.pseudo_labels.epochs=1"] if "labelled_server" in line else [])]
+        tiny += ["--config.model.pretrained=", "--config.model.frozen=0"] if ":pretrained_folder" in line else []
         argv += [word for word in tiny if word.partition("=")[0] not in line or "rounds" in word]
     if "report" in argv and "--no-states" not in argv:
         argv.append("--no-states")
