@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, Command] = {
     "methods": Command("fdgjax.cli.methods", "lists the methods; NAME explains one"),
     "presets": Command("fdgjax.cli.presets", "lists data sets and papers' settings, for --config=METHOD:PRESET"),
     "models": Command("fdgjax.cli.models", "lists the networks; --cost counts parameters and operations"),
+    "completion": Command("fdgjax.cli.completion", 'bash completes words: eval "$(fdgjax completion)"'),
 }
 """The subcommands by name, in the order of the help."""
 WITH = "FDGJAX_WITH"

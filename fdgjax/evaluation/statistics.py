@@ -13,6 +13,8 @@ import numpy as np
 
 LEVEL = 0.95
 UNSETTLED = "too few seeds to say"
+EQUAL = 1e-9
+"""Differences of accuracies that are closer differ by rounding alone."""
 
 Values = Mapping[tuple[str, int], float]
 """A method's figure by target and seed."""
@@ -46,8 +48,9 @@ class Difference(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the mean; None where no target has two seeds."""
-        if not self.freedom:
+        """Of the mean; None where no target has two seeds, or where all differences of a target are equal, as accuracies
+        on few images happen to be."""
+        if not self.freedom or self.error < EQUAL:
             return None
         half = t_quantile(self.freedom) * self.error
         return self.mean - half, self.mean + half

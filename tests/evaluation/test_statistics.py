@@ -127,3 +127,11 @@ def test_a_verdict_does_not_depend_on_who_is_ours_but_for_its_word() -> None:
 def test_the_error_of_test_images_is_the_binomial_deviation() -> None:
     drawn = np.random.default_rng(0).binomial(250, 0.8, 20000) / 250
     assert image_error(0.8, 250) == pytest.approx(drawn.std(), rel=0.02)
+
+
+def test_two_equal_differences_decide_nothing() -> None:
+    one, other = {("a", 0): 0.5, ("a", 1): 0.7}, {("a", 0): 0.4, ("a", 1): 0.6}
+    found = paired(one, other)
+    assert found is not None
+    assert found.mean == pytest.approx(0.1)
+    assert (found.interval, found.words) == (None, UNSETTLED)

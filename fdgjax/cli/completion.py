@@ -1,0 +1,59 @@
+"""Completion in bash: subcommands, methods, presets and keys of a config.
+
+    eval "$(fdgjax completion)"    # in ~/.bashrc
+
+Libraries for completion read argparse, which knows nothing of a config's keys. The words are therefore written into the
+script, and no Python starts when TAB is pressed.
+"""
+
+import argparse
+from collections.abc import Sequence
+from string import Template
+
+from fdgjax.cli.subcommands import COMMANDS
+from fdgjax.config import make_config
+from fdgjax.config.command_line import leaves
+from fdgjax.config.presets import PRESETS
+from fdgjax.methods import METHODS
+from fdgjax.utils.command import command
+
+SCRIPT = """\
+_fdgjax() {
+    local line=${COMP_LINE:0:COMP_POINT}
+    local word=${line##*[[:space:]]}
+    COMPREPLY=()
+    if [[ $line != *[[:space:]]*[[:space:]]* ]]; then
+        COMPREPLY=($(compgen -W "@commands" -- "$word"))
+        return
+    fi
+    # bash replaces only what follows the last = or : of a word.
+    case $word in
+        --config=*:*) COMPREPLY=($(compgen -W "@presets" -- "${word##*:}")) ;;
+        --config=*) COMPREPLY=($(compgen -W "@methods" -- "${word#--config=}")) ;;
+        --config*=*) ;;
+        --c*)
+            compopt -o nospace 2> /dev/null
+            COMPREPLY=($(compgen -S = -W "@keys" -- "$word"))
+            ;;
+        *) [[ $line == *"fdgjax methods "* ]] && COMPREPLY=($(compgen -W "@methods" -- "$word")) ;;
+    esac
+}
+complete -o default -F _fdgjax fdgjax
+"""
+
+
+class Words(Template):
+    """A template whose places are `@name`, as `$` is the shell's."""
+
+    delimiter = "@"
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Prints the script; returns the exit status."""
+    argparse.ArgumentParser(prog="fdgjax completion", description=str(__doc__).partition("\n")[0]).parse_args(argv[1:])
+    keys = dict.fromkeys(key for name in METHODS for key, _ in leaves(make_config(name)))
+    words = {"commands": COMMANDS, "methods": METHODS, "presets": PRESETS}
+    written = {name: " ".join(found) for name, found in words.items()}
+    print(Words(SCRIPT).substitute(written, keys=" ".join(["--config", *(f"--config.{key}" for key in keys)])), end="")
+    return 0
