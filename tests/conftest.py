@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jaxlib
 import pytest
+from hypothesis import settings
 
 MANY_MAPS, TESTS_BETWEEN_COUNTS = 40_000, 20
 TESTS = itertools.count(1)
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Every process has several devices; a program that asks for one runs on the first, as ever.
     jax.config.update("jax_num_cpu_devices", 4)
     jax.devices()  # from here on, as no program that a test runs may make others of them
+    settings.register_profile("patient", settings(), deadline=None)  # a busy machine fails no test
+    settings.load_profile("patient")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
