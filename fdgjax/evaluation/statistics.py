@@ -48,8 +48,8 @@ class Difference(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the mean; None where no target has two seeds, or where all differences of a target are equal, as accuracies
-        on few images happen to be."""
+        """Of the mean; None where no target has two seeds, or where all differences of a target are equal, as those of
+        accuracies on few images may be."""
         if not self.freedom or self.error < EQUAL:
             return None
         half = t_quantile(self.freedom) * self.error
