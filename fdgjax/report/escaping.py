@@ -55,10 +55,11 @@ def for_html(value: Any) -> "str | Markup":
 def for_csv(words: str) -> str:
     """A cell; one that a spreadsheet would compute begins with an apostrophe, unless it is a number."""
     words = printable(words)
-    return f"'{words}" if words.lstrip().startswith(FORMULA) and not _is_number(words) else words
+    return f"'{words}" if words.lstrip().startswith(FORMULA) and not is_number(words) else words
 
 
-def _is_number(words: str) -> bool:
+def is_number(words: str) -> bool:
+    """Whether words are a number."""
     try:
         float(words)
     except ValueError:

@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from fdgjax.report.escaping import is_number
+
 LONGEST_NAME = 44
 """Characters beyond which names are numbered instead; a report has a table of what differs."""
 PLAIN = ("data.name", "data.protocol")
@@ -43,12 +45,3 @@ def shown(key: str, value: str) -> str:
     if len(value) > 8 and "." in value and is_number(value):
         value = f"{float(value):.3g}"
     return value if key in PLAIN else f"{key.removeprefix('data.').removeprefix('method.')} {value}"
-
-
-def is_number(value: str) -> bool:
-    """Whether a setting is a number."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
