@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.evaluation.statistics import Spread, image_error, over_targets, spread
+from fdgjax.evaluation.statistics import over_targets, spread
 from fdgjax.methods import METHODS
 from fdgjax.report.reading import Seed, read_run_folder, read_runs, run_folders
 from fdgjax.report.tables import compared as values_of
 from fdgjax.sweeps.cells import SPECS, read_published
-from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_row, percent
+from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_measured, as_row, percent
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
@@ -111,11 +111,7 @@ def kept_cells(folder: str) -> list[KeptCell]:
 def measured(cell: KeptCell, figure: str) -> Measured | None:
     """A figure in percent, with the standard error of its test images."""
     own = spread([seed.figures.get(figure) for seed in cell.seeds])
-    if own is None:
-        return None
-    images = images_of(cell.seeds[0], figure)
-    scaled = Spread(100 * own.mean, None if own.std is None else 100 * own.std, own.n)
-    return Measured(scaled, 100 * image_error(own.mean, images) if images else 0.0)
+    return None if own is None else as_measured(own, images_of(cell.seeds[0], figure))
 
 
 def images_of(seed: Seed, figure: str) -> float | None:
@@ -212,7 +208,7 @@ def mean_of(cell: KeptCell, figure: str) -> str:
     found = spread([seed.figures.get(figure) for seed in cell.seeds])
     if found is None:
         return ""
-    return percent(100 * found.mean, found.std and 100 * found.std) if "accuracy" in figure else f"{found.mean:.2f}"
+    return percent(*found.in_percent[:2]) if "accuracy" in figure else f"{found.mean:.2f}"
 
 
 PACS = {

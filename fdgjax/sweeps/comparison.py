@@ -100,8 +100,12 @@ def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
         return None
     deviation, images = nested(summary.get("std", {}), name), nested(summary, f"test_images.{name}")
     seeds = len(summary.get("per_seed", {})) or 1
-    error = 100 * image_error(mean, images) if images else 0.0
-    return Measured(Spread(100 * mean, None if deviation is None else 100 * deviation, seeds), error)
+    return as_measured(Spread(mean, deviation, seeds), images)
+
+
+def as_measured(own: Spread, images: float | None) -> Measured:
+    """An accuracy in [0, 1] on so many test images, None where their number is unknown, in percent."""
+    return Measured(own.in_percent, 100 * image_error(own.mean, images) if images else 0.0)
 
 
 def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | None:
@@ -158,8 +162,7 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
 
 def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
-    scaled = Spread(100 * one.spread.mean, one.spread.std and 100 * one.spread.std)
-    cells = [HEADLINES[figure], str(one.place or ""), one.name, percent(*scaled[:2])]
+    cells = [HEADLINES[figure], str(one.place or ""), one.name, percent(*one.spread.in_percent[:2])]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]
