@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fdgjax.contract import Method, Objective, Order, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import domain_aware
@@ -67,5 +67,5 @@ ENTRY = Entry(
     Central,
     central,
     "centralised training on pooled data, the reference without federation",
-    pooled=augmented_images,
+    pooled=always,
 )

@@ -14,7 +14,7 @@ import dataclasses
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
@@ -46,6 +46,6 @@ ENTRY = Entry(
     CORAL,
     central_coral,
     "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)",
-    pooled=augmented_images,
+    pooled=always,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

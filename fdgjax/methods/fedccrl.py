@@ -29,7 +29,7 @@ from fdgjax.data.augmentations.style import Style, in_style, style_of, symmetric
 from fdgjax.data.augmentations.view import View
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_CLIENTS
 from fdgjax.objectives import jensen_shannon, mean_cross_entropy, supervised_contrast
@@ -121,6 +121,6 @@ ENTRY = Entry(
     FedCCRL,
     fedccrl,
     "styles of images exchanged, views that agree: shares data statistics (Wang et al., 2024)",
-    pixels=augmented_images,
+    pixels=always,
     needs=(FEATURES, SEVERAL_CLIENTS),
 )

@@ -26,7 +26,7 @@ from fdgjax.contract import Batch, Context, Method, Setup
 from fdgjax.data.augmentations.amplitude import low_amplitudes, mix_amplitudes
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.objectives import also_transformed
@@ -97,6 +97,6 @@ ENTRY = Entry(
     FedDG,
     feddg,
     "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
-    pixels=augmented_images,
+    pixels=always,
     needs=(SEVERAL_CLIENTS,),
 )

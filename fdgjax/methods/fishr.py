@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
@@ -90,6 +90,6 @@ ENTRY = Entry(
     Fishr,
     fishr,
     "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
-    pooled=augmented_images,
+    pooled=always,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

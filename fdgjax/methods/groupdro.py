@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.data.federation import label_counts
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
@@ -66,6 +66,6 @@ ENTRY = Entry(
     GroupDRO,
     groupdro,
     "pooled data, the worst domains weigh most (Sagawa et al., 2020)",
-    pooled=augmented_images,
+    pooled=always,
     needs=(SEVERAL_DOMAINS,),
 )

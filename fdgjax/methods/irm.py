@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.objectives import each_cross_entropy
@@ -63,5 +63,5 @@ ENTRY = Entry(
     IRM,
     irm,
     "pooled data, a classifier that is optimal in every domain (Arjovsky et al., 2019)",
-    pooled=augmented_images,
+    pooled=always,
 )

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import SEVERAL_DOMAINS
 from fdgjax.objectives import each_cross_entropy
@@ -70,7 +70,7 @@ ENTRY = Entry(
     Mixup,
     mixup,
     "pooled data, samples mixed with another domain's (Zhang et al., 2018)",
-    pixels=augmented_images,
-    pooled=augmented_images,
+    pixels=always,
+    pooled=always,
     needs=(SEVERAL_DOMAINS,),
 )

@@ -18,7 +18,7 @@ import jax
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
@@ -59,6 +59,6 @@ ENTRY = Entry(
     MMD,
     central_mmd,
     "pooled data, features of equal distribution (Li et al., 2018)",
-    pooled=augmented_images,
+    pooled=always,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerStep, Setup, Trained
 from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
-from fdgjax.methods.parts.entry import Entry, augmented_images
+from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.extend import Extended, aux, extend
 from fdgjax.methods.parts.hyper import When, hyper, momentum_of
 from fdgjax.methods.parts.requirements import FEATURES
@@ -126,7 +126,7 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
-    pixels=augmented_images,
+    pixels=always,
     protocol="labelled_server",
     presets=SERVED_AND_MIXED,
     needs=(FEATURES,),

@@ -8,14 +8,14 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.parts.requirements import Need
 
 
-def plain_images(h: Any) -> bool:
-    """`Entry.pixels` of a method that never uses images otherwise."""
+def never(h: Any) -> bool:
+    """For `Entry.pixels` and `Entry.pooled`: not with any hyperparameters."""
     del h
     return False
 
 
-def augmented_images(h: Any) -> bool:
-    """`Entry.pixels` of a method that always uses images otherwise."""
+def always(h: Any) -> bool:
+    """For `Entry.pixels` and `Entry.pooled`: whatever the hyperparameters."""
     del h
     return True
 
@@ -47,8 +47,8 @@ class Entry(NamedTuple):
     head: str = ""
     needs: Sequence[Need] = ()
     unlabelled: bool = False
-    pixels: Callable[[Any], bool] = plain_images
-    pooled: Callable[[Any], bool] = plain_images
+    pixels: Callable[[Any], bool] = never
+    pooled: Callable[[Any], bool] = never
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
