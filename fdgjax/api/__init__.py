@@ -1,5 +1,6 @@
 """The Python interface: what `import fdgjax` gives (docs/python.md)."""
 
+from fdgjax.api.choose import choose
 from fdgjax.api.results import Result
 from fdgjax.api.trainer import Trainer, experiment, open_run
 from fdgjax.config.register import register_data, register_method, register_model
@@ -11,6 +12,7 @@ __all__ = [
     "Result",
     "Trainer",
     "UserError",
+    "choose",
     "experiment",
     "open_run",
     "register_data",

@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Command] = {
     "sweep": Command("fdgjax.cli.sweep", "many runs by one command, shared and resumed"),
     "reproduce": Command("fdgjax.cli.reproduce", "a paper's table by its protocol, beside its figures"),
     "flower": Command("fdgjax.cli.flower", "a federation of real parties by Flower: --app, --keys"),
+    "choose": Command("fdgjax.cli.choose", "which method for one's data: domains left out in turn"),
     "search": Command("fdgjax.cli.search", "hyperparameters by held-out data of the sources"),
     "methods": Command("fdgjax.cli.methods", "lists the methods; NAME explains one"),
     "presets": Command("fdgjax.cli.presets", "lists data sets and papers' settings, for --config=METHOD:PRESET"),

@@ -1,0 +1,115 @@
+"""Choosing a method from Python, as `fdgjax choose` does."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console as RichConsole
+
+from fdgjax.api.settings import config_for, config_on, set_model, set_values
+from fdgjax.api.trainer import lending, named_arrays
+from fdgjax.config import read_config
+from fdgjax.config.register import register_method, register_model
+from fdgjax.data.sources.arrays import Arrays
+from fdgjax.evaluation.best_set import SCORES
+from fdgjax.methods import Entry
+from fdgjax.models.user_module import Network
+from fdgjax.run.batched_runs import LARGEST
+from fdgjax.run.console import Console
+from fdgjax.run.records import open_workdir
+from fdgjax.sweeps.choice import Choice, read_choice, write_choice
+from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods
+from fdgjax.sweeps.status import failure_of, forget_failure
+from fdgjax.sweeps.work import Sweep, work_on_cells
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+
+
+def choose(
+    preset: str = "",
+    /,
+    *,
+    data: Arrays | None = None,
+    classes: Sequence[str] | None = None,
+    model: str | Network | None = None,
+    methods: Sequence[str | Entry] | None = None,
+    target: str | None = None,
+    seeds: int = 3,
+    search: int = 0,
+    by: str = "mean",
+    figure: str = "ood_accuracy",
+    out: str | os.PathLike[str] | None = None,
+    together: int = LARGEST,
+    verbose: bool = False,
+    **keys: Any,
+) -> Choice:
+    """Chooses a method: each training domain is unseen in turn, for every candidate (`fdgjax choose`).
+
+    The choice has `recommended`, `indistinguishable`, `scores` by method and domain, `interval` for a new domain, and
+    `print(choice)` shows its table.
+
+    Args:
+      preset: a data set or preset, such as `"pretrained_folder"`; may be empty with `data`.
+      data, classes, model: as for `fdgjax.experiment`.
+      methods: the candidates, names or entries; None for all that fit the data and the network.
+      target: a domain that stays out of all runs; None for none.
+      seeds: of every run. search: draws of each method's search values, as further candidates.
+      by: the score over domains, `mean` or `worst`. figure: of each run's summary; larger is better.
+      out: a folder for the runs, in which the same call goes on after a stop; None for a temporary one.
+      together: the largest number of runs that train as one program. verbose: whether to print each run's lines.
+      keys: any key of the config, as for `fdgjax.experiment`.
+
+    Raises:
+      UserError: like `fdgjax choose`; also if every run failed.
+    """
+    lookup("score", by, SCORES)
+    given = named_arrays(data, classes)
+    with lending(given):
+        names = default_methods("leave_one_out") if methods is None else [name_of(one) for one in methods]
+        configs = [config_of(name, preset, given, model, seeds, keys) for name in names]
+        choosing = choosing_of(configs, target or "", draws=search, only_fit=methods is None)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder, cells = Path(out or temporary), cells_of(choosing)
+            for cell in cells:
+                forget_failure(folder, cell.name)
+                if (folder / cell.name / "config.json").exists():
+                    open_workdir(folder / cell.name, read_config(cell.config))
+            shown = Console(RichConsole(quiet=not verbose))
+            work_on_cells(Sweep(cells, cells, folder, {}, together=together), shown, threading.Event())
+            choice = read_choice(choosing, cells, folder, figure, by, {})
+            if choice is None:
+                reason = failure_of(folder, cells[0].name).partition("\n")[0]
+                raise UserError(f"choose got no finished run; {cells[0].name} failed: {reason}")
+            write_choice(choice, folder)
+    return choice
+
+
+def name_of(method: str | Entry) -> str:
+    """The name of a method, which is registered if it is an entry."""
+    return register_method(method) if isinstance(method, Entry) else method
+
+
+def config_of(
+    name: str,
+    preset: str,
+    given: dict[str, Any],
+    model: str | Network | None,
+    seeds: int,
+    keys: dict[str, Any],
+) -> ConfigDict:
+    """One candidate's config; raises like `fdgjax.experiment`."""
+    what = f"{name}:{preset.lstrip(':')}" if preset else name
+    if given:
+        ((arrays, found),) = given.items()
+        config = config_on(what, arrays, found.images.shape[1:])
+    else:
+        config = config_for(what)
+    if model is not None:
+        set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
+    config.seeds, config.writers, config.data.target = seeds, "", ""
+    set_values(config, keys)
+    return config

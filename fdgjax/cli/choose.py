@@ -1,0 +1,179 @@
+"""Chooses a method for one's own data: each training domain is unseen in turn, for every candidate.
+
+    fdgjax choose --config=:pretrained_folder --config.data.dir=DATA --out DIR [--methods fedavg,fedprox] [--train]
+    fdgjax choose --config=:rotated_digits --config.rounds=30 --out DIR --dry-run
+
+DATA/<domain>/<class>/*.jpg. A method's score is its accuracy on the domains left out, the mean over them. A domain
+given as --config.data.target stays out of all runs of the choice; a preset's own target does not count as given. DIR
+gets `choice.md` and `choice.json`: the scores, the methods that cannot be told from the best, the cheapest of them,
+which is recommended, and what to expect on a new domain. --train then trains that one on all domains, in
+DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command goes on.
+"""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from fdgjax.cli.subcommands import files_of_with
+from fdgjax.cli.sweep import begin, planned
+from fdgjax.config import read_config
+from fdgjax.config.command_line import check_words, is_override, set_keys
+from fdgjax.evaluation.best_set import SCORES
+from fdgjax.run.batched_runs import LARGEST
+from fdgjax.run.console import Console
+from fdgjax.run.runner import Interrupted
+from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.choice import CHOICE, read_choice, recommended_in, write_choice
+from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, trained_config
+from fdgjax.sweeps.grid import base_configs, figures_of, split
+from fdgjax.sweeps.options import add_common, selected_cells, single_values
+from fdgjax.sweeps.processes import Job, conduct
+from fdgjax.sweeps.status import failure_of
+from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
+from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.errors import UserError, printable
+
+def parser() -> argparse.ArgumentParser:
+    """The options of a choice."""
+    first, _, rest = str(__doc__).partition("\n")
+    made = argparse.ArgumentParser(
+        prog="fdgjax choose",
+        description=f"{first}\n{rest}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="fdgjax choose --config=[METHOD]:PRESET --out DIR [--config.KEY=VALUE ...] [options]",
+    )
+    add = made.add_argument
+    add("--config", default="", metavar="[METHOD]:PRESET", help="the data and settings of all runs, as of fdgjax train")
+    add("--methods", nargs="+", default=[], metavar="A,B", help="candidates, else all that fit the data and the network")
+    add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
+    add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
+    add("--by", choices=list(SCORES), default="mean", help="the score over domains")
+    add("--figure", default="ood_accuracy", metavar="KEY", help="of each run's summary; larger is better")
+    add("--train", action="store_true", help="then trains the recommended method on all domains")
+    add_common(made)
+    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
+    add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
+    made.set_defaults(only=[], devices=1)
+    return made
+
+
+class Asked(NamedTuple):
+    """What a command asks for: the choice, its runs, and the arguments."""
+
+    choosing: Choosing
+    sweep: Sweep
+    args: argparse.Namespace
+    commands: dict[str, str]
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Chooses.
+
+    Returns:
+      The exit status: 0 when the choice is made, 1 when runs are left or none succeeded, 2 for a mistake in the input,
+      128 + signal number when stopped by one, and 3 when time ran out.
+    """
+    made = parser()
+    args, rest = made.parse_known_args(argv[1:])
+    if others := [word for word in rest if not is_override(word)]:
+        check_words(rest)
+        raise UserError(f"choose got '{others[0]}', which is no option; expected --config.KEY=VALUE; see --help")
+    words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
+    asked = read_asked(args, words, argv[1:])
+    if args.dry_run:
+        print("\n".join([*(f"  left out: {why}" for why in asked.choosing.unfit.values()), *planned(asked.sweep)]))
+        return 0
+    sweep = asked.sweep
+    job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, asked))
+    status = conduct(job, args, ["choose", *argv[1:]])
+    if status or not args.train or args.worker:
+        return status
+    last = training(asked)
+    job = Job(partial(begin, last), partial(work_on_cells, last), partial(trained, last))
+    return conduct(job, argparse.Namespace(**vars(args) | {"jobs": 1}), [])
+
+
+def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[str]) -> Asked:
+    """What the arguments ask for; `words`: the keys that they set.
+
+    Raises:
+      UserError: an unknown method, preset, domain or key, an invalid value, or data that cannot be found.
+    """
+    keys = dict(word.partition("=")[::2] for word in words)
+    methods = split(args.methods)
+    only_fit = not methods and not args.config.partition(":")[0]
+    chosen = methods or (default_methods(keys.get("data.protocol", "leave_one_out")) if only_fit else [])
+    if not args.config and not methods:
+        raise UserError("choose got no --config; expected --config=:PRESET, such as :pretrained_folder; see --help")
+    configs = [with_keys(config, args, words) for config in base_configs(args.config, chosen)]
+    choosing = choosing_of(configs, keys.get("data.target", ""), draws=args.search, only_fit=only_fit)
+    selected = selected_cells(cells_of(choosing), args)
+    sweep = Sweep(selected.share, selected.all, args.out, {}, args.jobs, args.together)
+    if args.train:
+        for candidate in choosing.candidates:
+            read_config(trained_config(candidate.config, choosing.target))
+    own = ["fdgjax", *(word for file in files_of_with() for word in ("--with", file)), "choose", *argv]
+    plain = [word for word in own if word not in ("--train", "--worker")]
+    return Asked(choosing, sweep, args, {"choose": shlex.join(plain), "train": shlex.join([*plain, "--train"])})
+
+
+def with_keys(config: ConfigDict, args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:
+    """A method's config with the command's keys; runs of a choice log to their own files alone unless asked."""
+    config.seeds, config.writers = args.seeds, ""
+    config.data.target = ""
+    config.data.dir = args.data_dir or config.data.dir
+    set_keys(config, words)
+    return config
+
+
+def end(asked: Asked, console: Console, stopped: bool) -> int:
+    """Writes the choice and prints it. Returns the exit status.
+
+    Raises:
+      Interrupted: stopped before all was done.
+    """
+    sweep, args = asked.sweep, asked.args
+    left = unfinished(sweep._replace(cells=sweep.shown))
+    if left and stopped:
+        raise Interrupted(stopped_sweep(sweep))
+    if left:
+        names = ", ".join(cell.name for cell in left)
+        console.say(f"{len(left)} runs are left to other shares or processes: {names}; then the same command chooses")
+        return 1
+    choice = read_choice(asked.choosing, sweep.shown, args.out, args.figure, args.by, asked.commands)
+    if choice is None:
+        reason = failure_of(args.out, sweep.shown[0].name).partition("\n")[0]
+        console.say(f"every method failed, {sweep.shown[0].name} with: {reason}")
+        return 1
+    write_choice(choice, args.out)
+    console.say(f"{choice}\nwritten to {printable(args.out / CHOICE)} and choice.md")
+    return 0
+
+
+def training(asked: Asked) -> Sweep:
+    """The run of `--train`, as a sweep of one; see `trained_config`."""
+    sweep, recommended = asked.sweep, recommended_in(asked.args.out)
+    (candidate,) = (one for one in asked.choosing.candidates if one.name == recommended)
+    config = trained_config(candidate.config, asked.choosing.target)
+    config.data.dir, config.devices = sweep.shown[0].config.data.dir, asked.args.devices
+    cell = Cell(f"trained-{recommended}", config, figures_of(config))
+    return sweep._replace(cells=[cell], shown=[*sweep.shown, cell], jobs=1)
+
+
+def trained(sweep: Sweep, console: Console, stopped: bool) -> int:
+    """Says where the trained run is. Returns the exit status; raises like `end`."""
+    (cell,) = sweep.cells
+    if reason := failure_of(sweep.out, cell.name):
+        console.say(f"{cell.name} failed: {reason.partition(chr(10))[0]}")
+        return 1
+    if unfinished(sweep):
+        if stopped:
+            raise Interrupted(stopped_sweep(sweep))
+        return 1
+    console.say(f"trained in {printable(sweep.out / cell.name)}: fdgjax predict, export and report read it")
+    return 0

@@ -1,0 +1,186 @@
+"""The runs from which a method is chosen: each candidate with each training domain unseen in turn.
+
+A true target, if there is one, is excluded from all of them (`data.excluded`).
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from fdgjax.config import Config, DataConfig, read_config
+from fdgjax.data.protocols import DEALT, PROTOCOLS
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.experiments import fit_model
+from fdgjax.experiments.experiment import chosen_data
+from fdgjax.methods import METHODS
+from fdgjax.models.pretrained.convert import read_weights
+from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.options import as_name
+from fdgjax.sweeps.space import Search, drawn_at_random, space_of, with_idle
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lookup
+
+REFERENCE = "fedavg"
+"""The method from which differences are shown."""
+
+
+class Candidate(NamedTuple):
+    """A method with its settings.
+
+    name: unique. config: of its runs, without an unseen domain. values: the hyperparameters that were drawn, empty for
+    the config's own.
+    """
+
+    name: str
+    config: ConfigDict
+    values: Mapping[str, Any]
+
+
+class Choosing(NamedTuple):
+    """A choice to be made.
+
+    candidates: those compared. unfit: why others are not, by method. domains: each is unseen in turn.
+    target: the domain that stays out of all runs of the choice, '' for none.
+    """
+
+    candidates: list[Candidate]
+    unfit: dict[str, str]
+    domains: list[str]
+    target: str
+
+
+def default_methods(protocol: str) -> list[str]:
+    """The methods that may be candidates by their labels: those that start from the protocol, learn from labels, and do
+    not gather the data in one place."""
+    return [
+        name
+        for name, entry in METHODS.items()
+        if entry.protocol == protocol and not entry.unlabelled and not entry.pooled(entry.hyper(name=name))
+    ]
+
+
+def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, only_fit: bool = False) -> Choosing:
+    """The choice among configs, one for each method.
+
+    Args:
+      configs: of the same data.
+      target: the true target, '' for none.
+      draws: draws of each method's declared search values, as further candidates.
+      only_fit: whether methods that do not fit the network or the number of clients are left out, as those that nobody
+        asked for should be; also those that would compute frozen stages in every step.
+
+    Raises:
+      UserError: an invalid config, an unknown target, fewer than two domains besides it, a protocol without an unseen
+        domain, a method without labels, or no method that fits.
+    """
+    domains = check_domains(read_config(configs[0]), target)
+    excluded = ",".join(filter(None, (configs[0].data.excluded, target)))
+    unfit, candidates = dict[str, str](), list[Candidate]()
+    data = chosen_data(read_config(configs[0]).data) if only_fit else None
+    for given in configs:
+        config = given.copy_and_resolve_references()
+        config.data.target, config.data.excluded = domains[0], excluded
+        typed = read_config(config)
+        refuse(typed)
+        if data is not None and (reason := why_unfit(typed, data, len(domains) - 1)):
+            unfit[typed.method.name] = reason
+            continue
+        candidates += [Candidate(typed.method.name, config, {}), *drawn_candidates(config, draws)]
+    if not candidates:
+        raise UserError(f"choose found no method that fits: {'; '.join(unfit.values())}; expected --methods that do")
+    return Choosing(candidates, unfit, domains, target)
+
+
+def check_domains(config: Config, target: str) -> list[str]:
+    """The domains that are unseen in turn; raises like `choosing_of`."""
+    names = lookup("data set", config.data.name, DATASETS)(config.data.dir).domain_names
+    if target:
+        lookup("domain of data.target", target, dict.fromkeys(names))
+    out = {target, *(word.strip() for word in config.data.excluded.split(","))}
+    domains = [name for name in names if name not in out]
+    if len(domains) < 2:
+        raise UserError(
+            f"choose got {len(domains)} training domains, {', '.join(domains)}; expected at least two, of which each "
+            "is left out in turn, and better four"
+        )
+    return domains
+
+
+def refuse(config: Config) -> None:
+    """Raises a `UserError` for a config whose runs have no accuracy on an unseen domain."""
+    if not PROTOCOLS[config.data.protocol].unseen:
+        raise UserError(
+            f"choose got data.protocol={config.data.protocol}, which has no unseen domain; expected leave_one_out or "
+            "unseen_client"
+        )
+    if METHODS[config.method.name].unlabelled:
+        raise UserError(
+            f"choose got '{config.method.name}', which learns without labels and is measured by probes with labels of "
+            "the unseen domain; expected methods that learn from labels"
+        )
+    if config.selection == "oracle":
+        raise UserError("choose got config.selection=oracle, which looks at the unseen domain; expected last")
+
+
+def why_unfit(config: Config, data: Domains, clients: int) -> str:
+    """Why a method cannot be, or should not be, a candidate; '' if it can."""
+    entry, model = METHODS[config.method.name], config.model
+    if model.frozen and model.keep_features and entry.pixels(config.method):
+        return f"method '{entry.name}' needs images, and would compute the frozen stages in every step"
+    try:
+        weights = read_weights(model.pretrained, model.name, model.unit or entry.unit) if model.pretrained else None
+        fit_model(config, entry, data, weights, config.data.clients or clients, clients)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def drawn_candidates(config: ConfigDict, draws: int) -> list[Candidate]:
+    """Candidates with values drawn from those that the method declares, no two alike."""
+    name = config.method.name
+    search = Search(config, space_of(config, []), Path(), draws + 1, 0, False, ())
+    generator, seen = random.Random(name), [search.own]
+    while len(seen) < search.total:
+        if (values := drawn_at_random(search, generator)) not in seen:
+            seen.append(values)
+    candidates = []
+    for number, values in enumerate(seen[1:], start=1):
+        chosen = config.copy_and_resolve_references()
+        chosen.method.update(with_idle(search, values))
+        candidates.append(Candidate(f"{name}_{number}", chosen, values))
+    return candidates
+
+
+def cells_of(choosing: Choosing) -> list[Cell]:
+    """The runs: all domains of one candidate, which can train as one program, then of the next."""
+    cells = []
+    for candidate in choosing.candidates:
+        for domain in choosing.domains:
+            config = candidate.config.copy_and_resolve_references()
+            config.data.target = domain
+            figures = ("id_accuracy", "ood_accuracy")
+            cells.append(Cell(f"{candidate.name}-{as_name(domain)}", config, figures, candidate.name))
+    return cells
+
+
+def trained_config(config: ConfigDict, target: str) -> ConfigDict:
+    """A candidate's config for training after the choice, with one seed: on all domains but the target, on which it is tested; without
+    one on all domains, of which each client keeps a part for validation and a part for the test (`every_domain`).
+
+    Raises:
+      UserError: no target, where the server holds a domain, so that there is nothing to test on.
+    """
+    chosen = config.copy_and_resolve_references()
+    chosen.seeds, chosen.data.target = 1, target
+    chosen.data.excluded = ",".join(name for name in chosen.data.excluded.split(",") if name != target)
+    if not target:
+        if PROTOCOLS[chosen.data.protocol].labelled_server:
+            raise UserError("--train got a server with labels and no target; expected --config.data.target=DOMAIN")
+        defaults = DataConfig()
+        chosen.data.protocol = "every_domain"
+        chosen.data.update({key: getattr(defaults, key) for key in (*DEALT, "shots")})
+    return chosen
