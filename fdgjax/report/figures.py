@@ -184,6 +184,29 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
     return figure and figure._replace(legend=[*fills, *known])
 
 
+def unseen_domains(runs: Sequence[Run]) -> Figure | None:
+    """A dot for each unseen domain and seed; None for a single domain or series."""
+    there = [run for run in runs if run.values("ood_accuracy")]
+    numbers, panels = series_of(runs), list(by_panel(there))
+    drawn = list(series_of(there))
+    if len(panels) < 2 or len(drawn) < 2:
+        return None
+    with sheet(6.4, 3.4) as (drawing, axes):
+        for place, name in enumerate(drawn):
+            mine = sorted((panels.index(run.panel), run.values("ood_accuracy")) for run in there if run.series == name)
+            shift = 0.7 * ((place + 0.5) / len(drawn) - 0.5)
+            look: Any = {"color": colour(numbers[name]), "marker": marker(numbers[name])}
+            for x, values in mine:
+                axes.plot([x + shift] * len(values), values, linestyle="none", **look)
+            means = [float(np.mean(values)) for _, values in mine]
+            axes.plot([x + shift for x, _ in mine], means, color=look["color"], linewidth=0.6, alpha=0.5)
+        axes.set_xticks(range(len(panels)), [for_figure(name, 18) for name in panels])
+        axes.grid(visible=False, axis="x")
+        percent_axis(axes, "ood accuracy (%)")
+    opened = OpenPanel("every unseen domain", "", "unseen-domains", drawing, axes)
+    return Figure(panels_of([opened]), keys_of(runs, there, "marker"))
+
+
 def fairness_figure(runs: Sequence[Run]) -> Figure | None:
     """The worst accuracy against the standard deviation, over domains and over clients."""
     numbers, shapes, panels, drawn = series_of(runs), list(by_panel(runs)), list[OpenPanel](), list[Run]()

@@ -37,6 +37,11 @@ FIGURES: Mapping[str, Exhibit] = {
         "ground of its own; dotted there: what predicting its largest class alone would reach, where that is known.",
         figures.accuracy_by_domain,
     ),
+    "unseen_domains": Exhibit(
+        "Accuracy on each unseen domain, seed by seed",
+        "A dot for each domain and seed, at the reported round; a line through the means over seeds.",
+        figures.unseen_domains,
+    ),
     "fairness": Exhibit(
         "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from fdgjax.report.figure_files import figure_files
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
-from fdgjax.report.gallery import FIGURES, make_tables
+from fdgjax.report.gallery import FIGURES, make_tables, without_empty_columns
 from fdgjax.report.page import make_page
 from fdgjax.report.reading import Run
+from fdgjax.report.tables import Table
 from fdgjax.report.trained_states import trained_state
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import write_bytes
@@ -40,7 +41,12 @@ def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
 
 
 def report(
-    runs: Sequence[Run], command: str, reach: Sequence[float] = (), states: bool = True, formats: Sequence[str] = ()
+    runs: Sequence[Run],
+    command: str,
+    reach: Sequence[float] = (),
+    states: bool = True,
+    formats: Sequence[str] = (),
+    choices: Sequence[Table] = (),
 ) -> Mapping[str, str | bytes]:
     """The files of a report, by name.
 
@@ -50,8 +56,9 @@ def report(
       reach: accuracies in (0, 1] to which communication is counted; derived from the runs where there are none.
       states: whether checkpoints were opened.
       formats: of the files of each figure.
+      choices: tables of the choices among these runs.
     """
-    tables = make_tables(runs, reach)
+    tables = [*map(without_empty_columns, choices), *make_tables(runs, reach)]
     notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
     if not states:
         notes = ["Trained states were not opened (--no-states): no embeddings, divergence and features."]

@@ -231,7 +231,7 @@ def in_words(choice: Choice) -> list[str]:
             f"equal). Recommended: {choice.recommended}, the cheapest of them."
         )
     lines.append(
-        "The test (permutations, 5 % for all candidates together) speaks of other seeds on these domains; another "
+        "The test (sign flips, 5 % for all candidates together) speaks of other seeds on these domains; another "
         "domain may rank the methods otherwise."
     )
     return [*lines, *expected(choice), *(f"Left out: {name}: {why}." for name, why in choice.left_out.items())]

@@ -22,15 +22,16 @@ def test_equal_methods_cannot_be_told_apart_in_95_of_100(methods: int, domains: 
     tables = (accuracies(rng, methods, domains, seeds, np.full(methods, 0.02)) for _ in range(400))
     kept = [len(best_set(table, SCORES[by], DRAWS, seed).members) == methods for seed, table in enumerate(tables)]
     assert 0.925 < np.mean(kept)
-    assert methods == 2 or np.mean(kept) < 0.98, "a test that always keeps all has no power"
+    # The worst domain alone has three pairs, of which nothing follows.
+    assert by == "worst" or np.mean(kept) < 0.98, "a test that keeps all in every case has no power"
 
 
-def test_methods_of_unequal_noise_are_told_apart_hardly_more_often() -> None:
-    """The hypothesis is not quite the permutations' then: half of the methods are three times as noisy."""
+def test_equal_methods_of_unequal_noise_are_not_told_apart_either() -> None:
+    """Half of them are three times as noisy, where a permutation of the methods keeps all in 86 of 100 cases alone."""
     rng, scale = np.random.default_rng(5), np.repeat([0.01, 0.03], 5)
     tables = (accuracies(rng, 10, 4, 3, scale) for _ in range(400))
     kept = [len(best_set(table, draws=DRAWS, seed=seed).members) == 10 for seed, table in enumerate(tables)]
-    assert 0.9 < np.mean(kept)
+    assert 0.925 < np.mean(kept)
 
 
 def test_worse_methods_are_left_out_and_the_best_stay() -> None:

@@ -1,0 +1,190 @@
+"""Whether choosing a method by left-out domains serves a further domain: keeps the figures of the sweep `choosing`, and
+writes the tables of docs/choose.md from them.
+
+    python -m launch.choosing keep runs/choosing/pacs --name pacs      # into benchmarks/results/choose/pacs.csv
+    python -m launch.choosing                                          # the page's tables, of what is kept
+    python -m launch.choosing --check                                  # says whether they are
+
+For each true target, the candidates' accuracies on the other domains, each left out in turn with the target excluded,
+make the choice; the runs with the target alone unseen say what it is worth. The regret of a rule is the best of these
+accuracies minus that of the method it chooses, each the mean over the seeds. Methods whose runs are not all finished
+are left out.
+"""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fdgjax.evaluation.best_set import best_set, mean_of_domains, prediction_interval
+from fdgjax.sweeps.cells import SPECS, read_spec
+from fdgjax.sweeps.choice import Judged, cheapest, figures, seeds_in
+from fdgjax.sweeps.status import summary_of
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import write_text
+from launch.results import DOCS, KEPT, with_table
+
+PAGE, FOLDER = DOCS / "choose.md", KEPT / "choose"
+NAMES = ("rotated_digits", "office_caltech10", "pacs")
+
+
+class Kept(NamedTuple):
+    """One seed of a run: the left-out domain, and the excluded true target, '' for none. Accuracies in [0, 1]."""
+
+    method: str
+    left_out: str
+    excluded: str
+    seed: int
+    id: float
+    ood: float
+    bytes_per_round: int
+    seconds_per_round: float
+
+
+class Outcome(NamedTuple):
+    """A true target: the chosen method, the size of the set that cannot be told from the best, of how many, whether the
+    chosen method's accuracy lay in its interval, and the regret of each rule in points."""
+
+    target: str
+    chosen: str
+    members: int
+    methods: int
+    inside: bool
+    regret: dict[str, float]
+
+
+RULES = ("`choose`", "best left-out mean", "best id", "always FedAvg", "random", "worst")
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Keeps figures, or writes or checks the tables.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input, or by `--check` another table.
+    """
+    parser = argparse.ArgumentParser(prog="python -m launch.choosing", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    keeping = parser.add_subparsers(dest="what").add_parser("keep", help="figures of a sweep's folder")
+    keeping.add_argument("folder", type=Path)
+    keeping.add_argument("--name", required=True, choices=NAMES, help="the scale of the sweep")
+    args = parser.parse_args(argv[1:])
+    if args.what == "keep":
+        keep(args.folder, args.name)
+        return 0
+    text = PAGE.read_text()
+    page = with_table(with_table(text, "regret", lambda _: summary_table()), "each target", lambda _: target_table())
+    page = page.replace("by python -m launch.results -->", "by python -m launch.choosing -->")
+    if args.check and page != text:
+        raise UserError(f"{PAGE} has other tables than the kept runs give; run python -m launch.choosing")
+    if not args.check:
+        write_text(PAGE, page)
+    return 0
+
+
+def keep(folder: Path, name: str) -> None:
+    """Writes the finished runs' figures as `NAME.csv`, with five significant digits."""
+    rows = []
+    for cell in read_spec(SPECS / "choosing.py")(name):
+        summary, data = summary_of(folder, cell.name), cell.config.data
+        if not summary:
+            continue
+        cost = summary["bytes_up_per_round"] + summary["bytes_down_per_round"], summary["seconds_per_round"]
+        each = zip(seeds_in(summary), figures(summary, "id_accuracy"), figures(summary, "ood_accuracy"), strict=True)
+        method = cell.config.method.name
+        rows += [Kept(method, data.target, data.excluded, seed, own, ood, *cost) for seed, own, ood in each]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([Kept._fields, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)])
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_text(FOLDER / f"{name}.csv", stream.getvalue())
+
+
+def read_kept(name: str) -> list[Kept]:
+    """What is kept of a data set; empty if nothing is."""
+    file = FOLDER / f"{name}.csv"
+    lines = csv.DictReader(file.read_text().splitlines()) if file.exists() else []
+    numbers: Mapping[str, Callable[[str], float]] = {"seed": int, "bytes_per_round": int}
+    words = ("method", "left_out", "excluded")
+    return [Kept(**{k: v if k in words else numbers.get(k, float)(v) for k, v in line.items()}) for line in lines]
+
+
+def outcomes(name: str) -> list[Outcome]:
+    """What each rule's choice is worth on every true target."""
+    kept = read_kept(name)
+    domains = sorted({one.left_out for one in kept})
+    runs = {(one.method, one.left_out, one.excluded) for one in kept}
+    wanted = {(left_out, excluded) for left_out in domains for excluded in ("", *domains) if left_out != excluded}
+    methods = [m for m in dict.fromkeys(one.method for one in kept) if all((m, *pair) in runs for pair in wanted)]
+    return [outcome(kept, methods, domains, target) for target in domains] if len(methods) > 1 else []
+
+
+def outcome(kept: Sequence[Kept], methods: Sequence[str], domains: Sequence[str], target: str) -> Outcome:
+    """One true target's; see `outcomes`."""
+
+    def of(method: str, left_out: str, excluded: str) -> list[Kept]:
+        return [one for one in kept if (one.method, one.left_out, one.excluded) == (method, left_out, excluded)]
+
+    others = [domain for domain in domains if domain != target]
+    values = np.array([[[one.ood for one in of(m, domain, target)] for domain in others] for m in methods])
+    final = [of(m, target, "") for m in methods]
+    worth = np.array([np.mean([one.ood for one in own]) for own in final])
+    own_domains = np.array([np.mean([one.id for one in own]) for own in final])
+    scores = mean_of_domains(values)
+    judged = [
+        Judged(m, {}, score, None, None, runs[0].bytes_per_round, runs[0].seconds_per_round, {})
+        for m, score, runs in zip(methods, scores, [of(m, others[0], target) for m in methods], strict=True)
+    ]
+    members = best_set(values).members
+    chosen = methods.index(cheapest([judged[i] for i in members]).name)
+    bounds = prediction_interval(list(values[chosen].mean(axis=-1)))
+    picks = {
+        "`choose`": worth[chosen],
+        "best left-out mean": worth[np.argmax(scores)],
+        "best id": worth[np.argmax(own_domains)],
+        "always FedAvg": worth[methods.index("fedavg")],
+        "random": worth.mean(),
+        "worst": worth.min(),
+    }
+    return Outcome(
+        target,
+        methods[chosen],
+        len(members),
+        len(methods),
+        bounds is not None and bounds[0] <= worth[chosen] <= bounds[1],
+        {rule: 100 * float(worth.max() - value) for rule, value in picks.items()},
+    )
+
+
+def summary_table() -> str:
+    """The mean regret of each rule on each data set."""
+    lines = [
+        f"| data | targets | methods | {' | '.join(RULES)} | in the interval |",
+        f"|---|--:|--:|{'--:|' * len(RULES)}--:|",
+    ]
+    for name in NAMES:
+        if found := outcomes(name):
+            means = [f"{np.mean([one.regret[rule] for one in found]):.1f}" for rule in RULES]
+            inside = f"{sum(one.inside for one in found)} of {len(found)}"
+            lines.append(f"| {name} | {len(found)} | {found[0].methods} | {' | '.join(means)} | {inside} |")
+    return "\n".join([*lines, ""])
+
+
+def target_table() -> str:
+    """Each target's choice, and the regret of each rule."""
+    lines = [f"| data | target | chosen | cannot be told apart | {' | '.join(RULES)} |", f"|---|---|---|--:|{'--:|' * 6}"]
+    for name in NAMES:
+        for one in outcomes(name):
+            regrets = " | ".join(f"{one.regret[rule]:.1f}" for rule in RULES)
+            lines.append(f"| {name} | {one.target} | `{one.chosen}` | {one.members} of {one.methods} | {regrets} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
