@@ -185,11 +185,11 @@ def accuracy_by_domain(runs: Sequence[Run]) -> Figure | None:
 
 
 def unseen_domains(runs: Sequence[Run]) -> Figure | None:
-    """A dot for each unseen domain and seed; None for a single domain or series."""
+    """A dot for each unseen domain and seed; None for a single series."""
     there = [run for run in runs if run.values("ood_accuracy")]
     numbers, panels = series_of(runs), list(by_panel(there))
     drawn = list(series_of(there))
-    if len(panels) < 2 or len(drawn) < 2:
+    if len(drawn) < 2:
         return None
     with sheet(6.4, 3.4) as (drawing, axes):
         for place, name in enumerate(drawn):
@@ -198,9 +198,10 @@ def unseen_domains(runs: Sequence[Run]) -> Figure | None:
             look: Any = {"color": colour(numbers[name]), "marker": marker(numbers[name])}
             for x, values in mine:
                 axes.plot([x + shift] * len(values), values, linestyle="none", **look)
-            means = [float(np.mean(values)) for _, values in mine]
-            axes.plot([x + shift for x, _ in mine], means, color=look["color"], linewidth=0.6, alpha=0.5)
+                mean = float(np.mean(values))
+                axes.plot([x + shift - 0.05, x + shift + 0.05], [mean, mean], color=look["color"], linewidth=0.8)
         axes.set_xticks(range(len(panels)), [for_figure(name, 18) for name in panels])
+        axes.set_xlim(-0.5, len(panels) - 0.5)
         axes.grid(visible=False, axis="x")
         percent_axis(axes, "ood accuracy (%)")
     opened = OpenPanel("every unseen domain", "", "unseen-domains", drawing, axes)

@@ -39,7 +39,7 @@ FIGURES: Mapping[str, Exhibit] = {
     ),
     "unseen_domains": Exhibit(
         "Accuracy on each unseen domain, seed by seed",
-        "A dot for each domain and seed, at the reported round; a line through the means over seeds.",
+        "A dot for each domain and seed, at the reported round; a stroke at the mean over seeds.",
         figures.unseen_domains,
     ),
     "fairness": Exhibit(

@@ -75,6 +75,7 @@ WITHOUT: Mapping[str, Change] = {
     "accuracy_by_round": lacking(*ACCURACIES),
     "accuracy_by_bytes": lambda run: run._replace(facts={}),
     "accuracy_by_domain": lacking("per_domain_accuracy"),
+    "unseen_domains": lacking("ood_accuracy"),
     "fairness": lacking("per_domain_accuracy", "client_accuracy"),
     "radar": lacking("per_domain_accuracy", "client_accuracy"),
     "aggregation_weights": lacking("coefficients/weights/a", "coefficients/weights/b"),
