@@ -178,7 +178,10 @@ def summary_table() -> str:
 
 def target_table() -> str:
     """Each target's choice, and the regret of each rule."""
-    lines = [f"| data | target | chosen | cannot be told apart | {' | '.join(RULES)} |", f"|---|---|---|--:|{'--:|' * 6}"]
+    lines = [
+        f"| data | target | chosen | cannot be told apart | {' | '.join(RULES)} |",
+        f"|---|---|---|--:|{'--:|' * 6}",
+    ]
     for name in NAMES:
         for one in outcomes(name):
             regrets = " | ".join(f"{one.regret[rule]:.1f}" for rule in RULES)

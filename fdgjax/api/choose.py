@@ -12,7 +12,6 @@ from rich.console import Console as RichConsole
 
 from fdgjax.api.settings import config_for, config_on, set_model, set_values
 from fdgjax.api.trainer import lending, named_arrays
-from fdgjax.config import read_config
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.arrays import Arrays
 from fdgjax.evaluation.best_set import SCORES
@@ -20,11 +19,10 @@ from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
-from fdgjax.run.records import open_workdir
 from fdgjax.sweeps.choice import Choice, read_choice, write_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods
-from fdgjax.sweeps.status import failure_of, forget_failure
-from fdgjax.sweeps.work import Sweep, work_on_cells
+from fdgjax.sweeps.status import failure_of
+from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
@@ -74,12 +72,9 @@ def choose(
         choosing = choosing_of(configs, target or "", draws=search, only_fit=methods is None)
         with tempfile.TemporaryDirectory() as temporary:
             folder, cells = Path(out or temporary), cells_of(choosing)
-            for cell in cells:
-                forget_failure(folder, cell.name)
-                if (folder / cell.name / "config.json").exists():
-                    open_workdir(folder / cell.name, read_config(cell.config))
-            shown = Console(RichConsole(quiet=not verbose))
-            work_on_cells(Sweep(cells, cells, folder, {}, together=together), shown, threading.Event())
+            sweep = Sweep(cells, cells, folder, {}, together=together)
+            begin(sweep)
+            work_on_cells(sweep, Console(RichConsole(quiet=not verbose)), threading.Event())
             choice = read_choice(choosing, cells, folder, figure, by, {})
             if choice is None:
                 reason = failure_of(folder, cells[0].name).partition("\n")[0]
@@ -110,6 +105,6 @@ def config_of(
         config = config_for(what)
     if model is not None:
         set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
-    config.seeds, config.writers, config.data.target = seeds, "", ""
+    config.seeds, config.writers, config.devices, config.data.target = seeds, "", 1, ""
     set_values(config, keys)
     return config

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
-from fdgjax.cli.sweep import begin, planned
+from fdgjax.cli.sweep import planned
 from fdgjax.config import read_config
 from fdgjax.config.command_line import check_words, is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
@@ -33,9 +33,10 @@ from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_common, selected_cells, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of
-from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
 from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError, printable
+
 
 def parser() -> argparse.ArgumentParser:
     """The options of a choice."""
@@ -48,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--config", default="", metavar="[METHOD]:PRESET", help="the data and settings of all runs, as of fdgjax train")
-    add("--methods", nargs="+", default=[], metavar="A,B", help="candidates, else all that fit the data and the network")
+    add(
+        "--methods", nargs="+", default=[], metavar="A,B", help="candidates, else all that fit the data and the network"
+    )
     add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
     add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
     add("--by", choices=list(SCORES), default="mean", help="the score over domains")
@@ -86,7 +89,8 @@ def main(argv: Sequence[str]) -> int:
     words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
     asked = read_asked(args, words, argv[1:])
     if args.dry_run:
-        print("\n".join([*(f"  left out: {why}" for why in asked.choosing.unfit.values()), *planned(asked.sweep)]))
+        unfit = [f"  left out, {name}: {why}" for name, why in asked.choosing.unfit.items()]
+        print("\n".join([*unfit, *planned(asked.sweep)]))
         return 0
     sweep = asked.sweep
     job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, asked))

@@ -20,15 +20,14 @@ from textwrap import shorten
 
 from fdgjax.config import read_config, seeds_of
 from fdgjax.run.console import Console
-from fdgjax.run.records import open_workdir
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell, Figures, own_specs, read_published, read_spec, spec_file
 from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.grid import add_grid, grid
 from fdgjax.sweeps.options import PAPER, add_options, selected_cells, spanned
 from fdgjax.sweeps.processes import Job, conduct
-from fdgjax.sweeps.status import failure_of, forget_failure, summary_of
-from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -113,16 +112,6 @@ def planned(sweep: Sweep) -> list[str]:
     runs = f"{count} runs" if count == all_cells else f"this share's {count} of {all_cells} runs"
     left = f"{count - len(done)} left with {trained} seeds in all; the time is said after the first"
     return [*lines, f"{runs} in {sweep.out}: {left if trained else 'all finished'}"]
-
-
-def begin(sweep: Sweep) -> None:
-    """Forgets earlier failures, so that failed cells are tried again. Raises a `UserError` if a cell's folder holds
-    another experiment, such as the same cell at another scale."""
-    for cell in sweep.shown:
-        if (sweep.out / cell.name / "config.json").exists():
-            open_workdir(sweep.out / cell.name, read_config(cell.config))
-    for cell in sweep.cells:
-        forget_failure(sweep.out, cell.name)
 
 
 def end(sweep: Sweep, console: Console, stopped: bool) -> int:

@@ -131,6 +131,8 @@ def why_unfit(config: Config, data: Domains, clients: int) -> str:
     entry, model = METHODS[config.method.name], config.model
     if model.frozen and model.keep_features and entry.pixels(config.method):
         return f"method '{entry.name}' needs images, and would compute the frozen stages in every step"
+    if not (entry.unit or entry.head or entry.needs):
+        return ""  # it takes any network
     try:
         weights = read_weights(model.pretrained, model.name, model.unit or entry.unit) if model.pretrained else None
         fit_model(config, entry, data, weights, config.data.clients or clients, clients)

@@ -17,10 +17,11 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import prepare_cpu
 from fdgjax.run.memory_check import lacks_memory
+from fdgjax.run.records import open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import percent, summary_figure, write_tables
-from fdgjax.sweeps.status import failure_of, hold, is_open, note_failure, notes, summary_of
+from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
 
 
@@ -38,6 +39,16 @@ class Sweep(NamedTuple):
     published: Figures
     jobs: int = 1
     together: int = 1
+
+
+def begin(sweep: Sweep) -> None:
+    """Forgets earlier failures, so that failed cells are tried again. Raises a `UserError` if a cell's folder holds
+    another experiment, such as the same cell at another scale."""
+    for cell in sweep.shown:
+        if (sweep.out / cell.name / "config.json").exists():
+            open_workdir(sweep.out / cell.name, read_config(cell.config))
+    for cell in sweep.cells:
+        forget_failure(sweep.out, cell.name)
 
 
 def work_on_cells(sweep: Sweep, console: Console, stop: threading.Event) -> None:

@@ -21,7 +21,7 @@ def test_equal_methods_cannot_be_told_apart_in_95_of_100(methods: int, domains: 
     rng = np.random.default_rng(methods * domains)
     tables = (accuracies(rng, methods, domains, seeds, np.full(methods, 0.02)) for _ in range(400))
     kept = [len(best_set(table, SCORES[by], DRAWS, seed).members) == methods for seed, table in enumerate(tables)]
-    assert 0.925 < np.mean(kept)
+    assert np.mean(kept) > 0.925
     # The worst domain alone has three pairs, of which nothing follows.
     assert by == "worst" or np.mean(kept) < 0.98, "a test that keeps all in every case has no power"
 
@@ -31,7 +31,7 @@ def test_equal_methods_of_unequal_noise_are_not_told_apart_either() -> None:
     rng, scale = np.random.default_rng(5), np.repeat([0.01, 0.03], 5)
     tables = (accuracies(rng, 10, 4, 3, scale) for _ in range(400))
     kept = [len(best_set(table, draws=DRAWS, seed=seed).members) == 10 for seed, table in enumerate(tables)]
-    assert 0.925 < np.mean(kept)
+    assert np.mean(kept) > 0.925
 
 
 def test_worse_methods_are_left_out_and_the_best_stay() -> None:

@@ -66,8 +66,7 @@ def on(cache: Path, name: str, target: str, excluded: str = "", **changes: Any) 
 
 def test_members_may_have_other_unseen_and_excluded_domains(cache: Path, tmp_path: Path) -> None:
     configs = [
-        on(cache, "fedavg", target, excluded, seeds=2, rounds=2)
-        for target, excluded in (("r0", "r15"), ("r75", "r0"))
+        on(cache, "fedavg", target, excluded, seeds=2, rounds=2) for target, excluded in (("r0", "r15"), ("r75", "r0"))
     ]
     assert batches([*configs, on(cache, "fedavg", "r0", seeds=2, rounds=2)]) == [[0, 1], [2]]
     paths = together(configs, tmp_path / "together")

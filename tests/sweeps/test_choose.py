@@ -1,0 +1,154 @@
+"""A choice is the reading of a sweep over methods and left-out domains, from which the target stays out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.cli.choose import main
+from fdgjax.config import make_config
+from fdgjax.report.choices import choice_tables
+from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, read_choice
+from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
+from fdgjax.utils.checksums import write_checked_json
+
+DOMAINS = ("r0", "r15", "r30", "r60", "r75")
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return ["fdgjax choose", "--config=:rotated_digits", "--config.rounds=1", "--out", str(out), *more]
+
+
+def finished(out: Path, name: str, accuracies: list[float], **facts: Any) -> None:
+    """A finished run's summary, of seeds 0, 1, ..."""
+    per_seed = {str(seed): {"ood_accuracy": value} for seed, value in enumerate(accuracies)}
+    facts = {"bytes_up_per_round": 1, "bytes_down_per_round": 1, "seconds_per_round": 1.0} | facts
+    (out / name).mkdir(parents=True)
+    write_checked_json(out / name / "summary.json", {"per_seed": per_seed, **facts})
+
+
+def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_path: Path) -> None:
+    """FedProx is as good as FedAvg and costs a byte less; local is 30 points behind; MOON has no finished run."""
+    methods, rng = ("fedavg", "fedprox", "local", "moon"), np.random.default_rng(0)
+    configs = [make_config(name) for name in methods]
+    for config in configs:
+        config.seeds = 3
+    choosing = choosing_of(configs, "r45")
+    cells = cells_of(choosing)
+    assert choosing.domains == list(DOMAINS)
+    assert {(cell.config.data.target, cell.config.data.excluded) for cell in cells} == {(d, "r45") for d in DOMAINS}
+    behind, written = {"fedavg": 0.0, "fedprox": 0.0, "local": 0.3}, {}
+    for name in behind:
+        for domain in DOMAINS:
+            written[name, domain] = [0.7 - behind[name] + 0.01 * float(rng.normal()) for _ in range(3)]
+            finished(tmp_path, f"{name}-{domain}", written[name, domain], bytes_up_per_round=1 + (name == "fedavg"))
+    choice = read_choice(choosing, cells, tmp_path, "ood_accuracy", "mean", {})
+    assert choice is not None
+    assert (choice.recommended, set(choice.indistinguishable)) == ("fedprox", {"fedavg", "fedprox"})
+    assert choice.left_out == {"moon": "not finished"}
+    assert choice.scores["local"]["r30"] == pytest.approx(np.mean(written["local", "r30"]))
+    (local,) = (one for one in choice.methods if one.name == "local")
+    differences = [np.subtract(written["local", d], written["fedavg", d]) for d in DOMAINS]
+    assert local.difference == pytest.approx(np.mean(differences))
+    assert local.error == pytest.approx(np.sqrt(np.mean([np.var(d, ddof=1) for d in differences]) / 15))
+    assert choice.interval is not None
+    assert choice.interval[0] < 0.7 < choice.interval[1]
+    assert "Recommended: fedprox, the cheapest of them" in str(choice)
+
+
+def test_the_cheapest_has_the_fewest_bytes_then_is_fast_then_good() -> None:
+    def of(name: str, size: int, seconds: float, score: float) -> Judged:
+        return Judged(name, {}, score, None, None, size, seconds, {})
+
+    dear, slow = of("dear", 9, 0.1, 0.9), of("slow", 5, 2 * AS_FAST, 0.8)
+    fast, good = of("fast", 5, 1.0, 0.6), of("good", 5, 0.99 * AS_FAST, 0.7)
+    assert cheapest([dear, slow, fast, good]) == good
+    assert cheapest([dear, slow, fast]) == fast
+
+
+def test_candidates_learn_from_labels_and_gather_no_data() -> None:
+    names = default_methods("leave_one_out")
+    assert {"fedavg", "local", "hfedf"} <= set(names)
+    assert not {"central", "fedsimclr", "uap"} & set(names)
+    assert "uap" in default_methods("labelled_server")
+
+
+def test_draws_differ_from_each_other_and_from_the_configs_own() -> None:
+    config = make_config("fedprox")
+    drawn = drawn_candidates(config, 4)
+    assert [one.name for one in drawn] == [f"fedprox_{i}" for i in range(1, 5)]
+    settings = [json.dumps(one.config.method.to_dict(), sort_keys=True) for one in drawn]
+    assert len({*settings, json.dumps(config.method.to_dict(), sort_keys=True)}) == 5
+
+
+def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
+    config = make_config("fedavg")
+    config.data.excluded = "r45"
+    tested = trained_config(config, "r45")
+    assert (tested.data.protocol, tested.data.target, tested.data.excluded) == ("leave_one_out", "r45", "")
+    config.data.excluded, config.data.clients = "", 4
+    everywhere = trained_config(config, "")
+    assert (everywhere.data.protocol, everywhere.data.target, everywhere.data.clients) == ("every_domain", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--methods", "fedsimclr"], "choose got 'fedsimclr', which learns without labels"),
+        (["--methods", "fedavgg"], "fedavgg"),
+        (["--config.data.target=r99"], "domain of data.target 'r99'"),
+        (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
+        (["--config.rouns=3"], "did you mean 'rounds'"),
+        (["--rounds=3"], "expected --config.rounds=3"),
+        (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
+    ],
+)
+def test_mistakes_are_one_line(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(tmp_path / "out", *more)) == 2
+    said = capsys.readouterr().err.strip()
+    assert words in said
+    assert "\n" not in said
+
+
+def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--methods", "fedavg,local", "--config.data.target=r45", "--dry-run"]
+    assert main(command(tmp_path / "out", *words)) == 0
+    said = capsys.readouterr().out
+    assert [line.strip() for line in said.splitlines()[:10]] == [
+        f"{m}-{d}" for m in ("fedavg", "local") for d in DOMAINS
+    ]
+    assert "10 left with 30 seeds in all" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_from_arrays_to_a_trained_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = {f"site{i}": (rng.integers(0, 256, (40, 8, 8, 1), np.uint8), rng.integers(0, 2, 40)) for i in range(4)}
+    made = fdgjax.choose(data=data, methods=["fedavg", "local"], target="site3", seeds=2, rounds=1, out=tmp_path)
+    assert set(made.scores) == {"fedavg", "local"}
+    assert set(made.scores["fedavg"]) == {"site0", "site1", "site2"}
+    for path in tmp_path.rglob("metrics.jsonl"):
+        assert "site3" not in path.read_text(), "the target was looked at"
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+    again = fdgjax.choose(data=data, methods=["fedavg", "local"], target="site3", seeds=2, rounds=1, out=tmp_path)
+    assert again == made
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+
+
+@pytest.mark.slow
+def test_the_command_chooses_trains_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--methods", "fedavg,local", "--seeds", "1", "--config.data.excluded=r0,r15,r75", "--train"]
+    assert main(command(tmp_path, *words)) == 0
+    content = json.loads((tmp_path / "choice.json").read_text())
+    run = tmp_path / f"trained-{content['recommended']}"
+    assert set(fdgjax.open_run(run).summary["per_domain_accuracy"]) == {"r30", "r45", "r60"}
+    assert content["commands"]["train"] == content["commands"]["choose"] + " --train"
+    (table,) = choice_tables([tmp_path])
+    assert [row[0] for row in table.rows] == [one["name"] for one in content["methods"]]
+    capsys.readouterr()
+    assert main(command(tmp_path, *words)) == 0
+    assert "run as one program" not in capsys.readouterr().out
