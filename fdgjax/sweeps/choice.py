@@ -1,5 +1,5 @@
-"""The answer of `fdgjax choose`, read from its runs: the methods that cannot be told from the best, the recommended one,
-and what to expect on a new domain."""
+"""The answer of `fdgjax choose`, read from its runs: the methods that cannot be told from the best, which of them is
+recommended, and what to expect on a new domain."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,8 +25,8 @@ AS_FAST = 1.1
 class Judged(NamedTuple):
     """A candidate's results.
 
-    scores: the figure by left-out domain, of each seed. score: of all domains. difference, error: from FedAvg, paired by
-    domain and seed; None for FedAvg, and without it. bytes_per_round: sent and received by all clients.
+    scores: the figure by left-out domain, of each seed. score: of all domains. difference, error: from FedAvg, paired
+    by domain and seed; None for FedAvg, and without it. bytes_per_round: sent and received by all clients.
     seconds_per_round: of one seed. values: its drawn hyperparameters, empty for the config's own.
     """
 
@@ -227,8 +227,8 @@ def in_words(choice: Choice) -> list[str]:
         lines.append(f"{choice.recommended} is the best on these domains: every other method is told from it.")
     else:
         lines.append(
-            f"Cannot be told from the best on these domains: {', '.join(equal)} (p = {choice.p_value:.2g} that they are "
-            f"equal). Recommended: {choice.recommended}, the cheapest of them."
+            f"Cannot be told from the best on these domains: {', '.join(equal)} (p = {choice.p_value:.2g}). "
+            f"Recommended: {choice.recommended}, the cheapest of them."
         )
     lines.append(
         "The test (sign flips, 5 % for all candidates together) speaks of other seeds on these domains; another "

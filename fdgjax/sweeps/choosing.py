@@ -170,8 +170,9 @@ def cells_of(choosing: Choosing) -> list[Cell]:
 
 
 def trained_config(config: ConfigDict, target: str) -> ConfigDict:
-    """A candidate's config for training after the choice, with one seed: on all domains but the target, on which it is tested; without
-    one on all domains, of which each client keeps a part for validation and a part for the test (`every_domain`).
+    """A candidate's config for training after the choice, with one seed: on all domains but the target, on which it is
+    tested; without one on all domains, of which each client keeps a part for validation and a part for the test
+    (`every_domain`).
 
     Raises:
       UserError: no target, where the server holds a domain, so that there is nothing to test on.
