@@ -1,9 +1,7 @@
 """Whether choosing a method by left-out domains serves a further domain: keeps the figures of the sweep `choosing`, and
-writes the tables of docs/choose.md from them.
+makes the tables of docs/choosing.md from them, which `python -m launch.results` writes.
 
-    python -m launch.choosing keep runs/choosing/pacs --name pacs      # into benchmarks/results/choose/pacs.csv
-    python -m launch.choosing                                          # the page's tables, of what is kept
-    python -m launch.choosing --check                                  # says whether they are
+    python -m launch.choosing runs/choosing/pacs --name pacs      # into benchmarks/results/choose/pacs.csv
 
 For each true target, the candidates' accuracies on the other domains, each left out in turn with the target excluded,
 make the choice; the runs with the target alone unseen say what it is worth. The regret of a rule is the best of these
@@ -26,11 +24,9 @@ from fdgjax.sweeps.cells import SPECS, read_spec
 from fdgjax.sweeps.choice import Judged, cheapest, figures, seeds_in
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
-from launch.results import DOCS, KEPT, with_table
 
-PAGE, FOLDER = DOCS / "choose.md", KEPT / "choose"
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "choose"
 NAMES = ("rotated_digits", "office_caltech10", "pacs")
 
 
@@ -64,27 +60,16 @@ RULES = ("`choose`", "best left-out mean", "best id", "always FedAvg", "random",
 
 @command
 def main(argv: Sequence[str]) -> int:
-    """Keeps figures, or writes or checks the tables.
+    """Keeps the finished runs' figures.
 
     Returns:
-      The exit status: 0 when done, 2 for a mistake in the input, or by `--check` another table.
+      The exit status: 0 when done, 2 for a mistake in the input.
     """
     parser = argparse.ArgumentParser(prog="python -m launch.choosing", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    keeping = parser.add_subparsers(dest="what").add_parser("keep", help="figures of a sweep's folder")
-    keeping.add_argument("folder", type=Path)
-    keeping.add_argument("--name", required=True, choices=NAMES, help="the scale of the sweep")
+    parser.add_argument("folder", type=Path, help="folder of the sweep")
+    parser.add_argument("--name", required=True, choices=NAMES, help="the scale of the sweep")
     args = parser.parse_args(argv[1:])
-    if args.what == "keep":
-        keep(args.folder, args.name)
-        return 0
-    text = PAGE.read_text()
-    page = with_table(with_table(text, "regret", lambda _: summary_table()), "each target", lambda _: target_table())
-    page = page.replace("by python -m launch.results -->", "by python -m launch.choosing -->")
-    if args.check and page != text:
-        raise UserError(f"{PAGE} has other tables than the kept runs give; run python -m launch.choosing")
-    if not args.check:
-        write_text(PAGE, page)
+    keep(args.folder, args.name)
     return 0
 
 
@@ -162,7 +147,7 @@ def outcome(kept: Sequence[Kept], methods: Sequence[str], domains: Sequence[str]
     )
 
 
-def summary_table() -> str:
+def regrets(_: str) -> str:
     """The mean regret of each rule on each data set."""
     lines = [
         f"| data | targets | methods | {' | '.join(RULES)} | in the interval |",
@@ -176,7 +161,7 @@ def summary_table() -> str:
     return "\n".join([*lines, ""])
 
 
-def target_table() -> str:
+def regrets_by_target(_: str) -> str:
     """Each target's choice, and the regret of each rule."""
     lines = [
         f"| data | target | chosen | cannot be told apart | {' | '.join(RULES)} |",
@@ -184,8 +169,8 @@ def target_table() -> str:
     ]
     for name in NAMES:
         for one in outcomes(name):
-            regrets = " | ".join(f"{one.regret[rule]:.1f}" for rule in RULES)
-            lines.append(f"| {name} | {one.target} | `{one.chosen}` | {one.members} of {one.methods} | {regrets} |")
+            each = " | ".join(f"{one.regret[rule]:.1f}" for rule in RULES)
+            lines.append(f"| {name} | {one.target} | {one.chosen} | {one.members} of {one.methods} | {each} |")
     return "\n".join([*lines, ""])
 
 

@@ -26,6 +26,7 @@ from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_measured, as_ro
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
+from launch.choosing import regrets, regrets_by_target
 from launch.evidence import DIGITS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -251,7 +252,12 @@ def not_measured(page: str) -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "results.md": {"published cells": published_cells, "augmentation": augmentation},
-    "choosing.md": {"methods on PACS": methods_on_pacs, "not measured": not_measured},
+    "choosing.md": {
+        "methods on PACS": methods_on_pacs,
+        "not measured": not_measured,
+        "regret": regrets,
+        "regret by target": regrets_by_target,
+    },
 }
 """The tables of each page by the title of their marks."""
 

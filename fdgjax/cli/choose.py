@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned
 from fdgjax.config import read_config
-from fdgjax.config.command_line import check_words, is_override, set_keys
+from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
@@ -81,12 +81,9 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when the choice is made, 1 when runs are left or none succeeded, 2 for a mistake in the input,
       128 + signal number when stopped by one, and 3 when time ran out.
     """
-    made = parser()
-    args, rest = made.parse_known_args(argv[1:])
-    if others := [word for word in rest if not is_override(word)]:
-        check_words(rest)
-        raise UserError(f"choose got '{others[0]}', which is no option; expected --config.KEY=VALUE; see --help")
-    words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
+    overrides = [word for word in argv[1:] if is_override(word)]
+    args = parser().parse_args([word for word in argv[1:] if word not in overrides])
+    words = [*(word.lstrip("-").removeprefix("config.") for word in overrides), *single_values(args.set)]
     asked = read_asked(args, words, argv[1:])
     if args.dry_run:
         unfit = [f"  left out, {name}: {why}" for name, why in asked.choosing.unfit.items()]

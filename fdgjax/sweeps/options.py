@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=positive_number,
         default=1,
         metavar="N",
-        help="runs as one program that differ in numbers alone",
+        help="runs as one program that differ in numbers or unseen domains alone",
     )
     add("--devices", type=positive_number, default=1, metavar="N", help="config.devices of every cell")
 

@@ -102,7 +102,6 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--config.data.target=r99"], "domain of data.target 'r99'"),
         (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
         (["--config.rouns=3"], "did you mean 'rounds'"),
-        (["--rounds=3"], "expected --config.rounds=3"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
     ],
 )
