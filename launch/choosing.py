@@ -15,7 +15,7 @@ import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,9 +95,11 @@ def read_kept(name: str) -> list[Kept]:
     """What is kept of a data set; empty if nothing is."""
     file = FOLDER / f"{name}.csv"
     lines = csv.DictReader(file.read_text().splitlines()) if file.exists() else []
-    numbers: Mapping[str, Callable[[str], float]] = {"seed": int, "bytes_per_round": int}
-    words = ("method", "left_out", "excluded")
-    return [Kept(**{k: v if k in words else numbers.get(k, float)(v) for k, v in line.items()}) for line in lines]
+    read: Mapping[str, Callable[[str], Any]] = {
+        **dict.fromkeys(("method", "left_out", "excluded"), str),
+        **dict.fromkeys(("seed", "bytes_per_round"), int),
+    }
+    return [Kept(**{key: read.get(key, float)(value) for key, value in line.items()}) for line in lines]
 
 
 def outcomes(name: str) -> list[Outcome]:

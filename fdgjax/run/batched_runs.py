@@ -117,7 +117,8 @@ def refuse_sample_states(experiment: Experiment, outputs: Sequence[RunOutput]) -
         return rows._replace(places=jnp.pad(rows.places, ((0, 0), (0, 0), (0, 1))))
 
     init: Any = experiment.init
-    wide = train._replace(**{name: wider(getattr(train, name)) for name in TABLES})
+    tables_of: dict[str, Any] = {name: wider(getattr(train, name)) for name in TABLES}
+    wide = train._replace(**tables_of)
     if jax.eval_shape(init) != jax.eval_shape(init.func, *init.args[:-1], wide):
         raise UserError("the runs cannot train as one program: the method's state depends on the number of samples")
 

@@ -90,7 +90,7 @@ def read_choice(
     left_out, found = dict(choosing.unfit), dict[str, list[Mapping[str, Any]]]()
     for candidate in choosing.candidates:
         mine = [cell for cell in cells if cell.group == candidate.name]
-        summaries = [summary_of(out, cell.name) for cell in mine]
+        summaries: list[Mapping[str, Any]] = [summary_of(out, cell.name) for cell in mine]
         if all(summaries):
             found[candidate.name] = summaries
         else:

@@ -31,7 +31,6 @@ NOT_RUN = {
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,
     r"python -m fdgjax.main --config=configs/(uap|semifl).py .*--config.method": MINUTES,
     r"flower-super|flwr |export FLWR_HOME=": FLOWER,
-    r"for |do$|done$|.*\$method": MINUTES,
     r".*METHOD\[:PRESET\]": CHOICE,
     r"fdgjax probe .*--layer LAYER": CHOICE,
 }

@@ -132,12 +132,10 @@ def test_a_command_of_several_processes_is_understood() -> None:
         parse(words)
 
 
-def test_the_memory_benchmark_and_the_loop_are_experiments() -> None:
-    loop = [line.replace("$method", "fedavg").replace("$domain", "a") for line in every_command() if "$method" in line]
+def test_the_memory_benchmark_is_an_experiment() -> None:
     memory = [line for line in every_command() if "benchmarks.memory" in line]
-    assert loop
     assert memory
-    for line in loop + memory:
+    for line in memory:
         parse(["fdgjax.main", *(word for word in shlex.split(line) if word.startswith("--config"))])
 
 
