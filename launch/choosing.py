@@ -27,7 +27,8 @@ from fdgjax.utils.command import command
 from fdgjax.utils.files import write_text
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "choose"
-NAMES = ("rotated_digits", "office_caltech10", "pacs")
+NAMES = {"rotated_digits": "paper", "office_caltech10": "office_caltech10", "pacs": "pacs"}
+"""The data sets, and the scales of the sweep."""
 
 
 class Kept(NamedTuple):
@@ -67,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m launch.choosing", description=str(__doc__).partition("\n")[0])
     parser.add_argument("folder", type=Path, help="folder of the sweep")
-    parser.add_argument("--name", required=True, choices=NAMES, help="the scale of the sweep")
+    parser.add_argument("--name", required=True, choices=NAMES, help="the data set")
     args = parser.parse_args(argv[1:])
     keep(args.folder, args.name)
     return 0
@@ -76,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
 def keep(folder: Path, name: str) -> None:
     """Writes the finished runs' figures as `NAME.csv`, with five significant digits."""
     rows = []
-    for cell in read_spec(SPECS / "choosing.py")(name):
+    for cell in read_spec(SPECS / "choosing.py")(NAMES[name]):
         summary, data = summary_of(folder, cell.name), cell.config.data
         if not summary:
             continue

@@ -27,7 +27,7 @@ def choice_table(choice: Mapping[str, Any], number: int) -> Table:
     for one in choice["methods"]:
         name = one["name"]
         verdict = "recommended" if name == choice["recommended"] else None
-        verdict = verdict or ("as good as the best" if name in choice["indistinguishable"] else None)
+        verdict = verdict or ("not told from the best" if name in choice["indistinguishable"] else None)
         settings = json.dumps(one["values"]) if one["values"] else None
         costs = one["bytes_per_round"], round(1000 * one["seconds_per_round"])
         by_domain = [choice["scores"][name][domain] for domain in choice["domains"]]

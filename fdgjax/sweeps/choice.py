@@ -197,7 +197,7 @@ def row(choice: Choice, one: Judged) -> list[str]:
     from_reference = "" if one.difference is None else f"{100 * one.difference:+.1f}"
     if one.error is not None:
         from_reference += f" ± {100 * one.error:.1f}"
-    equal = "as good as the best" if one.name in choice.indistinguishable else ""
+    equal = "not told from the best" if one.name in choice.indistinguishable else ""
     return [
         one.name,
         *(percent(100 * mean, None) for mean in choice.scores[one.name].values()),

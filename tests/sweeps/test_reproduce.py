@@ -43,6 +43,7 @@ CELLS = {
     "pacs_small": 12,
     "rotated_digits": 36,
     "robustness": 227,
+    "choosing": 432,
 }
 """Rows times unseen domains (times d, clients or shots) of each paper's table."""
 
