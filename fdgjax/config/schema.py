@@ -42,6 +42,7 @@ class DataConfig:
     protocol: `leave_one_out`, `every_domain`, `unseen_client` or `labelled_server`, see `fdgjax.data.protocols`.
     target: the unseen domain ('' for the first, or for none if the protocol has none). server: the domain whose
       labelled data the server holds ('' for the first that is not the target, or for none if the protocol has none).
+    excluded: comma-separated domains that take no part: no client trains on them, and no model is tested on them.
     clients: number of clients; 0 for the number of source domains. domains_per_client: d of hFedF v2, Algorithm 5.
     homogeneity: lambda of Bai et al., 2024, from 0 (each client has one domain, or few) to 1 (every client has the same
       mixture of domains); -1 for hFedF's split, by `domains_per_client`.
@@ -65,6 +66,7 @@ class DataConfig:
     protocol: str = key("leave_one_out", names=PROTOCOLS)
     target: str = ""
     server: str = ""
+    excluded: str = ""
     clients: int = key(0, least=0)
     domains_per_client: int = 1
     homogeneity: float = -1.0

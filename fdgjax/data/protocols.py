@@ -17,6 +17,7 @@ class SplitSpec(NamedTuple):
     """The arguments of a protocol: keys of `config.data`, and the seed of the split.
 
     target: name of the unseen domain. server: name of the domain that the server holds, with labels.
+    excluded: names of domains that take no part, neither in training nor in evaluation.
     clients: number of clients; 0 for the number of source domains (hFedF v2, section 5.1).
     domains_per_client: d, the number of domains that each client holds (hFedF v2, Algorithm 5).
     homogeneity: lambda of Bai et al. in [0, 1], see `mixed_domains`; -1 for hFedF's split, by `domains_per_client`.
@@ -27,6 +28,7 @@ class SplitSpec(NamedTuple):
 
     target: str = ""
     server: str = ""
+    excluded: tuple[str, ...] = ()
     clients: int = 0
     domains_per_client: int = 1
     homogeneity: float = -1.0
@@ -67,7 +69,7 @@ def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
       UserError: unknown target, d out of range, or a client left without data.
     """
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 0]))
-    sources = source_domains(data, how.target)
+    sources = source_domains(data, how.target, how.excluded)
     rows = dealt(data, sources, how, rng)
     halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
     train = [half[0] for half in halves]
@@ -88,7 +90,7 @@ def every_domain(data: Domains, how: SplitSpec) -> Partition:
     Raises:
       UserError: a domain with too few samples, or fractions that leave none for training.
     """
-    return one_client_each(data, range(len(data.domain_names)), how)
+    return one_client_each(data, source_domains(data, "", how.excluded), how)
 
 
 def unseen_client(data: Domains, how: SplitSpec) -> Partition:
@@ -100,7 +102,7 @@ def unseen_client(data: Domains, how: SplitSpec) -> Partition:
     Raises:
       UserError: unknown target, a domain with too few samples, or fractions that leave none for training.
     """
-    parts = one_client_each(data, source_domains(data, how.target), how)
+    parts = one_client_each(data, source_domains(data, how.target, how.excluded), how)
     index = data.domain_names.index(how.target)
     rest, _, unseen = parts_of_domain(data, index, how)
     train = parts.train
@@ -124,9 +126,9 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     Raises:
       UserError: unknown domain, the same domain for server and target, or a client left without data.
     """
-    sources = source_domains(data, how.target)
-    if how.server not in data.domain_names or how.server == how.target:
-        others = [name for name in data.domain_names if name != how.target]
+    sources = source_domains(data, how.target, how.excluded)
+    others = [data.domain_names[source] for source in sources]
+    if how.server not in others:
         raise UserError(
             f"data.server got '{how.server}' with data.target='{how.target}'; expected another domain: "
             f"{', '.join(others)}"
@@ -173,7 +175,7 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
     return rows
 
 
-def one_client_each(data: Domains, domains: range | tuple[int, ...], how: SplitSpec) -> Partition:
+def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> Partition:
     """A client for each of the domains, in their order, and nothing unseen."""
     each = map(partial(parts_of_domain, data, how=how), domains)
     train, validation, test = (list(column) for column in zip(*each, strict=True))

@@ -11,15 +11,21 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError, unknown
 
 
-def source_domains(data: Domains, target: str) -> tuple[int, ...]:
-    """The indices of all domains but the target, in the data set's order (leave one domain out).
+def source_domains(data: Domains, target: str, excluded: Sequence[str] = ()) -> tuple[int, ...]:
+    """The indices of all domains but the target (leave one domain out; '' for none) and the excluded ones, in the data
+    set's order.
 
     Raises:
-      UserError: no domain is called `target`, or there is no other.
+      UserError: no domain has one of the names, the target is excluded, or no domain is left.
     """
-    if target not in data.domain_names:
-        raise unknown("target domain", target, data.domain_names)
-    sources = tuple(index for index, name in enumerate(data.domain_names) if name != target)
+    for kind, names in (("target domain", [target] if target else []), ("domain of data.excluded", excluded)):
+        if wrong := [name for name in names if name not in data.domain_names]:
+            raise unknown(kind, wrong[0], data.domain_names)
+    if target in excluded:
+        raise UserError(f"data.excluded got '{target}', which is data.target, too; expected other domains")
+    sources = tuple(index for index, name in enumerate(data.domain_names) if name not in (target, *excluded))
+    if not sources and excluded:
+        raise UserError(f"data.excluded got {','.join(excluded)}, which leaves none to train on; expected fewer")
     if not sources:
         raise UserError(f"'{target}' is the only domain: leaving one out needs at least two; add a domain")
     return sources

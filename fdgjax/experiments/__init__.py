@@ -8,7 +8,7 @@ from fdgjax.experiments.components import (
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment, build
-from fdgjax.experiments.facts import image_facts, model_facts
+from fdgjax.experiments.facts import image_facts, model_facts, split_facts
 from fdgjax.experiments.model import fit_model, model_config
 from fdgjax.experiments.outline import DataDescription, Outline, describe, make_outline, outline_of, to_description
 
@@ -29,5 +29,6 @@ __all__ = [
     "model_facts",
     "on_callers_mesh",
     "outline_of",
+    "split_facts",
     "to_description",
 ]

@@ -88,11 +88,14 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
 
 def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
     """The specification of one seed's split; `target` and `server` are '' if the protocol has none."""
-    target = config.data.target or (names[0] if protocol.unseen else "")
-    others = [name for name in names if name != target]
+    excluded = tuple(filter(None, (word.strip() for word in config.data.excluded.split(","))))
+    left = [name for name in names if name not in excluded]
+    target = config.data.target or (left[0] if protocol.unseen and left else "")
+    others = [name for name in left if name != target]
     return SplitSpec(
         target=target,
         server=config.data.server or (others[0] if protocol.labelled_server and others else ""),
+        excluded=excluded,
         clients=config.data.clients,
         domains_per_client=config.data.domains_per_client,
         homogeneity=config.data.homogeneity,

@@ -35,11 +35,11 @@ from fdgjax.experiments.components import (
 )
 from fdgjax.experiments.facts import (
     bytes_per_round,
-    data_facts,
     frozen_facts,
     method_facts,
     model_facts,
     privacy_facts,
+    split_facts,
 )
 from fdgjax.experiments.model import as_features, fit_model, keeps_features, model_config, network_input
 from fdgjax.methods import METHODS, Entry
@@ -55,7 +55,7 @@ class Experiment(NamedTuple):
 
     config: what it was built from; for a family, the first member's. seeds: of the splits and of all random draws; for
       a family, the seeds of each member in turn.
-    parts: each seed's split of the data.
+    sharings, parts: the specification of each seed's split of the data, and the split.
     train: the federation that the method trains on (one client if data are pooled); federation: the one for evaluation.
     Both, and the state, have a seed axis if there are several seeds.
     execution: how clients and seeds are run.
@@ -70,6 +70,7 @@ class Experiment(NamedTuple):
     config: Config
     seeds: Sequence[int]
     data: Domains
+    sharings: Sequence[SplitSpec]
     parts: list[Partition]
     federation: Federation
     train: Federation
@@ -116,8 +117,9 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
 
     Args:
       config: the experiment's config.
-      others: configs that differ from it only in their first seed and in numbers of the method. The experiment is then
-        that of the whole family, and its seed axis has all members' seeds.
+      others: configs that differ from it only in their first seed, in numbers of the method, and in which domains are
+        unseen or excluded, of as many clients. The experiment is then that of the whole family, and its seed axis has
+        all members' seeds.
 
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config requests.
@@ -142,6 +144,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         config=config,
         seeds=task.seeds,
         data=task.data,
+        sharings=task.sharings,
         parts=task.parts,
         federation=federation,
         train=train,
@@ -183,8 +186,8 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     asked = model_config(config.model, entry)
     weights = read_weights(asked.pretrained, asked.name, asked.unit) if asked.pretrained else None
     data = chosen_data(config.data)
-    seeds = [seed for member in (config, *others) for seed in seeds_of(member)]
-    sharings = [sharing(config, protocol, data.domain_names, seed) for seed in seeds]
+    members = [(member, seed) for member in (config, *others) for seed in seeds_of(member)]
+    sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
     config = choose_devices(config, entry, clients, data.images.nbytes)
@@ -196,7 +199,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
         config=config,
         entry=entry,
         protocol=protocol,
-        seeds=seeds,
+        seeds=[seed for _, seed in members],
         data=data,
         sharings=sharings,
         parts=parts,
@@ -243,8 +246,10 @@ def known_facts(
     """The entries of the summary that are known before training."""
     config, clients = task.config, task.setup.clients
     return {
-        **method_facts(config, task.sharings[0]),
-        **data_facts(task.data, task.sharings[0].target, clients),
+        **method_facts(config),
+        **split_facts(task.data, task.sharings[0]),
+        "clients": clients,
+        "domains": list(task.data.domain_names),
         **model_facts(task.model),
         "parameters": needed.parameters,
         **frozen_facts(task.client.trunk),

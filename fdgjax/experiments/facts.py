@@ -17,14 +17,12 @@ from fdgjax.models.frozen import Trunk
 from fdgjax.utils.variables import bytes_of
 
 
-def method_facts(config: Config, how: SplitSpec) -> dict[str, Any]:
-    """The entries of the summary on the method and the federation."""
+def method_facts(config: Config) -> dict[str, Any]:
+    """The entries of the summary on the method and its protocol."""
     return {
         "method": config.method.name,
         "dataset": config.data.name,
         "protocol": config.data.protocol,
-        "target": how.target,
-        **({"server": how.server} if how.server else {}),
         "seed": config.seed,
         "rounds": config.rounds,
     }
@@ -37,10 +35,15 @@ def model_facts(model: ModelConfig) -> dict[str, Any]:
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 
-def data_facts(data: Domains, target: str, clients: int) -> dict[str, Any]:
-    """The share of the target's largest class (if there is a target), the number of clients, and the domains."""
-    majority = {"target_majority": data.majority(target)} if target else {}
-    return {**majority, "clients": clients, "domains": list(data.domain_names)}
+def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
+    """The entries of the summary on who holds which domain: the target, '' for none, the share of its largest class if
+    there is one, the server's domain if it has one, and excluded ones if there are any."""
+    return {
+        "target": how.target,
+        **({"target_majority": data.majority(how.target)} if how.target else {}),
+        **({"server": how.server} if how.server else {}),
+        **({"excluded": list(how.excluded)} if how.excluded else {}),
+    }
 
 
 def image_facts(data: Domains, part: Partition) -> dict[str, Any]:

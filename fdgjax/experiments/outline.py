@@ -62,17 +62,25 @@ class Outline(NamedTuple):
     init: partial[State]
 
 
-def describe(experiment: Experiment) -> DataDescription:
-    """The description of an experiment's data; members of a family have the same."""
+def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescription:
+    """The description of an experiment's data, or of those of a member of a family, given by the slice of its seeds."""
     data, train = experiment.data, experiment.train
+
+    def shape(name: str) -> tuple[int, ...]:
+        rows = getattr(train, name)
+        if len(experiment.seeds[member]) == len(experiment.seeds):
+            return tuple(rows.places.shape[-2:])
+        # Tables of a family are padded to the longest row of all members.
+        return (rows.length.shape[-1], max(1, int(rows.length[member].max())))
+
     return DataDescription(
         class_names=tuple(data.class_names),
         domain_names=tuple(data.domain_names),
-        target=experiment.facts["target"],
+        target=experiment.sharings[member][0].target,
         image_shape=tuple(data.images.shape[1:]),
         clients=len(experiment.parts[0].train),
         samples=tuple(train.images.shape),
-        tables={name: tuple(getattr(train, name).places.shape[-2:]) for name in TABLES},
+        tables={name: shape(name) for name in TABLES},
     )
 
 

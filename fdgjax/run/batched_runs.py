@@ -1,4 +1,5 @@
-"""Trains runs that differ only in seeds and numeric hyperparameters as one program; these are its arguments."""
+"""Trains runs that differ only in seeds, unseen domains and numeric hyperparameters as one program; these are its
+arguments."""
 
 import contextlib
 import dataclasses
@@ -7,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax.traverse_util import flatten_dict
 
-from fdgjax.config import Config, to_plain
+from fdgjax.config import Config, resolved, to_plain
+from fdgjax.data.federation import TABLES, Rows
 from fdgjax.distributed import Stop
 from fdgjax.engine.batched_hyper import Undecided
-from fdgjax.experiments import build
+from fdgjax.experiments import Experiment, build, describe
 from fdgjax.loggers import check_loggers
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary
 from fdgjax.run.device_choice import as_begun
-from fdgjax.run.outputs import RunOutput
-from fdgjax.run.records import check_place, own_workdir
+from fdgjax.run.outputs import RunOutput, places
+from fdgjax.run.records import Workdir, check_place, own_workdir
 from fdgjax.run.runner import summed_up, train_with_records
 from fdgjax.utils.errors import UserError
 
@@ -30,8 +33,9 @@ LARGEST = 16
 def batches(configs: Sequence[Config], largest: int = LARGEST) -> list[list[int]]:
     """The indices of configs that may train as one program, in groups of at most `largest`, in order.
 
-    Such configs may differ only in their first seed and in the method's float hyperparameters. A float must be zero in
-    all of them or in none, and likewise one where its default is one, since methods skip computations at these values.
+    Such configs may differ only in their first seed, in the domains that are unseen or excluded (as many in all of
+    them), and in the method's float hyperparameters. A float must be zero in all of them or in none, and likewise one
+    where its default is one, since methods skip computations at these values.
     """
     groups: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
@@ -42,6 +46,8 @@ def batches(configs: Sequence[Config], largest: int = LARGEST) -> list[list[int]
 def common(config: Config) -> dict[str, Any]:
     """The part of a config that all members of its family share; compared to group configs."""
     rest = to_plain(config) | {"seed": None}
+    # They only change the tables of positions, which are arguments of the program.
+    rest["data"] |= {"target": None, "excluded": config.data.excluded.count(",") if config.data.excluded else None}
     defaults = {field.name: field.default for field in dataclasses.fields(config.method)}
     rest["method"] = {
         name: (value == 0, value == defaults[name] == 1) if isinstance(value, float) else value
@@ -70,8 +76,9 @@ def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Conso
       console, stop: as in `fdgjax.run.runner.run_experiment`.
 
     Raises:
-      UserError: invalid input, a member that diverged, members stopped at different rounds, or a method that needs the
-        values of its hyperparameters at compile time; each member can still be trained alone.
+      UserError: invalid input, a member that diverged, members stopped at different rounds, a method that needs the
+        values of its hyperparameters at compile time, or one that keeps a state for each sample where members have
+        different numbers of them; each member can still be trained alone.
       TooLarge: training all members at once needs more memory than is free.
       Interrupted: `stop` was set; the states are saved.
     """
@@ -84,17 +91,35 @@ def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Conso
     experiment = tried(lambda: build(begun[0], begun[1:]))
     tried(lambda: jax.eval_shape(experiment.round, state_shapes(experiment), experiment.train))
     tried(lambda: jax.eval_shape(experiment.evaluation.observe, state_shapes(experiment), experiment.federation))
+    refuse_sample_states(experiment, [RunOutput(*pair) for pair in zip(begun, map(Workdir, paths), strict=True)])
     built = experiment.config
-    resolved = [dataclasses.replace(config, devices=built.devices, data=built.data) for config in begun]
+    each = [dataclasses.replace(resolved(config), devices=built.devices) for config in begun]
     with contextlib.ExitStack() as held:
         outputs = [
             RunOutput(config, held.enter_context(own_workdir(path, config, console.say)))
-            for config, path in zip(resolved, paths, strict=True)
+            for config, path in zip(each, paths, strict=True)
         ]
-        console.say(f"{len(outputs)} runs as one program: {differing_values(resolved)}")
+        console.say(f"{len(outputs)} runs as one program: {differing_values(each)}")
         console.say(f"{experiment.config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
         return summed_up(outputs, train_with_records(experiment, outputs, console, stop, ()))
+
+
+def refuse_sample_states(experiment: Experiment, outputs: Sequence[RunOutput]) -> None:
+    """Raises a `UserError` if the state has a place for each sample, and members have different numbers of them: a
+    member's checkpoint would not fit the member alone."""
+    tables = [describe(experiment, place).tables for place in places(outputs)]
+    if all(one == tables[0] for one in tables):
+        return
+    train = experiment.train
+
+    def wider(rows: Rows) -> Rows:
+        return rows._replace(places=jnp.pad(rows.places, ((0, 0), (0, 0), (0, 1))))
+
+    init: Any = experiment.init
+    wide = train._replace(**{name: wider(getattr(train, name)) for name in TABLES})
+    if jax.eval_shape(init) != jax.eval_shape(init.func, *init.args[:-1], wide):
+        raise UserError("the runs cannot train as one program: the method's state depends on the number of samples")
 
 
 def tried(make: Callable[[], Any]) -> Any:

@@ -32,8 +32,8 @@ def places(outputs: Sequence[RunOutput]) -> list[slice]:
 def write_descriptions(outputs: Sequence[RunOutput], experiment: Experiment) -> None:
     """Process 0 writes the description of the experiment's data into each folder, if it is not there."""
     if is_coordinator():
-        for output in outputs:
-            write_description(output.workdir, describe(experiment))
+        for output, place in zip(outputs, places(outputs), strict=True):
+            write_description(output.workdir, describe(experiment, place))
 
 
 def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> Checkpoints:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiments import Experiment, image_facts
+from fdgjax.experiments import Experiment, image_facts, split_facts
 from fdgjax.run.loop import images_per_round
 from fdgjax.run.memory_check import peak_bytes
 from fdgjax.run.records import summarise, summarise_seeds
@@ -21,7 +21,7 @@ class Timings(NamedTuple):
 def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timings: Timings) -> list[dict[str, Any]]:
     """Each seed's summary.
 
-    Seeds trained in one program share its wall time and memory.
+    Seeds trained in one program share its wall time and memory; members of a family divide its wall time.
 
     Args:
       experiment: what was trained.
@@ -30,7 +30,8 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
     """
     config, images = experiment.config, images_per_round(experiment)
     program = {
-        "wall_seconds": timings.seconds,
+        "wall_seconds": timings.seconds * config.seeds / len(experiment.seeds),
+        "seconds_per_round": timings.round_seconds / len(experiment.seeds),
         "predicted_memory_bytes": timings.predicted_bytes,
         "peak_memory_bytes": peak_bytes(),
     }
@@ -38,10 +39,12 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
         summarise(
             of_seed,
             config.selection,
-            experiment.facts | image_facts(experiment.data, part) | {"seed": seed},
+            experiment.facts | split_facts(experiment.data, how) | image_facts(experiment.data, part) | {"seed": seed},
             {"images_per_second": own / timings.round_seconds, **program},
         )
-        for seed, part, of_seed, own in zip(experiment.seeds, experiment.parts, records, images, strict=True)
+        for seed, how, part, of_seed, own in zip(
+            experiment.seeds, experiment.sharings, experiment.parts, records, images, strict=True
+        )
     ]
 
 

@@ -108,7 +108,7 @@ def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     assert alone.records == result.records
     chex.assert_trees_all_equal(alone.state, result.state)
     assert {key for key in alone.summary if alone.summary[key] != result.summary[key]} <= {
-        *("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
+        *("images_per_second", "wall_seconds", "seconds_per_round", "predicted_memory_bytes", "peak_memory_bytes")
     }
     opened = fdgjax.open_run(tmp_path / "command")
     assert opened.summary["ood_accuracy"] == alone.summary["ood_accuracy"]

@@ -1,6 +1,7 @@
 """Runs that differ in numbers alone leave, trained as one program, what each leaves alone."""
 
 import dataclasses
+import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,24 @@ def test_members_leave_what_they_leave_alone(cache: Path, tmp_path: Path) -> Non
     ]
     assert batches(configs) == [[0, 1]]
     check_against_single(configs, together(configs, tmp_path / "together"), tmp_path / "alone")
+
+
+def on(cache: Path, name: str, target: str, excluded: str = "", **changes: Any) -> Config:
+    config = small(cache, name, **changes)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, target=target, excluded=excluded))
+
+
+def test_members_may_have_other_unseen_and_excluded_domains(cache: Path, tmp_path: Path) -> None:
+    configs = [
+        on(cache, "fedavg", target, excluded, seeds=2, rounds=2)
+        for target, excluded in (("r0", "r15"), ("r75", "r0"))
+    ]
+    assert batches([*configs, on(cache, "fedavg", "r0", seeds=2, rounds=2)]) == [[0, 1], [2]]
+    paths = together(configs, tmp_path / "together")
+    check_against_single(configs, paths, tmp_path / "alone")
+    summary = json.loads((paths[1] / "summary.json").read_text())
+    assert (summary["target"], summary["excluded"], summary["clients"]) == ("r75", ["r0"], 4)
+    assert set(summary["per_domain_accuracy"]) == {"r15", "r30", "r45", "r60", "r75"}
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 SUMMARY_KEYS = {
     *("method", "dataset", "target", "seed", "rounds", "id_accuracy", "ood_accuracy", "per_domain_accuracy"),
     *("worst_domain_accuracy", "ece", "parameters", "bytes_up_per_round", "bytes_down_per_round"),
-    *("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes", "selection"),
+    *("images_per_second", "wall_seconds", "seconds_per_round", "predicted_memory_bytes", "peak_memory_bytes", "selection"),
     *("model", "flops_per_image"),
 }
 

@@ -9,8 +9,9 @@ from fdgjax.evaluation.metrics import Metrics, Record, is_evaluated
 from fdgjax.evaluation.selection import ledger, reported
 from fdgjax.evaluation.statistics import spread
 
-TIMINGS = ("images_per_second", "wall_seconds", "predicted_memory_bytes", "peak_memory_bytes")
-"""Keys of a summary that differ between two runs of the same experiment: speed, time and memory."""
+TIMINGS = ("images_per_second", "wall_seconds", "seconds_per_round", "predicted_memory_bytes", "peak_memory_bytes")
+"""Keys of a summary that differ between two runs of the same experiment: speed, time (a round's is of one seed, its
+share of those trained side by side) and memory."""
 
 
 def summarise(
