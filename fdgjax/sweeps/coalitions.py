@@ -15,7 +15,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.grid import figures_of
 from fdgjax.sweeps.options import as_name
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, unknown
 from fdgjax.utils.registry import lookup
 
 EXACT = 6
@@ -58,6 +58,8 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
         )
     found = lookup("data set", data.name, DATASETS)(data.dir)
     out = [word.strip() for word in data.excluded.split(",") if word.strip()]
+    if wrong := [name for name in (*out, *filter(None, [data.target])) if name not in found.domain_names]:
+        raise unknown("domain", wrong[0], found.domain_names)
     names = [name for name in found.domain_names if name not in out]
     target = (data.target or names[0]) if protocol.unseen and names else ""
     clients = tuple(name for name in names if name != target)
