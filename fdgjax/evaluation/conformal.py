@@ -26,7 +26,8 @@ def scores_of(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
       probabilities: `[n, classes]`.
       labels: int `[n]`.
     """
-    return 1 - probabilities[np.arange(len(labels)), labels]
+    of_label: np.ndarray = probabilities[np.arange(len(labels)), labels]
+    return 1 - of_label
 
 
 def upper_quantile(values: np.ndarray, share: float) -> float:
@@ -49,4 +50,5 @@ def prediction_sets(probabilities: np.ndarray, quantile: float) -> np.ndarray:
       probabilities: `[n, classes]`.
       quantile: q, of the scores of held-out images.
     """
-    return 1 - probabilities <= quantile
+    inside: np.ndarray = 1 - probabilities <= quantile
+    return inside

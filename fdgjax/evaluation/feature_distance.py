@@ -51,10 +51,8 @@ def feature_sums(features: np.ndarray, labels: np.ndarray, classes: int) -> Feat
       labels: int `[n]`.
       classes: number of classes.
     """
-    values = np.asarray(features, np.float64)
-    totals = np.zeros((classes, values.shape[1]))
-    np.add.at(totals, labels, values)
-    return FeatureSums(np.bincount(labels, minlength=classes).astype(np.float64), totals, values.T @ values)
+    values, of_class = np.asarray(features, np.float64), np.eye(classes)[labels]
+    return FeatureSums(of_class.sum(axis=0), of_class.T @ values, values.T @ values)
 
 
 def added(each: Iterable[FeatureSums]) -> FeatureSums:

@@ -45,7 +45,8 @@ def shapley_values(values: Values, clients: int) -> np.ndarray:
     def of_client(i: int) -> np.ndarray:
         without = [one for one in ({frozenset[int]()} | set(all_coalitions(clients))) if i not in one]
         gains = [(values[one | {i}] - values[one]) / math.comb(clients - 1, len(one)) for one in without]
-        return np.sum(gains, axis=0) / clients
+        total: np.ndarray = np.sum(gains, axis=0)
+        return total / clients
 
     return np.stack([of_client(i) for i in range(clients)])
 

@@ -33,6 +33,8 @@ COVERAGE, NEAR = 0.9, 0.95
 """The coverage of sets, and the share of the clients' images that count as near, in a run's figures."""
 EXPORTED = (0.8, 0.9, 0.95, 0.99)
 """The values of coverage for which an export has sets."""
+MOST_FEATURES = 4096
+"""The most features of which the distance is made: their covariance has the square of their number."""
 ROWS_AT_ONCE = 4096
 """Training images whose features are held at once."""
 
@@ -138,8 +140,9 @@ def outputs(trained: TrainedRun, evaluated: Evaluated, read: Callable[[Output], 
 
 
 def features_in(output: Output) -> jax.Array:
-    """The features that distances are of: the last layer's input, or the logits of a model without features."""
-    return output.features if output.features.shape[1] else output.logits
+    """The features that distances are of: the last layer's input, or the logits, where that is empty or has more than
+    `MOST_FEATURES`."""
+    return output.features if 0 < output.features.shape[1] <= MOST_FEATURES else output.logits
 
 
 def seen(trained: TrainedRun, models: Variables, space: FeatureSpace, rows: np.ndarray) -> Seen:

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 
 import fdgjax
-from fdgjax.api.contributions import as_json, mean_and_error
+from fdgjax.api.contributions import as_json, mean_and_error, read_contributions
 from fdgjax.api.results import Result
 from fdgjax.cli.contributions import main
-from fdgjax.evaluation.shapley import shapley_values
-from fdgjax.report.contributions import contributions_markdown
-from fdgjax.sweeps.coalitions import drawn_orders
+from fdgjax.config import make_config
+from fdgjax.evaluation.shapley import all_coalitions, shapley_values
+from fdgjax.report.contributions import contributions_markdown, contributions_picture
+from fdgjax.run.records import Workdir, write_summary
+from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.coalitions import Coalitions, drawn_orders
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -51,9 +56,37 @@ def test_an_absent_client_does_not_exist(method: str) -> None:
     assert absent.evaluated["ood_accuracy"] == without.evaluated["ood_accuracy"]
 
 
-@pytest.mark.parametrize(
-    ("clients", "seeds"), [("ac", 1), *(pytest.param(names, 2, marks=pytest.mark.slow) for names in ("abc", "abcd"))]
-)
+def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
+    """Runs whose accuracies add up over their clients: 0.1, 0.2 and 0.3 above a guess of 1/4."""
+    clients, worth = ("a", "b", "c"), (0.1, 0.2, 0.3)
+    cells = {}
+    for one in all_coalitions(3):
+        cells[one] = Cell("+".join(clients[i] for i in sorted(one)), make_config("fedavg"))
+        folder, sums = tmp_path / cells[one].name, 0.25 + sum(worth[i] for i in one)
+        folder.mkdir()
+        (folder / "metrics.jsonl").touch()
+        own = {name: sums for i, name in enumerate(clients) if i in one}
+        absent = {name: sums for i, name in enumerate(clients) if i not in one}
+        facts = {"seed": 3, "per_domain_accuracy": {**own, "e": sums}, **({"excluded": list(absent)} if absent else {})}
+        write_summary(Workdir(folder), facts)
+        write_checked_json(folder / "excluded.json", {"3": absent})
+    found = read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)
+    wanted = np.broadcast_to(np.array(worth)[:, None, None], (3, 1, 4))
+    np.testing.assert_allclose(found.shapley, wanted, atol=1e-12)
+    np.testing.assert_allclose(found.influence, wanted, atol=1e-12)
+    plain = as_json(found)
+    said = contributions_markdown(plain)
+    assert "| client | e (unseen) | a | b | c |" in said
+    assert "| b | +20.0 | +20.0 | +20.0 | +20.0 |" in said
+    assert "| a + c | 65.0 | 65.0 | 65.0 | 65.0 |" in said
+    assert contributions_picture(plain, "png").startswith(b"\x89PNG")
+    (tmp_path / "a/summary.json").unlink()
+    with pytest.raises(UserError, match="it is not finished"):
+        read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clients", "seeds"), [("abc", 2), ("abcd", 1)])
 def test_shapley_values_are_those_of_separately_trained_coalitions(clients: str, seeds: int, tmp_path: Path) -> None:
     asked = fdgjax.experiment("fedavg", data=drawn(clients + "e"), target="e", model="perceptron", **KEYS, seeds=seeds)
     found = asked.contributions(tmp_path)
