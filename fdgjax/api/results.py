@@ -140,7 +140,8 @@ class Result:
         found, key = self.checked(images), (of, domain, client, seed)
         if key not in self.programs:
             self.programs[key] = jax.jit(of(self.classifier(domain, client, seed)))
-        return in_compiled_batches(self.programs[key], found)
+        computed: np.ndarray = in_compiled_batches(self.programs[key], found)
+        return computed
 
     def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
         """The predicting models as a `Classifier`; arguments as for `predict_proba`."""

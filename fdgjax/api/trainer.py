@@ -13,9 +13,10 @@ from typing import Any
 from ml_collections import ConfigDict
 from rich.console import Console as RichConsole
 
+from fdgjax.api.contributions import Contributions, train_coalitions
 from fdgjax.api.results import Result
 from fdgjax.api.settings import config_for, config_on, set_model, set_values
-from fdgjax.config import Config, read_config
+from fdgjax.config import Config, read_config, to_plain
 from fdgjax.config.register import register_method, register_model, same_data
 from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
 from fdgjax.data.sources.domains import Domains
@@ -26,6 +27,7 @@ from fdgjax.engine.devices import split_cpu
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.inference.kept_rounds import LAST, kept_states
+from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
@@ -35,6 +37,7 @@ from fdgjax.run.records import Workdir, check_place, finished, mean_figures
 from fdgjax.run.reopen import reopen, restored
 from fdgjax.run.runner import Interrupted, run_experiment, train_with_records
 from fdgjax.run.summaries import of_all_seeds
+from fdgjax.sweeps.coalitions import coalitions_of
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lent
 
@@ -199,10 +202,24 @@ class Trainer:
             with process_group():
                 try:
                     summary = run_experiment(built, path, shown, stop, observers)
+                    keep_safeguards(built, path)
                 except Interrupted:
                     summary = {}
             opened = restored(built, path)
         return Result(built, opened.state, opened.history.records, summary, path)
+
+    def contributions(self, out: str | os.PathLike[str], orders: int = 0) -> Contributions:
+        """What each client contributes: trains every coalition of the clients, as `fdgjax contributions` does.
+
+        Args:
+          out: a folder of the runs; if it has some already, the others are trained.
+          orders: how many random orders of the clients instead of all coalitions; 0 for the command's default.
+
+        Raises:
+          UserError: clients that do not each hold one domain or have no labels, or a run that failed.
+        """
+        with lending(self.given):
+            return train_coalitions(coalitions_of(ConfigDict(to_plain(self.asked)), orders), Path(out))
 
 
 def as_one(records: Sequence[Record]) -> Record:

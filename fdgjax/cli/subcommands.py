@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Command] = {
     "runs": Command("fdgjax.cli.runs", "lists the runs in a folder, and the keys that differ"),
     "report": Command("fdgjax.cli.report", "a page, tables and figures of runs"),
     "sweep": Command("fdgjax.cli.sweep", "many runs by one command, shared and resumed"),
+    "contributions": Command("fdgjax.cli.contributions", "what each client contributes: Shapley values, coalitions"),
     "reproduce": Command("fdgjax.cli.reproduce", "a paper's table by its protocol, beside its figures"),
     "flower": Command("fdgjax.cli.flower", "a federation of real parties by Flower: --app, --keys"),
     "choose": Command("fdgjax.cli.choose", "which method for one's data: domains left out in turn"),

@@ -25,7 +25,7 @@ NOT_RUN = {
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist)\b": DOWNLOAD,
     r"fdgjax data \w": DOWNLOAD,
     r".*--config.writers=.*(wandb|mlflow)": PACKAGES,
-    r"fdgjax (choose|reproduce|sweep|search) ": MINUTES,
+    r"fdgjax (choose|reproduce|sweep|search|contributions) ": MINUTES,
     r"fdgjax train .*--distributed": PROCESSES,
     r"(taskset -c \d )?python -m benchmarks\.": MINUTES,
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,

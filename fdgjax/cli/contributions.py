@@ -1,0 +1,117 @@
+"""What each client contributes: the accuracy on each domain with every coalition of the clients.
+
+    fdgjax contributions --config=fedavg:pretrained_pacs --config.data.dir=DATA --seeds 3 --out DIR
+    fdgjax contributions --config=fedavg --config.rounds=30 --out DIR --orders 20
+
+Each domain but the unseen one is a client. For K clients 2^K - 1 federations are trained, each without the absent
+clients; of more than six clients those that --orders random orders of them pass through. From these follow each
+client's Shapley value for each domain (exact, or an estimate from the orders), and its influence: the accuracy of all
+clients minus that of the others. DIR gets `contributions.md`, `contributions.json`, a picture, and a folder for each
+run. If stopped or killed at any moment, the same command goes on.
+"""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from fdgjax.api.contributions import as_json, read_contributions
+from fdgjax.cli.sweep import begin, planned
+from fdgjax.config.command_line import check_words, is_override, set_keys
+from fdgjax.report.contributions import contributions_markdown, contributions_picture
+from fdgjax.run.batched_runs import LARGEST
+from fdgjax.run.console import Console
+from fdgjax.run.runner import Interrupted
+from fdgjax.sweeps.coalitions import EXACT, ORDERS, Coalitions, coalitions_of
+from fdgjax.sweeps.grid import base_configs
+from fdgjax.sweeps.options import add_common, selected_cells, single_values
+from fdgjax.sweeps.processes import Job, conduct
+from fdgjax.sweeps.status import failure_of
+from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.files import write_bytes, write_text
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    first, _, rest = str(__doc__).partition("\n")
+    made = argparse.ArgumentParser(
+        prog="fdgjax contributions",
+        description=f"{first}\n{rest}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="fdgjax contributions --config=METHOD[:PRESET] --out DIR [--config.KEY=VALUE ...] [options]",
+    )
+    add = made.add_argument
+    add("--config", required=True, metavar="METHOD[:PRESET]", help="the federation of all clients, as of fdgjax train")
+    add("--seeds", type=positive_number, default=1, metavar="N", help="seeds of every run, trained in one program")
+    add(
+        "--orders",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"orders; else {ORDERS} of more than {EXACT} clients",
+    )
+    add_common(made)
+    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
+    add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
+    made.set_defaults(only=[], devices=1)
+    return made
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Measures the contributions.
+
+    Returns:
+      The exit status: 0 when they are measured, 1 when runs are left or failed, 2 for a mistake in the input, 128 +
+      signal number when stopped by one, and 3 when time ran out.
+    """
+    args, rest = parser().parse_known_args(argv[1:])
+    if others := [word for word in rest if not is_override(word)]:
+        check_words(rest)
+        raise UserError(f"contributions got '{others[0]}', which is no option; expected --config.KEY=VALUE; see --help")
+    words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
+    game = coalitions_of(config_of(args, words), args.orders)
+    selected = selected_cells(list(game.cells.values()), args)
+    sweep = Sweep(selected.share, selected.all, args.out, {}, args.jobs, args.together)
+    if args.dry_run:
+        print("\n".join(planned(sweep)))
+        return 0
+    job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, game, sweep))
+    return conduct(job, args, ["contributions", *argv[1:]])
+
+
+def config_of(args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:
+    """The config of all clients; runs log to their own files alone unless asked."""
+    (config,) = base_configs(args.config, [])
+    config.seeds, config.writers = args.seeds, ""
+    config.data.dir = args.data_dir or config.data.dir
+    set_keys(config, words)
+    return config
+
+
+def end(game: Coalitions, sweep: Sweep, console: Console, stopped: bool) -> int:
+    """Writes the contributions and prints them. Returns the exit status.
+
+    Raises:
+      Interrupted: stopped before all was done.
+    """
+    left = unfinished(sweep._replace(cells=sweep.shown))
+    if left and stopped:
+        raise Interrupted(stopped_sweep(sweep))
+    failed = [cell.name for cell in sweep.shown if failure_of(sweep.out, cell.name)]
+    if left or failed:
+        names = ", ".join([*failed, *(cell.name for cell in left)])
+        console.say(f"{len(failed)} runs failed, {len(left)} are left: {names}; the same command goes on")
+        return 1
+    found = as_json(read_contributions(game, sweep.out))
+    text = contributions_markdown(found)
+    write_checked_json(sweep.out / "contributions.json", found)
+    write_text(sweep.out / "contributions.md", text)
+    write_bytes(sweep.out / "contributions.png", contributions_picture(found, "png"))
+    console.say(text)
+    console.say(f"contributions.md, contributions.json and contributions.png in {printable(sweep.out)}")
+    return 0

@@ -1,0 +1,94 @@
+"""The runs of all coalitions of clients, or of those that some random orders of the clients pass through."""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from fdgjax.config import read_config
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
+from fdgjax.methods import METHODS
+from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.grid import figures_of
+from fdgjax.sweeps.options import as_name
+from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.registry import lookup
+
+EXACT = 6
+"""The most clients of which all coalitions are trained."""
+ORDERS = 20
+"""The default number of random orders of more clients."""
+
+
+class Coalitions(NamedTuple):
+    """clients: the domains that are clients. target: the unseen domain, '' for none. classes: their number.
+    orders: of the clients, drawn at random; none if all coalitions are trained. cells: a run for each coalition."""
+
+    clients: tuple[str, ...]
+    target: str
+    classes: int
+    orders: list[list[int]]
+    cells: dict[Coalition, Cell]
+
+
+def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
+    """The coalitions of a config's clients, one for each domain that it trains on.
+
+    An absent client's domain is excluded (`config.data.excluded`): the federation is that of data without the domain.
+
+    Args:
+      config: of the federation of all clients.
+      orders: how many random orders of the clients; 0 for all coalitions, or, of more than `EXACT` clients, for
+        `ORDERS`. The orders depend on nothing but the number of clients.
+
+    Raises:
+      UserError: a method or protocol without labels at the clients, clients that do not each hold one domain, or data
+        that cannot be found.
+    """
+    asked, data = read_config(config), config.data
+    protocol = PROTOCOLS[data.protocol]
+    if METHODS[config.method.name].unlabelled or protocol.labelled_server:
+        raise UserError(
+            f"contributions got '{config.method.name}' by the protocol '{data.protocol}', whose clients have no "
+            "labels; expected a method that trains on theirs, such as fedavg"
+        )
+    found = lookup("data set", data.name, DATASETS)(data.dir)
+    out = [word.strip() for word in data.excluded.split(",") if word.strip()]
+    if wrong := [name for name in (*out, *filter(None, [data.target])) if name not in found.domain_names]:
+        raise unknown("domain", wrong[0], found.domain_names)
+    names = [name for name in found.domain_names if name not in out]
+    target = (data.target or names[0]) if protocol.unseen and names else ""
+    clients = tuple(name for name in names if name != target)
+    if asked.data.clients not in (0, len(clients)) or data.domains_per_client != 1 or data.homogeneity >= 0:
+        raise UserError(
+            f"contributions got data.clients={data.clients}, data.domains_per_client={data.domains_per_client} and "
+            f"data.homogeneity={data.homogeneity:g}; expected a client for each domain, data.clients=0 and the defaults"
+        )
+    drawn = drawn_orders(len(clients), orders)
+    everybody = frozenset(range(len(clients)))
+    chosen = {*prefixes(drawn), everybody, *(everybody - {i} for i in everybody)} if drawn else ()
+    each = sorted(chosen, key=lambda one: (len(one), sorted(one))) or all_coalitions(len(clients))
+    cells = {one: cell_of(config, target, clients, out, one) for one in each if one}
+    return Coalitions(clients, target, len(found.class_names), drawn, cells)
+
+
+def drawn_orders(clients: int, orders: int) -> list[list[int]]:
+    """Random orders of the clients, all of them if they are no more than asked for; see `coalitions_of`."""
+    count = orders or (ORDERS if clients > EXACT else 0)
+    if count >= math.factorial(clients):
+        return [list(order) for order in itertools.permutations(range(clients))]
+    rng = np.random.default_rng(clients)
+    return [rng.permutation(clients).tolist() for _ in range(count)]
+
+
+def cell_of(config: ConfigDict, target: str, clients: tuple[str, ...], out: list[str], coalition: Coalition) -> Cell:
+    """The run of a coalition; `out`: what the config itself excludes."""
+    changed = config.copy_and_resolve_references()
+    changed.data.clients = 0
+    changed.data.target = target
+    changed.data.excluded = ",".join([*out, *(name for i, name in enumerate(clients) if i not in coalition)])
+    return Cell("+".join(as_name(clients[i]) for i in sorted(coalition)), changed, figures_of(changed))

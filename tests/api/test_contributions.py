@@ -1,0 +1,146 @@
+"""Contributions are those of separately trained coalitions, and an absent client is one that does not exist."""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chex
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.api.contributions import as_json, mean_and_error, read_contributions
+from fdgjax.api.results import Result
+from fdgjax.cli.contributions import main
+from fdgjax.config import make_config
+from fdgjax.evaluation.shapley import all_coalitions, shapley_values
+from fdgjax.report.contributions import contributions_markdown, contributions_picture
+from fdgjax.run.records import Workdir, write_summary
+from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.coalitions import Coalitions, drawn_orders
+from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+Drawn = Mapping[str, tuple[np.ndarray, np.ndarray]]
+KEYS: Mapping[str, Any] = {"rounds": 2, "local_epochs": 1, "batch_size": 8, "devices": 1, "writers": ""}
+
+
+def drawn(names: str) -> Drawn:
+    """A domain for each letter: images of two classes, of which the brighter is the second, and a shift of its own."""
+    rng, found = np.random.default_rng(0), {}
+    for shift, name in enumerate("abcde"):
+        labels = rng.integers(2, size=30 + 2 * shift)
+        images = rng.integers(0, 60, (len(labels), 8, 8, 1)) + 20 * shift + 70 * labels[:, None, None, None]
+        found[name] = (images.astype(np.uint8), labels)
+    return {name: found[name] for name in names}
+
+
+def trained(data: Drawn, method: str = "fedavg", **keys: Any) -> Result:
+    return fdgjax.experiment(method, data=data, target="e", model="perceptron", **{**KEYS, **keys}).train()
+
+
+pytestmark = pytest.mark.usefixtures("perceptron")
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["feddyn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("scaffold", "ditto", "hfedf", "feddg_ga"))],
+)
+def test_an_absent_client_does_not_exist(method: str) -> None:
+    without, absent = trained(drawn("ace"), method), trained(drawn("abce"), method, data__excluded="b")
+    chex.assert_trees_all_equal(absent.state, without.state)
+    assert absent.evaluated["ood_accuracy"] == without.evaluated["ood_accuracy"]
+
+
+def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
+    """Runs whose accuracies add up over their clients: 0.1, 0.2 and 0.3 above a guess of 1/4."""
+    clients, worth = ("a", "b", "c"), (0.1, 0.2, 0.3)
+    cells = {}
+    for one in all_coalitions(3):
+        cells[one] = Cell("+".join(clients[i] for i in sorted(one)), make_config("fedavg"))
+        folder, sums = tmp_path / cells[one].name, 0.25 + sum(worth[i] for i in one)
+        folder.mkdir()
+        (folder / "metrics.jsonl").touch()
+        own = {name: sums for i, name in enumerate(clients) if i in one}
+        absent = {name: sums for i, name in enumerate(clients) if i not in one}
+        facts = {"seed": 3, "per_domain_accuracy": {**own, "e": sums}, **({"excluded": list(absent)} if absent else {})}
+        write_summary(Workdir(folder), facts)
+        write_checked_json(folder / "excluded.json", {"3": absent})
+    found = read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)
+    wanted = np.broadcast_to(np.array(worth)[:, None, None], (3, 1, 4))
+    np.testing.assert_allclose(found.shapley, wanted, atol=1e-12)
+    np.testing.assert_allclose(found.influence, wanted, atol=1e-12)
+    plain = as_json(found)
+    said = contributions_markdown(plain)
+    assert "| client | e (unseen) | a | b | c |" in said
+    assert "| b | +20.0 | +20.0 | +20.0 | +20.0 |" in said
+    assert "| a + c | 65.0 | 65.0 | 65.0 | 65.0 |" in said
+    assert contributions_picture(plain, "png").startswith(b"\x89PNG")
+    (tmp_path / "a/summary.json").unlink()
+    with pytest.raises(UserError, match="it is not finished"):
+        read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clients", "seeds"), [("abc", 2), ("abcd", 1)])
+def test_shapley_values_are_those_of_separately_trained_coalitions(clients: str, seeds: int, tmp_path: Path) -> None:
+    asked = fdgjax.experiment("fedavg", data=drawn(clients + "e"), target="e", model="perceptron", **KEYS, seeds=seeds)
+    found = asked.contributions(tmp_path)
+    values = {frozenset[int](): np.full((seeds, len(clients) + 1), 0.5)}
+    for size in range(1, len(clients) + 1):
+        for some in itertools.combinations(range(len(clients)), size):
+            alone = trained(drawn("".join(clients[i] for i in some) + "e"), seeds=seeds)
+            values[frozenset(some)] = np.array([accuracies(alone, clients, seed) for seed in range(seeds)])
+    for one, own in values.items():
+        np.testing.assert_allclose(found.accuracies[one], own, atol=1e-6)
+    np.testing.assert_allclose(found.shapley, shapley_values(values, len(clients)), atol=1e-6)
+    everybody = frozenset(range(len(clients)))
+    wanted = [values[everybody] - values[everybody - {i}] for i in range(len(clients))]
+    np.testing.assert_allclose(found.influence, wanted, atol=1e-6)
+    # Every run is finished: nothing is trained again, and the orders of all clients give the same.
+    again = asked.contributions(tmp_path, orders=24)
+    assert again.orders > 0
+    np.testing.assert_allclose(again.shapley, found.shapley, atol=1e-6)
+    said = contributions_markdown(as_json(found))
+    assert f"| {clients[0]} |" in said
+    assert "e (unseen)" in said
+    assert ("±" in said) == (seeds > 1)
+
+
+def accuracies(alone: Result, clients: str, seed: int) -> list[float]:
+    """Of present clients on their held-out images, of the others and the unseen domain on all images."""
+    own = alone.seed_records[seed][-1]["per_domain_accuracy"]
+    others = drawn("".join(name for name in clients if name not in own))
+    return [
+        own[name] if name in own else float(np.mean(alone.predict(others[name][0], seed=seed) == others[name][1]))
+        for name in [*clients, "e"]
+    ]
+
+
+def test_a_standard_error_is_over_seeds() -> None:
+    assert mean_and_error(np.array([0.5])) == {"mean": 0.5, "error": None}
+    assert mean_and_error(np.array([0.4, 0.6]))["error"] == pytest.approx(0.1)
+
+
+def test_orders_are_reproducible_permutations() -> None:
+    assert drawn_orders(6, 0) == []
+    assert drawn_orders(7, 0) == drawn_orders(7, 0)
+    assert {tuple(sorted(order)) for order in drawn_orders(7, 0)} == {tuple(range(7))}
+    assert sorted(drawn_orders(3, 6)) == sorted(map(list, itertools.permutations(range(3))))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config=fedsimclr"], "whose clients have no labels"),
+        (["--config=fedavg", "--config.data.clients=10"], "expected a client for each domain"),
+        (["--config=fedavg", "--rounds", "3"], "expected --config.rounds="),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["contributions", *words, "--out", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
