@@ -26,6 +26,7 @@ from fdgjax.engine.devices import split_cpu
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.inference.kept_rounds import LAST, kept_states
+from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
@@ -199,6 +200,7 @@ class Trainer:
             with process_group():
                 try:
                     summary = run_experiment(built, path, shown, stop, observers)
+                    keep_safeguards(built, path)
                 except Interrupted:
                     summary = {}
             opened = restored(built, path)

@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
         check_outside(file, args.run)
     predictor = open_predictor(args.run, chosen_of(args))
     images = labelled_images(args.data, predictor.class_names, predictor.facts.get("dataset", ""))
-    kept, probabilities = predict_images(predictor, [ImagePath(one.path, named=False) for one in images])
+    kept, probabilities, _ = predict_images(predictor, [ImagePath(one.path, named=False) for one in images])
     read = [images[place] for place in kept]
     found = class_figures(
         np.array([one.label for one in read]),

@@ -1,6 +1,6 @@
 """A trained run's classifier, for use without this package.
 
-    fdgjax export RUN --out DIR [--client K] [--round last|selected|N] [--calibrated]
+    fdgjax export RUN --out DIR [--client K] [--round last|selected|N] [--calibrated] [--guarded]
 
 DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program made by `jax.export` that maps
 images as bytes to probabilities, for any batch size; `model.json`, the classes; and README.md, the model card.
@@ -25,8 +25,12 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="fdgjax export", description=str(__doc__).partition("\n")[0])
     add_run(parser, "RUN", "folder of a run, with its checkpoints")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or empty folder, or an export's")
+    parser.add_argument(
+        "--guarded", action="store_true", help="measures sets and distances on the run's data if it keeps none"
+    )
     args = parser.parse_args(argv[1:])
     check_out(args.out)
-    export(open_classifier(args.run, **chosen_of(args)._asdict()), args.run, args.out)
+    chosen = chosen_of(args)._replace(guarded=args.guarded)
+    export(open_classifier(args.run, **chosen._asdict()), args.run, args.out)
     print(f"{', '.join(NAMES)} in {printable(args.out)}")
     return 0

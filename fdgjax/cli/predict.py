@@ -1,14 +1,23 @@
 """Class and probabilities of images, predicted by a trained run or an export.
 
     fdgjax predict RUN|EXPORT IMAGES... [--client K] [--round last|selected|N] [--out FILE.csv] [--calibrated]
+    fdgjax predict RUN IMAGES... --coverage 0.9 --refuse-above 95%
 
 IMAGES are files, or folders, which are searched with their subfolders. Of a run, the model for an unseen domain
 predicts, or that of --client; if the method has several for an unseen domain, their probabilities are averaged. Images
 are decoded and resized like those that the model was trained on. The result is CSV: file, class, and a column for the
 probability of each class. An image in a folder that cannot be read is named and skipped.
+
+Further columns say when not to trust a prediction: `set`, the classes that hold the true one with the probability
+--coverage for images like the clients' own (split conformal prediction; an image of another domain has no such
+promise); `distance` of the image's features from the training images, about 1 for these; and `refused`, if
+--refuse-above gives a distance, such as 1.5, or the share of the clients' own held-out images that are not refused,
+such as 95%. `fdgjax train` keeps in the run's folder what they are computed from; for another run, another round or a
+client's model, --coverage and --refuse-above measure it on the run's data. An export has sets and no distances.
 """
 
 import argparse
+import contextlib
 import csv
 import io
 import logging
@@ -17,12 +26,16 @@ from pathlib import Path
 
 import numpy as np
 
+from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.classifier import UNSEEN
-from fdgjax.inference.images import images_at, predict_images
-from fdgjax.inference.predictor import Chosen, open_predictor
+from fdgjax.inference.images import ImagePath, Predictions, images_at, predict_images
+from fdgjax.inference.predictor import Chosen, Predictor, open_predictor
+from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import printable
+from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import write_text
+
+LOGGER = logging.getLogger("fdgjax")
 
 
 @command
@@ -31,13 +44,16 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
     images = images_at(args.images)
-    predictor = open_predictor(args.run, chosen_of(args))
-    kept, found = predict_images(predictor, images)
-    text = predictions_csv(predictor.class_names, [images[place].path for place in kept], found)
+    guarded = args.coverage is not None or args.refuse_above is not None
+    predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+    quantile, farthest = set_quantile(predictor, args), farthest_kept(predictor, args)
+    found = predict_images(predictor, images)
+    text = predictions_csv(predictor.class_names, images, found, quantile, farthest)
     if args.out:
         write_text(args.out, text)
-        skipped = f", {len(images) - len(kept):,} skipped" if len(kept) < len(images) else ""
-        print(f"{len(kept)} images in {printable(args.out)}{skipped}")
+        skipped = f", {len(images) - len(found.kept):,} skipped" if len(found.kept) < len(images) else ""
+        refused = f", {int(np.sum(found.distances > farthest)):,} refused" if farthest is not None else ""
+        print(f"{len(found.kept)} images in {printable(args.out)}{skipped}{refused}")
     else:
         print(text, end="")
     return 0
@@ -48,7 +64,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fdgjax predict", description=str(__doc__).partition("\n")[0])
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     parser.add_argument("images", type=Path, nargs="+", metavar="IMAGES", help="image files, or folders of them")
-    parser.add_argument("--out", type=Path, help="the CSV file; without it the text is printed")
+    add = parser.add_argument
+    add("--coverage", type=share, metavar="P", help=f"probability that a set has the true class; else {COVERAGE}")
+    add("--refuse-above", type=share_or_distance, metavar="X", help="a distance, or 95%%: of the clients' own images")
+    add("--out", type=Path, help="the CSV file; without it the text is printed")
     return parser.parse_args(argv[1:])
 
 
@@ -68,11 +87,89 @@ def chosen_of(args: argparse.Namespace) -> Chosen:
     return Chosen(args.client, args.seed, args.round, args.data_dir, args.calibrated)
 
 
-def predictions_csv(class_names: Sequence[str], files: Sequence[Path], found: np.ndarray) -> str:
-    """The predictions as CSV, a line for each file."""
+def share(word: str) -> float:
+    """The type of an argument that is a number strictly between 0 and 1."""
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(word)) < 1:
+            return value
+    raise argparse.ArgumentTypeError(f"got '{word}'; expected a number between 0 and 1, such as {COVERAGE}")
+
+
+def share_or_distance(word: str) -> tuple[float | None, float | None]:
+    """The type of an argument that is a share in percent, or else a distance: the one that is given."""
+    with contextlib.suppress(ValueError):
+        if word.endswith("%") and 0 < (percent := float(word.removesuffix("%"))) < 100:
+            return percent / 100, None
+        if not word.endswith("%") and float(word) >= 0:
+            return None, float(word)
+    raise argparse.ArgumentTypeError(f"got '{word}'; expected a distance, such as 1.5, or a share, such as 95%")
+
+
+def set_quantile(predictor: Predictor, args: argparse.Namespace) -> float | None:
+    """The quantile of the requested sets; None without sets, which is logged.
+
+    Raises:
+      UserError: sets are requested that an export does not have.
+    """
+    found = predictor.set_quantile(COVERAGE if args.coverage is None else args.coverage)
+    if found is None and args.coverage is not None:
+        known = ", ".join(predictor.facts.get("set_quantiles", ())) or "none"
+        raise UserError(
+            f"--coverage got {args.coverage:g}; this export has sets for {known}; expected one of these, or the run"
+        )
+    if found is None:
+        LOGGER.warning(
+            f"{args.run} keeps nothing to compute sets and distances from for this model: they are left out"
+            + ("; --coverage measures it on the run's data" if "set_quantiles" not in predictor.facts else "")
+        )
+    return found
+
+
+def farthest_kept(predictor: Predictor, args: argparse.Namespace) -> float | None:
+    """The distance above which images are refused; None if none are.
+
+    Raises:
+      UserError: an export, which computes no distances.
+    """
+    if args.refuse_above is None:
+        return None
+    if predictor.safeguards is None:
+        raise UserError(
+            f"--refuse-above got the export {args.run}, whose program computes no distances; expected the run's folder"
+        )
+    of_own, distance = args.refuse_above
+    return predictor.safeguards.farthest(of_own) if distance is None else float(distance)
+
+
+def predictions_csv(
+    class_names: Sequence[str],
+    images: Sequence[ImagePath],
+    found: Predictions,
+    quantile: float | None,
+    farthest: float | None,
+) -> str:
+    """The predictions as CSV, a line for each image that was read.
+
+    Args:
+      class_names: of the model. images: all of them. found: what is predicted.
+      quantile: of the sets; None without them. farthest: the distance above which images are refused; None for none.
+    """
+    p, distances = found.probabilities, found.distances
+    names = [printable(name) for name in class_names]
+    columns = [
+        ("file", [printable(images[place].path) for place in found.kept]),
+        ("class", [names[best] for best in p.argmax(axis=1)]),
+        *((f"p({name})", [f"{value:.6f}" for value in p[:, i]]) for i, name in enumerate(names)),
+    ]
+    if quantile is not None:
+        sets = prediction_sets(p, quantile)
+        columns.append(("set", ["|".join(names[i] for i in np.flatnonzero(row)) for row in sets]))
+    if distances is not None:
+        columns.append(("distance", [f"{value:.4f}" for value in distances]))
+    if farthest is not None and distances is not None:
+        columns.append(("refused", ["yes" if value > farthest else "no" for value in distances]))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", "class", *(f"p({printable(name)})" for name in class_names)])
-    for file, row in zip(files, found, strict=True):
-        writer.writerow([printable(file), printable(class_names[int(row.argmax())]), *(f"{p:.6f}" for p in row)])
+    writer.writerow([name for name, _ in columns])
+    writer.writerows(zip(*(column for _, column in columns), strict=True))
     return stream.getvalue()

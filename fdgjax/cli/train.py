@@ -18,6 +18,7 @@ from fdgjax.config import Config
 from fdgjax.config.command_line import parse
 from fdgjax.config.help import asks_for_help, usage
 from fdgjax.distributed import ProcessAddress, Stop, is_coordinator, join_processes, process_group, split_off
+from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console, silent_console
 from fdgjax.run.device_choice import as_begun, prepare_cpu
@@ -72,8 +73,8 @@ def train_together(config: Config, workdir: Path, stop: Stop, place: ProcessAddr
 
 
 def train(config: Config, workdir: Path, console: Console, stop: Stop) -> None:
-    """Trains the run and prints its result."""
-    console.result(run_config(config, workdir, console, stop))
+    """Trains the run, prints its result, and keeps what tells when not to trust its predictions."""
+    console.result(run_config(config, workdir, console, stop, keep_safeguards))
     console.say(f"records in {workdir}")
 
 

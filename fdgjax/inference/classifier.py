@@ -1,17 +1,20 @@
 """A run's classifier: probabilities of the classes for uint8 images."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Variables
+from fdgjax.contract import Output, PyTree, Variables
 from fdgjax.data.pixels import as_floats
+from fdgjax.evaluation.feature_distance import distances_in
 from fdgjax.experiments import Outline
-from fdgjax.inference.temperature import fit_temperature
+from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of
+from fdgjax.inference.temperature import fit_temperature, probabilities_at
 from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained
 from fdgjax.utils.errors import UserError
 
@@ -25,12 +28,14 @@ class Classifier(NamedTuple):
 
     trained: the run. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
     client: the client whose model it is, or `UNSEEN`. temperature: divides the logits.
+    safeguards: what its predictions are compared with; None for nothing.
     """
 
     trained: TrainedModels
     models: Variables
     client: int
     temperature: float = 1.0
+    safeguards: Safeguards | None = None
 
     @property
     def outline(self) -> Outline:
@@ -41,6 +46,11 @@ class Classifier(NamedTuple):
     def whose(self) -> str:
         """Whose model it is, in words."""
         return "unseen domains" if self.client == UNSEEN else f"client {self.client}"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the temperature was fitted."""
+        return self.temperature != 1
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -61,8 +71,10 @@ def open_classifier(
     round_: str = "",
     data_dir: str = "",
     calibrated: bool = False,
+    guarded: bool = False,
 ) -> Classifier:
-    """A run's classifier. The run's data are read only to calibrate it.
+    """A run's classifier, with the safeguards that the run keeps for it. The run's data are read only for a temperature
+    or for safeguards that it does not keep.
 
     Args:
       run: the run's folder.
@@ -70,17 +82,23 @@ def open_classifier(
       seed: one of the run's seeds; None for the first.
       round_: the round whose state it is, see `fdgjax.inference.kept_rounds.kept_state`; '' for the selected one.
       data_dir: folder of the data, if it has moved since the run.
-      calibrated: whether to fit the temperature on the run's validation data.
+      calibrated: whether to divide the logits by a temperature fitted on the run's validation data.
+      guarded: whether it must have safeguards; if the run keeps none for it, they are measured on the data.
 
     Raises:
       UserError: no run, no such client, seed or round, a method that learns without labels, or no labelled data to
         calibrate with.
     """
-    if calibrated:
+    models = open_models(run, data_dir, seed, round_)
+    found, kept = checked_classifier(models, run, client), kept_safeguards(models, run) if client == UNSEEN else None
+    if kept is None and (calibrated or guarded):
         whole = open_trained(run, data_dir, seed, round_)
-        found = checked_classifier(whole, run, client)
-        return found._replace(temperature=calibration(found, whole))
-    return checked_classifier(open_models(run, data_dir, seed, round_), run, client)
+        if guarded:
+            kept = safeguards_of(whole, found.models, None if client == UNSEEN else client)
+        elif calibrated:
+            return found._replace(temperature=calibration(found, whole))
+    temperature = kept.temperature if kept and calibrated else 1.0
+    return found._replace(temperature=temperature, safeguards=kept)
 
 
 def checked_classifier(trained: TrainedModels, run: Path, client: int) -> Classifier:
@@ -103,55 +121,75 @@ def classifier_of(trained: TrainedModels, client: int) -> Classifier:
     return Classifier(trained, jax.tree.map(lambda leaf: leaf[None], own), client)
 
 
-def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
-    """The pure function of images, uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`."""
-    logits = logits_of(classifier)
+class Predicted(NamedTuple):
+    """probabilities: float32 `[batch, classes]`. distances: from the training images, float32 `[batch]`, see
+    `fdgjax.evaluation.feature_distance`; None without safeguards."""
 
-    def apply(images: jax.Array) -> jax.Array:
-        return jnp.mean(jax.nn.softmax(logits(images) / jnp.float32(classifier.temperature)), axis=0)
+    probabilities: jax.Array
+    distances: jax.Array | None
+
+
+def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
+    """The pure function of images, uint8 `[batch, H, W, channels]` -> what is predicted for them."""
+    outputs, guards = outputs_of(classifier), classifier.safeguards
+
+    def apply(images: jax.Array) -> Predicted:
+        each = outputs(images)
+        logits = jnp.stack([output.logits.astype(jnp.float32) for output in each])
+        distances = None if guards is None else distances_in(guards.space, features_in(each[0]))
+        return Predicted(probabilities_at(logits, classifier.temperature), distances)
 
     return apply
 
 
+def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
+    """The pure function of images, uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`."""
+    predicted = predicted_by(classifier._replace(safeguards=None))
+    return lambda images: predicted(images).probabilities
+
+
 def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The function of images -> each model's logits, `[models, batch, classes]`."""
+    outputs = outputs_of(classifier)
+    return lambda images: jnp.stack([output.logits.astype(jnp.float32) for output in outputs(images)])
+
+
+def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
+    """The function of images -> each model's output."""
     whole, key = classifier.outline.whole, jax.random.key(0)  # evaluation draws no random numbers
 
-    def apply(images: jax.Array) -> jax.Array:
+    def apply(images: jax.Array) -> list[Output]:
         floats = as_floats(images)
-        each = [
+        return [
             whole.apply(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), floats, False, key)[0]
             for i in range(len(jax.tree.leaves(classifier.models)[0]))
         ]
-        return jnp.stack([output.logits.astype(jnp.float32) for output in each])
 
     return apply
 
 
 def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The pure function of images -> features `[batch, m]` of the first model."""
-    whole, key = classifier.outline.whole, jax.random.key(0)
-
-    def apply(images: jax.Array) -> jax.Array:
-        first = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), classifier.models)
-        return whole.apply(first, as_floats(images), False, key)[0].features
-
-    return apply
+    first = classifier._replace(models=jax.tree.map(lambda leaf: leaf[:1], classifier.models))
+    outputs = outputs_of(first)
+    return lambda images: outputs(images)[0].features
 
 
 def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
     """A function applied to `IMAGES_AT_ONCE` images at a time, its results joined along `axis`."""
-    return in_compiled_batches(jax.jit(function), images, axis)
+    found: np.ndarray = in_compiled_batches(jax.jit(function), images, axis)
+    return found
 
 
-def in_compiled_batches(compiled: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """`in_batches` of a jitted function, which is compiled at its first call."""
+def in_compiled_batches(compiled: Callable[[jax.Array], PyTree], images: np.ndarray, axis: int = 0) -> Any:
+    """`in_batches` of a jitted function, which is compiled at its first call; its results may be trees of arrays."""
     found = []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = np.asarray(images[start : start + IMAGES_AT_ONCE])
         filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
-        found.append(np.take(np.asarray(compiled(jnp.asarray(filled))), np.arange(len(some)), axis=axis))
-    return np.concatenate(found, axis=axis)
+        own = partial(np.take, indices=np.arange(len(some)), axis=axis)
+        found.append(jax.tree.map(own, jax.device_get(compiled(jnp.asarray(filled)))))
+    return jax.tree.map(lambda *parts: np.concatenate(parts, axis=axis), *found)
 
 
 def calibration(classifier: Classifier, trained: TrainedRun) -> float:

@@ -25,10 +25,12 @@ class ImagePath(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """kept: positions of the images that could be read. probabilities: of their classes, `[kept, classes]`."""
+    """kept: positions of the images that could be read. probabilities: of their classes, `[kept, classes]`.
+    distances: `[kept]`, None of a predictor without safeguards."""
 
     kept: list[int]
     probabilities: np.ndarray
+    distances: np.ndarray | None
 
 
 def images_at(paths: Sequence[Path]) -> list[ImagePath]:
@@ -89,8 +91,7 @@ def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predict
             f"the model was trained on arrays of {size}x{width}, and files become squares; expected arrays of that "
             "size: fdgjax.open_run(RUN).predict(images), or program.call(images) of an export"
         )
-    compiled, kept = jax.jit(predictor.probabilities), list[int]()
-    found = [np.zeros((0, len(predictor.class_names)), np.float32)]
+    compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = images[start : start + IMAGES_AT_ONCE]
         read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
@@ -99,7 +100,8 @@ def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predict
         found += [in_compiled_batches(compiled, np.stack(pixels))] if pixels else []
     if not kept:
         raise UserError(f"none of the {len(images):,} images can be read; expected {', '.join(CONTENTS)}")
-    return Predictions(kept, np.concatenate(found))
+    probabilities, distances = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+    return Predictions(kept, probabilities, distances)
 
 
 def decoded(image: ImagePath, size: int, channels: int) -> np.ndarray | None:

@@ -8,6 +8,7 @@ from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.inference.safeguards import COVERAGE, NEAR
 from fdgjax.utils.errors import printable
 
 CARD = """# {method} on {dataset}: a classifier of {classes} classes
@@ -18,7 +19,7 @@ Exported by fdgjax {version}: the model of {whose}, after round {round} of {roun
 |---|---|
 | `model.safetensors` | the variables by name, frozen ones included; metadata: classes, shape of images, config |
 | `program.bin` | a StableHLO program, `jax.export`: bytes of images in, probabilities out |
-| `model.json` | classes in the order of the probabilities, shape of images, temperature |
+| `model.json` | classes in the order of the probabilities, shape of images, temperature, quantiles of sets |
 
 ## Use
 
@@ -49,6 +50,10 @@ antialiasing), bytes from 0 to 255; scaling is part of the program.
 ## Probabilities
 
 {probabilities}
+
+## When not to trust it
+
+{safeguards}
 
 ## What it must not be used for
 
@@ -94,6 +99,7 @@ def card_of(classifier: Classifier, finished: bool) -> str:
         figures=figures_of(last_evaluated(up_to(classifier))),
         selection=selection_of(classifier, finished),
         probabilities=probabilities_said(classifier),
+        safeguards=safeguards_said(classifier),
         warning=warning_of(classifier.outline, unseen),
     )
 
@@ -133,6 +139,52 @@ def probabilities_said(classifier: Classifier) -> str:
         f"Divided by the temperature {classifier.temperature:.4f}, fitted on validation data of the training domains; "
         "on another domain they may still be too large."
     )
+
+
+SAFEGUARDS = """A set holds the classes with `1 - p <= q`. q is the k-th smallest `1 - p(label)` of n = {n:,} held-out
+images of the clients, `k = ceil((n + 1) c)`: for images like these it holds the true class with probability c, at
+least. The program returns no sets: `model.json` has q, `set_quantiles`, by c.
+
+A distance is that of the network's features from those of the nearest class of the clients' training images
+(Mahalanobis), about 1 for these. {share:.0%} of the clients' held-out images are not above {farthest:.3f}. The program
+computes no distances: `fdgjax predict` with the run's folder does (`--refuse-above`).
+
+Far means: above that distance. The sets are those for c = {coverage:g}.
+
+| images | n | coverage | classes in a set | far | right, of those not far | right, of the far |
+|---|--:|--:|--:|--:|--:|--:|
+{rows}
+
+The clients' own images are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
+NOWHERE_MEASURED = "No domain was left out of training, so that none shows what happens elsewhere."
+UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
+
+
+def safeguards_said(classifier: Classifier) -> str:
+    """What sets and distances promise, and their figures."""
+    guards, target = classifier.safeguards, classifier.outline.data.target
+    if guards is None:
+        return (
+            "Sets of classes and distances from the training images were not measured for this model: `fdgjax export "
+            "--guarded` measures them on the run's data."
+        )
+    figures = guards.figures["calibrated" if classifier.calibrated else "plain"]
+    names = {"own": "of the clients", "unseen": f"of the unseen domain `{printable(target)}`"}
+    return SAFEGUARDS.format(
+        n=len(guards.distances),
+        share=NEAR,
+        farthest=guards.farthest(NEAR),
+        coverage=COVERAGE,
+        rows="\n".join(safeguard_row(names[name], own) for name, own in figures.items()),
+        fitted=" and the temperature" if classifier.calibrated else "",
+        unseen=UNSEEN_MEASURED if "unseen" in figures else NOWHERE_MEASURED,
+    )
+
+
+def safeguard_row(name: str, figures: Mapping[str, Any]) -> str:
+    """A row of the table of figures, see `fdgjax.inference.safeguards.figures_of`."""
+    shares = [figures[key] for key in ("coverage", "size", "far", "accuracy_near", "accuracy_far")]
+    return f"| {name} | {figures['n']:,} | {' | '.join('' if x is None else f'{x:.3f}' for x in shares)} |"
 
 
 def warning_of(outline: Outline, unseen: bool) -> str:

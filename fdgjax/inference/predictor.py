@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fdgjax.inference.classifier import UNSEEN, open_classifier, probabilities_of
+from fdgjax.inference.classifier import UNSEEN, Predicted, open_classifier, predicted_by
 from fdgjax.inference.program import read_program
+from fdgjax.inference.safeguards import Safeguards
 from fdgjax.inference.tensors import facts_of
 from fdgjax.run.records import Workdir
 from fdgjax.utils.errors import UserError
@@ -25,19 +26,29 @@ class Chosen(NamedTuple):
     round_: str = ""
     data_dir: str = ""
     calibrated: bool = False
+    guarded: bool = False
 
 
 class Predictor(NamedTuple):
-    """facts: those of `facts_of`. probabilities: the function of images, uint8 `[batch, H, W, channels]` ->
-    probabilities of the classes, float32 `[batch, classes]`."""
+    """facts: those of `facts_of`. predicted: the function of images, uint8 `[batch, H, W, channels]`. safeguards: of a
+    run's classifier; None for an export's, and where there are none."""
 
     facts: Mapping[str, Any]
-    probabilities: Callable[[jax.Array], jax.Array]
+    predicted: Callable[[jax.Array], Predicted]
+    safeguards: Safeguards | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes, in the order of the probabilities."""
         return tuple(self.facts["classes"])
+
+    def set_quantile(self, coverage: float) -> float | None:
+        """The largest score of a class that is in a set, see `fdgjax.evaluation.conformal`; None for not known. An
+        export knows that of some values of coverage."""
+        if self.safeguards is not None:
+            return self.safeguards.set_quantile(coverage, self.facts["temperature"] != 1)
+        found: float | None = self.facts.get("set_quantiles", {}).get(f"{coverage:g}")
+        return found
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -54,20 +65,24 @@ def open_predictor(path: Path, chosen: Chosen) -> Predictor:
     """
     if Workdir(path).config.is_file():
         classifier = open_classifier(path, **chosen._asdict())
-        return Predictor(facts_of(classifier), probabilities_of(classifier))
+        return Predictor(facts_of(classifier), predicted_by(classifier), classifier.safeguards)
     if not all((path / name).is_file() for name in (FACTS, PROGRAM)):
         raise UserError(
             f"{path} is neither the folder of a run (with config.json) nor that of an export (with {FACTS} and "
             f"{PROGRAM}); expected one of them"
         )
-    if chosen != Chosen():
+    if chosen._replace(guarded=False) != Chosen():
         raise UserError(
             f"{path} is an export, which holds a single model; expected no --client, --seed, --round, --calibrated or "
             "--data_dir: these choose what fdgjax export writes"
         )
     try:
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
-        return Predictor({key: facts[key] for key in ("classes", "image_shape", *facts)}, read_program(path / PROGRAM))
+        program = read_program(path / PROGRAM)
+        return Predictor(
+            {key: facts[key] for key in ("classes", "image_shape", *facts)},
+            lambda images: Predicted(program(images), None),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the export {path} is damaged ({type(error).__name__}: {error}); expected the files that fdgjax export "

@@ -1,10 +1,18 @@
 """Temperature scaling (Guo et al., 2017): probabilities calibrated by one number."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 RANGE = (0.02, 50.0)
 STEPS = 60
 GOLDEN = (5**0.5 - 1) / 2
+
+
+def probabilities_at(logits: ArrayLike, temperature: float) -> jax.Array:
+    """The models' mean `softmax(logits / temperature)`, `[samples, classes]`; logits as for `fit_temperature`."""
+    return jnp.mean(jax.nn.softmax(jnp.asarray(logits) / jnp.float32(temperature)), axis=0)
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -31,11 +31,12 @@ def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
 
 def facts_of(classifier: Classifier) -> dict[str, Any]:
     """What a user of the variables or of the program must know, as plain data."""
-    config = classifier.outline.config
+    config, guards = classifier.outline.config, classifier.safeguards
     return {
         "classes": list(classifier.class_names),
         "image_shape": list(classifier.image_shape),
         "temperature": classifier.temperature,
+        **({} if guards is None else {"set_quantiles": guards.exported(classifier.calibrated)}),
         "model_of": classifier.whose,
         "round": classifier.trained.round,
         "selection": config.selection,

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,11 @@ class Interrupted(Exception):
     """The run stopped on request, its state saved; the same command continues it."""
 
 
-def run_config(config: Config, path: Path, console: Console, stop: Stop) -> dict[str, Any]:
-    """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`."""
+def run_config(
+    config: Config, path: Path, console: Console, stop: Stop, after: Callable[[Experiment, Path], object] = lambda *_: 0
+) -> dict[str, Any]:
+    """Trains the experiment of a config, or resumes it, and returns its summary; see `run_experiment`. Once it is
+    finished, now or before, `after` is called with the experiment and the run's folder."""
 
     def devices() -> int:
         check_place(path)
@@ -60,7 +63,10 @@ def run_config(config: Config, path: Path, console: Console, stop: Stop) -> dict
         return as_begun(config, path).devices
 
     begun = dataclasses.replace(config, devices=broadcast(devices))
-    return run_experiment(build(begun), path, console, stop)
+    experiment = build(begun)
+    summary = run_experiment(experiment, path, console, stop)
+    after(experiment, path)
+    return summary
 
 
 def run_experiment(

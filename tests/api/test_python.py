@@ -103,6 +103,7 @@ def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     result = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]))
     assert seen == [1, 2, 3, 4]
     assert records_of(tmp_path / "python") == records_of(tmp_path / "command")
+    assert (tmp_path / "python/safeguards.npz").is_file()
     alone = trainer.train()
     assert alone.records == result.records
     chex.assert_trees_all_equal(alone.state, result.state)

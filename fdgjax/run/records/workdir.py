@@ -47,6 +47,11 @@ class Workdir(NamedTuple):
         return self.path / "summary.json"
 
     @property
+    def safeguards(self) -> Path:
+        """What predictions are compared with, see `fdgjax.inference.safeguards`."""
+        return self.path / "safeguards.npz"
+
+    @property
     def lock(self) -> Path:
         """Locked by the process that trains; it contains the process's id and host."""
         return self.path / ".lock"
