@@ -119,7 +119,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         (("--config", "fedavg", "--config.rounds", "1"), r"got '--config.rounds 1', two words; .* --config.rounds=1$"),
         (
             ("--config=fedavg", "--lr=0.1"),
-            r"expected --config.adaptation.learning_rate=0.1 or --config.method.client_learning_rate=0.1 or --config.meth",
+            r"expected --config.adaptation.learning_rate=0.1 or --config.method.client_learning_rate=0.1",
         ),
         (("--config=fedavg", "method.learning_rate=1"), r"expected --config.method.client_learning_rate=1 or [^p]*$"),
         (
