@@ -14,6 +14,10 @@ promise); `distance` of the image's features from the training images, about 1 f
 --refuse-above gives a distance, such as 1.5, or the share of the clients' own held-out images that are not refused,
 such as 95%. `fdgjax train` keeps in the run's folder what they are computed from; for another run, another round or a
 client's model, --coverage and --refuse-above measure it on the run's data. An export has sets and no distances.
+
+--adapt adapts the model to all IMAGES, without labels, before it predicts them: as the run was tested
+(`config.adaptation`, or the method's own way), or by a KIND: statistics, tent, shot or t3a. It suits many images of one
+new domain. Sets and distances are of the model that was trained, and are left out.
 """
 
 import argparse
@@ -27,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.evaluation.conformal import prediction_sets
+from fdgjax.inference.adapting import OF_RUN, adapted_predictor
 from fdgjax.inference.classifier import UNSEEN
 from fdgjax.inference.images import ImagePath, Predictions, images_at, predict_images
 from fdgjax.inference.predictor import Chosen, Predictor, open_predictor
@@ -44,8 +49,7 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
     images = images_at(args.images)
-    guarded = args.coverage is not None or args.refuse_above is not None
-    predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+    predictor = opened(args, images)
     quantile, farthest = set_quantile(predictor, args), farthest_kept(predictor, args)
     found = predict_images(predictor, images)
     text = predictions_csv(predictor.class_names, images, found, quantile, farthest)
@@ -67,6 +71,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--coverage", type=share, metavar="P", help=f"probability that a set has the true class; else {COVERAGE}")
     add("--refuse-above", type=share_or_distance, metavar="X", help="a distance, or 95%%: of the clients' own images")
+    add("--adapt", nargs="?", const=OF_RUN, metavar="KIND", help="adapt the model to all IMAGES first, see below")
     add("--out", type=Path, help="the CSV file; without it the text is printed")
     return parser.parse_args(argv[1:])
 
@@ -85,6 +90,23 @@ def add_run(parser: argparse.ArgumentParser, name: str, what: str) -> None:
 def chosen_of(args: argparse.Namespace) -> Chosen:
     """The model that the arguments of `add_run` choose."""
     return Chosen(args.client, args.seed, args.round, args.data_dir, args.calibrated)
+
+
+def opened(args: argparse.Namespace, images: Sequence[ImagePath]) -> Predictor:
+    """What predicts: the run or export, or, with --adapt, the run adapted to the images.
+
+    Raises:
+      UserError: sets or distances together with --adapt; or like `open_predictor` and `adapted_predictor`.
+    """
+    guarded = args.coverage is not None or args.refuse_above is not None
+    if args.adapt is None:
+        return open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+    if guarded:
+        raise UserError(
+            "--adapt got --coverage or --refuse-above, too, which are measured for the model as it was trained; "
+            "expected one without the other"
+        )
+    return adapted_predictor(args.run, chosen_of(args), args.adapt, images)
 
 
 def share(word: str) -> float:

@@ -17,6 +17,7 @@ from fdgjax.evaluation.linear_probe import Probing
 from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.loggers import LOGGERS
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.adaptations import AdaptationConfig
 from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig
 from fdgjax.models import HEADS, MODELS, UNITS
@@ -205,6 +206,7 @@ class Config:
       defence always leaves it out.
     defence: the defence against hostile clients. attack: hostile clients, for experiments.
     pseudo_labels: how a supervised method gets labels if the clients have none.
+    adaptation: how a model is adapted to the unseen domain before it is tested there once more.
     probe: how a method that learns without labels is evaluated.
     privacy: differential privacy of clients or samples.
     model: the client model. method: the method's `name` and hyperparameters.
@@ -233,6 +235,7 @@ class Config:
     defence: DefenceConfig = DefenceConfig()
     attack: AttackConfig = AttackConfig()
     pseudo_labels: PseudoLabelConfig = dataclasses.field(default_factory=PseudoLabelConfig)
+    adaptation: AdaptationConfig = dataclasses.field(default_factory=AdaptationConfig)
     probe: Probing = dataclasses.field(default_factory=Probing)
     privacy: PrivacyConfig = PrivacyConfig()
     model: ModelConfig = ModelConfig()

@@ -9,6 +9,7 @@ see one row of `clients`; the engine adds the client axis.
 """
 
 from fdgjax.contract.functions import (
+    AdaptFn,
     AggregateFn,
     FinishFn,
     InitFn,
@@ -26,32 +27,38 @@ from fdgjax.contract.functions import (
     UpdateFn,
     WeightsFn,
 )
-from fdgjax.contract.method import WHOLE, Adaptation, Lens, Method, ServerTraining
+from fdgjax.contract.method import WHOLE, Lens, Method, ServerTraining
 from fdgjax.contract.values import (
+    WHOLE_DOMAIN,
     Batch,
     Context,
     Each,
     Execution,
+    Fit,
     Model,
     Output,
     Prepared,
     PseudoLabels,
     Samples,
+    Scope,
     ServerStep,
     Setup,
     Trained,
+    Unlabelled,
 )
 from fdgjax.utils.variables import PyTree, Variables
 
 __all__ = [
     "WHOLE",
-    "Adaptation",
+    "WHOLE_DOMAIN",
+    "AdaptFn",
     "AggregateFn",
     "Batch",
     "Context",
     "Each",
     "Execution",
     "FinishFn",
+    "Fit",
     "InitFn",
     "LabelFn",
     "Lens",
@@ -68,6 +75,7 @@ __all__ = [
     "PyTree",
     "Rule",
     "Samples",
+    "Scope",
     "SendFn",
     "ServerStep",
     "ServerTraining",
@@ -75,6 +83,7 @@ __all__ = [
     "StartFn",
     "Trained",
     "TrainedFn",
+    "Unlabelled",
     "UnseenFn",
     "UpdateFn",
     "Variables",

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import jax
 
-from fdgjax.contract.values import Batch, Context, Prepared, Samples, ServerStep, Trained
+from fdgjax.contract.values import Batch, Context, Prepared, Samples, ServerStep, Trained, Unlabelled
 from fdgjax.data.federation import Federation
 from fdgjax.utils.variables import PyTree, Variables
 
@@ -215,6 +215,22 @@ class UnseenFn(Protocol):
 
         Returns:
           All variables of one or more models, stacked `[models, ...]`.
+        """
+        ...
+
+
+class AdaptFn(Protocol):
+    """How a model is adapted to an unseen domain without its labels."""
+
+    def __call__(self, variables: Variables, domain: Unlabelled, /) -> Variables:
+        """Adapts a model.
+
+        Args:
+          variables: one of the models for an unseen domain.
+          domain: samples of that domain.
+
+        Returns:
+          The variables that predict for these samples.
         """
         ...
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import optax
 
 from fdgjax.contract.functions import (
+    AdaptFn,
     AggregateFn,
     FinishFn,
     InitFn,
@@ -23,21 +24,6 @@ from fdgjax.contract.functions import (
 )
 from fdgjax.contract.values import Trained
 from fdgjax.utils.variables import PyTree, Variables
-
-
-class Adaptation(NamedTuple):
-    """How a model is adapted to an unseen domain without its labels, before it is tested there.
-
-    objective: the loss over the domain's samples, whose labels are hidden (set to zero).
-    optimizer: the optimiser, over `params`.
-    epochs: passes over the samples.
-    finish: `(before, after) -> variables`, from the variables before and after adaptation to those that are tested.
-    """
-
-    objective: Objective
-    optimizer: optax.GradientTransformation
-    epochs: int
-    finish: Callable[[Variables, Variables], Variables]
 
 
 class ServerTraining(NamedTuple):
@@ -101,7 +87,8 @@ class Method(NamedTuple):
     weights: from the clients' numbers of training samples to aggregation weights, `[clients] -> [clients]`.
     prepare: what a client computes before it trains, such as pseudo-labels; None for nothing.
     server_training: training at the server, before or after the steps above; None if the server has no data.
-    adapt: how the models for an unseen domain are adapted to it; None if they are not.
+    adapt: how a model for unseen domains is adapted to one of them, without labels, before it is tested there; None if
+      it is not. `config.adaptation` can replace it.
     trained: from the variables a client just trained to those that predict for it; None if all clients share one model.
     updates: the part of a message that is the client's update, the change of the variables it received (zero for an
       unchanged variable); the rest of a message is statistics and the client's own variables.
@@ -127,7 +114,7 @@ class Method(NamedTuple):
     weights: WeightsFn
     prepare: PrepareFn | None = None
     server_training: ServerTraining | None = None
-    adapt: Adaptation | None = None
+    adapt: AdaptFn | None = None
     trained: TrainedFn | None = None
     updates: Lens = WHOLE
     averaged: bool = False

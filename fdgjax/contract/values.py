@@ -1,9 +1,10 @@
 """The arguments and results of a method's functions."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
+import optax
 from jax.sharding import Mesh
 
 from fdgjax.utils.variables import PyTree, Variables
@@ -123,6 +124,53 @@ class Samples(NamedTuple):
 
     mask: jax.Array
     each: Each
+
+
+class Fit(Protocol):
+    """Trains a model on the samples of a domain whose labels are hidden."""
+
+    def __call__(
+        self,
+        variables: Variables,
+        objective: Any,
+        optimizer: optax.GradientTransformation,
+        epochs: int,
+        pseudo_labels: PseudoLabels | None = None,
+    ) -> Variables:
+        """The variables after `epochs` passes over the samples.
+
+        Args:
+          variables: where to start; the objective's `context.received`.
+          objective: an `Objective`; the labels it sees are all zero, or the pseudo-labels.
+          optimizer: the optimiser, over `params`.
+          epochs: passes over the samples; 0 returns `variables`.
+          pseudo_labels: `[longest]`; samples with weight 0 are left out.
+        """
+        ...
+
+
+class Unlabelled(NamedTuple):
+    """The samples to which a model is adapted without labels, see `AdaptFn`; every label is zero.
+
+    samples: computes on them. fit: trains on them.
+    """
+
+    samples: Samples
+    fit: Fit
+
+
+class Scope(NamedTuple):
+    """To which samples of an unseen domain a model is adapted before it predicts them.
+
+    batched: whether to each batch, instead of to all samples of the domain at once. carried: whether each batch's
+    adaptation begins where that of the batch before ended, instead of at the trained model.
+    """
+
+    batched: bool = False
+    carried: bool = False
+
+
+WHOLE_DOMAIN = Scope()
 
 
 class Prepared(NamedTuple):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Execution, Method, Model, PyTree
+from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
 from fdgjax.data.federation import Federation
 from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.domains import Domains
@@ -57,6 +57,7 @@ def of_predictions(
     batch_size: int,
     adapt_batch_size: int,
     execution: Execution,
+    adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
 ) -> Evaluation:
     """Accuracy, loss and calibration of a classifying method, see `Metrics`.
@@ -66,6 +67,7 @@ def of_predictions(
       seeds: number of seeds that are trained side by side.
       batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
       execution: how clients and seeds are run.
+      adapt_scope: to which samples of the unseen domain a model is adapted at a time.
       attacked: changes batches to what an attack wants to be predicted, and labels them so; None without one.
     """
     observe = compile_evaluation(
@@ -75,6 +77,7 @@ def of_predictions(
         batch_size=batch_size,
         adapt_batch_size=adapt_batch_size,
         execution=execution,
+        adapt_scope=adapt_scope,
         attacked=attacked,
     )
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.stages import Wrapped
 
-from fdgjax.contract import Batch, Execution, Method, Model, Output, PyTree, Variables
+from fdgjax.contract import WHOLE_DOMAIN, Batch, Execution, Method, Model, Output, PyTree, Scope, Variables
 from fdgjax.data.federation import Federation, Rows, stack_rows
 from fdgjax.engine.batched_hyper import BatchedHyper, over_methods
 from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import LocalData, samples_of, slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
 from fdgjax.engine.round import State
-from fdgjax.evaluation.adaptation import adapt
+from fdgjax.evaluation.adaptation import adapt, count_adapted
 from fdgjax.utils.random import Purpose, stream
 
 BINS = 15
@@ -100,10 +100,11 @@ def compile_evaluation(
     batch_size: int,
     adapt_batch_size: int,
     execution: Execution,
+    adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
 ) -> Wrapped:
-    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. `attacked`: changes
-    batches to those of an attack on predictions."""
+    """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. Arguments as for
+    `fdgjax.evaluation.evaluating.of_predictions`."""
     repeat = repeat_of(execution)
     count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
@@ -122,17 +123,12 @@ def compile_evaluation(
         behind = count(variables, federation, rows, shown=attacked) if attacked else None
         if method.adapt is None:
             return before, None, behind
-        fitted = adapt(
-            method.adapt,
-            variables,
-            federation,
-            rows,
-            batch_size=adapt_batch_size,
-            round_=state.round,
-            key=stream(state.seed, Purpose.ADAPTATION, state.round),
-            repeat=repeat,
-        )
-        return before, count(fitted, federation, rows), behind
+
+        key = stream(state.seed, Purpose.ADAPTATION, state.round)
+        how: dict[str, Any] = {"batch_size": adapt_batch_size, "repeat": repeat}
+        fitted = partial(adapt, method.adapt, federation=federation, round_=state.round, key=key, **how)
+        after = count_adapted(fitted, partial(count, federation=federation), variables, rows, adapt_scope, **how)
+        return before, after, behind
 
     def evaluate(method: Method, state: State, federation: Federation) -> Tallies:
         clients, tables = state.clients, stack_rows([federation.validation, federation.test])

@@ -20,6 +20,7 @@ from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
 from fdgjax.methods import Entry
+from fdgjax.methods.parts.adaptations import SCOPES, adaptation_of
 from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.utils.errors import UserError
@@ -79,6 +80,11 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
             f"method '{entry.name}' is evaluated by a probe on an unseen domain, which the protocol '{name}' lacks; "
             "expected leave_one_out or unseen_client"
         )
+    if entry.unlabelled and config.adaptation.kind not in ("own", "none"):
+        raise UserError(
+            f"config.adaptation.kind got '{config.adaptation.kind}', but method '{entry.name}' learns without labels "
+            "and predicts no classes; expected own or none"
+        )
     if entry.unlabelled and config.selection != "last":
         raise UserError(
             f"config.selection got '{config.selection}', but method '{entry.name}' learns without labels and has "
@@ -128,6 +134,7 @@ def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, 
             f"method '{entry.name}' has pooled={method.pooled}, but its Entry says {not method.pooled}; expected the "
             f"same, such as Entry(..., pooled=lambda h: {method.pooled})"
         )
+    method = method._replace(adapt=adaptation_of(setup.model, config.adaptation, method.adapt))
     return CLIENT_MODELS[config.client_model](method)
 
 
@@ -209,7 +216,8 @@ def make_evaluation(
         data,
         seeds=len(seeds),
         batch_size=config.eval_batch_size,
-        adapt_batch_size=config.batch_size,
+        adapt_batch_size=config.adaptation.batch_size or config.batch_size,
         execution=execution,
+        adapt_scope=SCOPES[config.adaptation.scope],
         attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
     )

@@ -79,29 +79,38 @@ def listings(folder: Path) -> Iterator[Listing]:
 
 
 def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predictions:
-    """Predicts images, a few at a time. An image found in a folder that cannot be read is skipped, with a line that
-    names it.
+    """Predicts images, a few at a time; logs and raises like `decoded_images`."""
+    compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
+    for places, pixels in decoded_images(predictor.image_shape, images):
+        kept += places
+        found.append(in_compiled_batches(compiled, pixels))
+    probabilities, distances = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+    return Predictions(kept, probabilities, distances)
+
+
+def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> Iterator[tuple[list[int], np.ndarray]]:
+    """The images that can be read, a few at a time: their positions, and uint8 `[batch, H, W, channels]`. An image
+    found in a folder that cannot be read is skipped, with a line that names it.
 
     Raises:
       UserError: an image that the user named, or every image, cannot be read; or a model whose images are not square.
     """
-    size, width, channels = predictor.image_shape
+    size, width, channels = image_shape
     if size != width:
         raise UserError(
             f"the model was trained on arrays of {size}x{width}, and files become squares; expected arrays of that "
             "size: fdgjax.open_run(RUN).predict(images), or program.call(images) of an export"
         )
-    compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
+    some_read = False
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = images[start : start + IMAGES_AT_ONCE]
         read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
         pixels = [one for _, one in read if one is not None]
-        kept += [place for place, one in read if one is not None]
-        found += [in_compiled_batches(compiled, np.stack(pixels))] if pixels else []
-    if not kept:
+        if pixels:
+            some_read = True
+            yield [place for place, one in read if one is not None], np.stack(pixels)
+    if not some_read:
         raise UserError(f"none of the {len(images):,} images can be read; expected {', '.join(CONTENTS)}")
-    probabilities, distances = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
-    return Predictions(kept, probabilities, distances)
 
 
 def decoded(image: ImagePath, size: int, channels: int) -> np.ndarray | None:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation import attention, mean, min_norm, partition
-from fdgjax.contract import Adaptation, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Variables
+from fdgjax.contract import AdaptFn, Batch, Context, Method, ObjectiveResult, PyTree, Rule, Setup, Unlabelled, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
@@ -129,7 +129,7 @@ def fdse(setup: Setup, h: FDSE) -> Method:
     return during_training(method, CARRIED.get(h.consistency, {}))
 
 
-def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
+def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> AdaptFn:
     """Algorithm 3: the DSE modules take gradient steps on the consistency loss; BN_dse's statistics follow the domain.
     Everything shared stays fixed, BN_dfe included, which normalises by its fixed statistics."""
     forward = statistics_only(setup.model, fixed=layers)
@@ -141,14 +141,15 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> Adaptation:
     def labels(params: PyTree) -> PyTree:
         return unflatten({path: label(f"params/{path}") for path in flatten(params)})
 
-    return Adaptation(
-        objective=objective,
-        optimizer=optax.partition(
-            {"personal": optax.sgd(h.adaptation_learning_rate), "shared": optax.set_to_zero()}, labels
-        ),
-        epochs=h.adaptation_epochs,
-        finish=lambda before, after: merge(select(before, label, "shared"), select(after, label, "personal", "local")),
+    optimizer = optax.partition(
+        {"personal": optax.sgd(h.adaptation_learning_rate), "shared": optax.set_to_zero()}, labels
     )
+
+    def adapt(variables: Variables, domain: Unlabelled) -> Variables:
+        after = domain.fit(variables, objective, optimizer, h.adaptation_epochs)
+        return merge(select(variables, label, "shared"), select(after, label, "personal", "local"))
+
+    return adapt
 
 
 SECOND_ROUND = {"method": {"first_round": 1}}

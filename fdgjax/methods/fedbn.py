@@ -16,7 +16,7 @@ import dataclasses
 import jax
 import optax
 
-from fdgjax.contract import Adaptation, Method, Setup
+from fdgjax.contract import Method, Setup, Unlabelled, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
@@ -38,14 +38,13 @@ class FedBN(FedAvg):
 def fedbn(setup: Setup, h: FedBN) -> Method:
     """FedAvg with BatchNorm layers that stay at the clients."""
     norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
-    collect = Adaptation(
-        objective=statistics_only(setup.model),
-        optimizer=optax.set_to_zero(),
-        epochs=h.adaptation_epochs,
-        finish=lambda before, after: after,
-    )
+    collect = statistics_only(setup.model)
+
+    def adapt(variables: Variables, domain: Unlabelled) -> Variables:
+        return domain.fit(variables, collect, optax.set_to_zero(), h.adaptation_epochs)
+
     method = fedavg(setup, h, label=lambda path: "local" if module_of(path) in norms else "shared")
-    return method._replace(adapt=collect if norms and h.adaptation_epochs else None)
+    return method._replace(adapt=adapt if norms and h.adaptation_epochs else None)
 
 
 ENTRY = Entry(

@@ -14,6 +14,7 @@ from fdgjax.objectives.representation import gaussian_divergence, mean_length, m
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
 from fdgjax.objectives.shifted import shifted
 from fdgjax.objectives.transformed import also_transformed
+from fdgjax.objectives.unlabelled import entropies, entropy, information_maximisation, replaced_statistics
 from fdgjax.objectives.viewed import on_view
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
     "covariance_matching",
     "cross_entropy",
     "each_cross_entropy",
+    "entropies",
+    "entropy",
     "feature_covariance",
     "fixed_and_mixed",
     "followed",
     "gaussian_divergence",
     "info_nce",
+    "information_maximisation",
     "jensen_shannon",
     "mean_cross_entropy",
     "mean_length",
@@ -45,6 +49,7 @@ __all__ = [
     "on_view",
     "proximal",
     "random_classes",
+    "replaced_statistics",
     "shifted",
     "statistics_only",
     "student_of",

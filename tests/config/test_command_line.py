@@ -117,7 +117,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         (("--method=fedavg", "--config.rounds=1"), r"which is no flag; expected --config=fedavg$"),
         ((CONFIG, "--data_dir=x"), r"which is no flag; expected --config.data.dir=x$"),
         (("--config", "fedavg", "--config.rounds", "1"), r"got '--config.rounds 1', two words; .* --config.rounds=1$"),
-        (("--config=fedavg", "--lr=0.1"), r"expected --config.method.client_learning_rate=0.1 or --config.method.serv"),
+        (
+            ("--config=fedavg", "--lr=0.1"),
+            r"expected --config.adaptation.learning_rate=0.1 or --config.method.client_learning_rate=0.1",
+        ),
         (("--config=fedavg", "method.learning_rate=1"), r"expected --config.method.client_learning_rate=1 or [^p]*$"),
         (
             ("--config=fedavg", "--config.method.learning_rate=1"),
@@ -125,7 +128,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ),
         (
             ("--config=fedavg", "--config.lr=1"),
-            r"key 'lr'; .* did you mean 'method.client_learning_rate' or .*'probe.l",
+            r"key 'lr'; .* did you mean 'adaptation.learning_rate' or .*'probe.l",
         ),
         ((CONFIG, "--config.image=3"), r"unknown config key 'image'; .* did you mean 'data.image_size'\?"),
         ((CONFIG, "nothing=3"), r"got 'nothing=3', which is no flag; expected --config.KEY=VALUE"),

@@ -154,9 +154,11 @@ def fitted(name: str, federation: Federation, model: str = "dense", **chosen: An
 
 
 def adapted(method: Any, before: Any, federation: Federation, rows: Any) -> Any:
-    run = functools.partial(
-        adapt, method.adapt, batch_size=4, round_=jnp.int32(1), key=jax.random.key(1), repeat=dynamic_loop
-    )
+    how = {"batch_size": 4, "round_": jnp.int32(1), "key": jax.random.key(1), "repeat": dynamic_loop}
+
+    def run(before: Any, federation: Federation, rows: Any) -> Any:
+        return adapt(method.adapt, before, rows, federation=federation, **how)
+
     return jax.jit(run)(before, federation, rows)
 
 
@@ -219,9 +221,7 @@ def test_fedbns_statistics_come_as_near_as_their_momentum_takes_them(epochs: int
 
 
 def test_fedbn_and_fdse_adapt_for_as_long() -> None:
-    federation = toy_federation()
-    epochs = {build("fdse", federation).adapt.epochs, build("fedbn", federation, "norm").adapt.epochs}
-    assert epochs == {5}
+    assert {METHODS[name].hyper(name=name).adaptation_epochs for name in ("fdse", "fedbn")} == {5}
 
 
 def test_fedbn_without_batchnorm_is_fedavg_and_does_not_adapt() -> None:

@@ -1,0 +1,102 @@
+"""A run's classifier, adapted to new images without labels."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import AdaptFn, Variables
+from fdgjax.data.federation import Federation, Partition, federate
+from fdgjax.data.pixels import as_floats
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.clients import repeat_of
+from fdgjax.evaluation.adaptation import adapt
+from fdgjax.experiments import Outline
+from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
+from fdgjax.inference.images import ImagePath, decoded_images
+from fdgjax.inference.predictor import Chosen, Predictor
+from fdgjax.inference.tensors import facts_of
+from fdgjax.methods.parts.adaptations import ADAPTATIONS, adaptation_of
+from fdgjax.run.records import Workdir
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import Purpose, stream
+from fdgjax.utils.registry import lookup
+
+OF_RUN = "own"
+"""The adaptation that the run was tested with, instead of an entry of `ADAPTATIONS`."""
+
+
+def adapted_predictor(run: Path, chosen: Chosen, kind: str, images: Sequence[ImagePath]) -> Predictor:
+    """The predictor of a run, each of its models adapted to all images at once.
+
+    Args:
+      run: the run's folder.
+      chosen: which of the run's models.
+      kind: an entry of `ADAPTATIONS`, with the run's other settings of `config.adaptation`; `OF_RUN` for what the run
+        was tested with.
+      images: the new images.
+
+    Raises:
+      UserError: an export, a kind that does not fit the model, no adaptation; or like `open_classifier` and
+        `decoded_images`.
+    """
+    if not Workdir(run).config.is_file():
+        raise UserError(f"--adapt got {run}, which is no run's folder; expected one: an export cannot be adapted")
+    classifier = open_classifier(run, **chosen._asdict())
+    pixels = np.concatenate([some for _, some in decoded_images(classifier.image_shape, images)])
+    function, inputs = adaptation_for(classifier.outline, kind, pixels)
+    fitted = classifier._replace(models=adapted_models(classifier, function, inputs), safeguards=None)
+    return Predictor(facts_of(fitted), predicted_by(fitted))
+
+
+def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[AdaptFn, np.ndarray]:
+    """The adaptation, and the inputs of the model that it was made for: the images, or their features from frozen
+    stages."""
+    if kind != OF_RUN:
+        lookup("--adapt", kind, ADAPTATIONS)
+        how = dataclasses.replace(outline.config.adaptation, kind=kind, scope="domain")
+        if (chosen := adaptation_of(outline.whole, how, None)) is not None:
+            return chosen, images
+    elif (chosen := outline.method.adapt) is not None:
+        keeps_features = outline.trunk is not None and outline.data.samples[1:] != outline.data.image_shape
+        trunk = outline.trunk if keeps_features else None
+        return chosen, in_batches(lambda some: trunk(as_floats(some)), images) if trunk else images
+    others = ", ".join(name for name in ADAPTATIONS if name not in ("own", "none"))
+    raise UserError(
+        f"--adapt got no adaptation: method '{outline.config.method.name}' has none of its own, and the run was tested "
+        f"without; expected --adapt followed by one of {others}"
+    )
+
+
+def adapted_models(classifier: Classifier, function: AdaptFn, inputs: np.ndarray) -> Variables:
+    """The classifier's models, stacked `[models, ...]`, each adapted to all inputs `[n, ...]`."""
+    trained, config = classifier.trained, classifier.outline.config
+    federation = unlabelled(inputs)
+    rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
+
+    def of_model(federation: Federation, variables: Variables) -> Variables:
+        return adapt(
+            function,
+            variables,
+            rows,
+            federation=federation,
+            batch_size=config.adaptation.batch_size or config.batch_size,
+            round_=jnp.int32(trained.round),
+            key=stream(trained.state.seed, Purpose.ADAPTATION, trained.state.round),
+            repeat=repeat_of(classifier.outline.execution),
+        )
+
+    run = jax.jit(lambda federation, models: jax.lax.map(lambda one: of_model(federation, one), models))
+    found: Variables = jax.device_get(run(federation, classifier.models))
+    return found
+
+
+def unlabelled(inputs: np.ndarray) -> Federation:
+    """A federation without clients, whose unseen domain has these inputs."""
+    count, nothing = len(inputs), np.zeros(0, np.int32)
+    domains = Domains(inputs, np.zeros(count, np.int32), np.zeros(count, np.int32), ("new",), ("unknown",))
+    parts = Partition([nothing], [nothing], [nothing], np.arange(count), nothing)
+    return federate(domains, parts, batch_size=1, drop_last=False)
