@@ -6,10 +6,10 @@
     w_i    <- local epochs from w;    w <- w + sum_S lambda_i (w_i - w) / sum_S lambda_i
     lambda <- P(lambda + gamma l)                 P the projection onto the simplex; l_i = 0 for i outside S
 
-L_i is the mean cross-entropy, S the round's clients. With one local step of SGD over all data of a client, the step of w
-is the paper's, which descends along the gradient of the sum; more steps are to it as FedAvg is to FedSGD. lambda starts
-as the usual weights, with gamma = 0 it stays there: FedAvg. The server keeps lambda; a client sends one number more than
-in FedAvg. w predicts for an unseen domain.
+L_i is the mean cross-entropy, S the round's clients. With one local step of SGD over all data of a client, the step of
+w is the paper's, which descends along the gradient of the sum; more steps are to it as FedAvg is to FedSGD. lambda
+starts as the usual weights, and with gamma = 0 it stays there: FedAvg. The server keeps lambda; a client sends one
+number more than in FedAvg. w predicts for an unseen domain.
 
 Mohri, Sivek and Suresh, "Agnostic federated learning", ICML 2019, Stochastic-AFL.
 """
@@ -42,7 +42,7 @@ class AFL(FedAvg):
 
 
 def afl(setup: Setup, h: AFL) -> Method:
-    """FedAvg with the worst mixture's weights: lambda, `[clients]`, at the server; in a client's row its place in it."""
+    """FedAvg with the worst mixture: lambda, `[clients]`, at the server, and in a client's row its place in it."""
     model, base = setup.model, fedavg(setup, h)
 
     def mixture(fresh: Fresh) -> jax.Array:
@@ -69,7 +69,8 @@ def afl(setup: Setup, h: AFL) -> Method:
         there, mixture = weights > 0, server.more
         step, info = extended.aggregate(server, clients, messages, jnp.where(there, mixture[clients.more], 0))
         ascended = mixture.at[clients.more].add(h.rate * jnp.where(there, messages.more, 0))
-        return Extended(step, optax.projections.projection_simplex(ascended)), info
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
+            return Extended(step, optax.projections.projection_simplex(ascended)), info
 
     def update(
         server: Extended, clients: Extended, step: Extended, server_step: ServerStep

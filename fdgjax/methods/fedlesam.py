@@ -5,8 +5,8 @@
 
 w_received is what the client received in this round, w_previous in the last one that it took part in, at first the
 initial model; the norm is over all parameters together. The change of the global model, reversed, estimates the
-gradient of the loss over all clients, which a client's own data do not show. With rho = 0, and in a client's first
-round if that is the first, it is FedAvg. Nothing more is sent: w_previous stays in the client's row.
+gradient of the loss over all clients, which a client's own data do not show. With rho = 0, and in the first round, it
+is FedAvg. Nothing more is sent: w_previous stays in the client's row.
 
 Every method has this step: `method.sharpness=RHO method.sharpness_kind=lesam`; with `scaffold` and `feddyn` it gives
 the paper's FedLESAM-S and FedLESAM-D. The server's model predicts for an unseen domain.

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.objectives.cross_entropy import masked_mean, mean_cross_entropy
@@ -42,7 +41,7 @@ def singular_directions(kernel: jax.Array) -> Directions:
     return Directions(
         values.shape,
         lambda way: way / (jnp.linalg.norm(way) + SMALLEST),
-        lambda way: (left * jax.nn.relu(values + way)) @ right,
+        lambda way: (left * jax.nn.relu(values + way)[None]) @ right,
     )
 
 
@@ -109,8 +108,8 @@ def flat_head(
     own: float,
     received: float,
 ) -> Objective:
-    """`CE(z) + own KL(q || z) + received KL(q_received || z)` of logits z, where q are `worst_logits` of the model's own
-    last layer and q_received of the received model's, which runs as in evaluation.
+    """`CE(z) + own KL(q || z) + received KL(q_received || z)` of logits z; q are the `worst_logits` of the model's own
+    last layer, q_received those of the received model's, which runs as in evaluation.
 
     Args:
       model: the client model.

@@ -58,7 +58,8 @@ def moved_back(
     previous: Callable[[Context], PyTree],
     norm: Callable[[PyTree], jax.Array],
 ) -> Objective:
-    """The objective at `w + rho (w_previous - w_received) / norm(w_previous - w_received)`, at w where both are equal.
+    """The objective at `w + rho (w_previous - w_received) / norm(w_previous - w_received)`; at w in round 0, and where
+    both are equal.
 
     The received model's last change, reversed, stands for the direction in which the loss over all clients increases.
 
@@ -75,7 +76,9 @@ def moved_back(
 
     def moved(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         back = jax.tree.map(jnp.subtract, previous(context), context.received["params"])
-        params = jax.tree.map(jnp.add, variables["params"], perturbation(back, radius, norm))
+        # Before round 1 a model differs from the initial one by rounding, or by training at the server.
+        eps = jax.tree.map(lambda e: jnp.where(context.round > 0, e, 0), perturbation(back, radius, norm))
+        params = jax.tree.map(jnp.add, variables["params"], eps)
         return objective({**variables, "params": params}, batch, key, context)
 
     return moved

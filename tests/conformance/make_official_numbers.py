@@ -28,7 +28,8 @@ Arrays = dict[str, np.ndarray]
 def loaded(path: Path, name: str = "official") -> ModuleType:
     """A file of official code as a module."""
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -153,9 +153,9 @@ class ClientHyper:
     client_schedule: another factor on the learning rate, over all rounds: an entry of `SCHEDULES`.
     client_clip: largest norm of the gradient, over all parameters and before weight decay; 0 does not clip.
     keep_optimizer: whether a client's optimiser state, such as its momentum, outlives the round.
-    sharpness: radius rho of a sharpness-aware step, whose gradient is taken near the parameters where the loss is higher
-      (`fdgjax.methods.parts.sharpness`); 0 for a plain step.
-    sharpness_kind: how that point is chosen: an entry of `KINDS` there. sharpness_eta: ASAM's eta.
+    sharpness: radius rho of a sharpness-aware step, whose gradient is taken where the loss near the parameters is
+      higher (`fdgjax.methods.parts.sharpness`); 0 for a plain step.
+    sharpness_kind: how that point is chosen, an entry of `KINDS` there. sharpness_eta: ASAM's eta.
     """
 
     name: str = ""
