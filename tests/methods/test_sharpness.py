@@ -104,7 +104,7 @@ def test_batch_norms_running_statistics_are_those_of_the_kept_parameters() -> No
     ),
 )
 def test_every_method_takes_sharpness_aware_steps(name: str, kind: str) -> None:
-    """Two rounds are finite and other than without; LESAM's first round, in which nothing has moved, is the method's."""
+    """Two rounds are finite and other than without; LESAM's first round, before anything moved, is the method's."""
     federation = toy_federation(lengths_for(name))
     plain = shared_case(name, plan=WHOLE)
     sharp = make_case(build(name, federation, sharpness=0.05, sharpness_kind=kind), federation)
