@@ -1,12 +1,9 @@
-"""FedProx: FedAvg with a proximal term to the received model.
+"""AFL: FedAvg with the weights of the mixture of clients that is worst for the model.
 
-Paper: Li et al., 2020; hyperparameters of hFedF v2, Table 10 (PACS column).
+Paper: Mohri et al., 2019; rate of FedDG_Benchmark (Bai et al., 2024).
 
     python -m fdgjax.main --config=configs/afl.py
     python -m fdgjax.main --config=configs/afl.py:pacs --config.data.dir=DATA --config.data.target=photo
-
-Published: PACS, target photo, d = 1, after 200 rounds: id 67.2, ood 56.1 (hFedF v2, Table 11).
-Measured: Rotated digits (target r45, seed 0): id 0.920, ood 0.933; half a minute.
 """
 
 from functools import partial
