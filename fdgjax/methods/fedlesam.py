@@ -8,8 +8,8 @@ initial model; the norm is over all parameters together. The change of the globa
 gradient of the loss over all clients, which a client's own data do not show. With rho = 0, and in the first round, it
 is FedAvg. Nothing more is sent: w_previous stays in the client's row.
 
-Every method has this step: `method.sharpness=RHO method.sharpness_kind=lesam`; with `scaffold` and `feddyn` it gives
-the paper's FedLESAM-S and FedLESAM-D. The server's model predicts for an unseen domain.
+Every method has this step: `method.sharpness=RHO method.sharpness_kind=lesam`; with `scaffold` it is the
+paper's FedLESAM-S, with `feddyn` nearly its FedLESAM-D. The server's model predicts for an unseen domain.
 
 Fan, Hu, Yao, Niu, Zhang, Sugiyama and Wang, "Locally estimated global perturbations are better than local perturbations
 for federated sharpness-aware minimization", ICML 2024.
