@@ -12,6 +12,7 @@ from fdgjax.objectives.mixed import fixed_and_mixed
 from fdgjax.objectives.proximal import proximal
 from fdgjax.objectives.representation import gaussian_divergence, mean_length, mean_squared_length
 from fdgjax.objectives.self_supervised import info_nce, negative_cosine, nt_xent
+from fdgjax.objectives.sharpness import moved_back, sharpness_aware
 from fdgjax.objectives.shifted import shifted
 from fdgjax.objectives.transformed import also_transformed
 from fdgjax.objectives.unlabelled import entropies, entropy, information_maximisation, replaced_statistics
@@ -42,6 +43,7 @@ __all__ = [
     "mean_teacher",
     "mmd",
     "model_contrastive",
+    "moved_back",
     "negative_cosine",
     "new_teacher",
     "nt_xent",
@@ -50,6 +52,7 @@ __all__ = [
     "proximal",
     "random_classes",
     "replaced_statistics",
+    "sharpness_aware",
     "shifted",
     "statistics_only",
     "student_of",

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 SPELLINGS: Mapping[str, str] = {
+    "afl": "AFL",
     "cbafed": "CBAFed",
     "central": "Central",
     "coral": "CORAL",
     "ditto": "Ditto",
     "fdse": "FDSE",
+    "fedasam": "FedASAM",
     "fedavg": "FedAvg",
     "fedbn": "FedBN",
     "fedbyol": "FedBYOL",
@@ -21,9 +23,12 @@ SPELLINGS: Mapping[str, str] = {
     "fedgma": "FedGMA",
     "fedheal": "FedHEAL",
     "fediir": "FedIIR",
+    "fedlesam": "FedLESAM",
+    "fedlgf": "FedLGF",
     "fedmoco": "FedMoCo",
     "fedomg": "FedOMG",
     "fedprox": "FedProx",
+    "fedsam": "FedSAM",
     "fedsimclr": "FedSimCLR",
     "fedsimsiam": "FedSimSiam",
     "fedsr": "FedSR",

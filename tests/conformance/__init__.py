@@ -1,5 +1,6 @@
 """Numbers of PyTorch that the tests compare with, so that they need no PyTorch; `make_torch_numbers` and, for those of
-torchvision's and timm's own networks, `make_torchvision_numbers` say how made."""
+torchvision's and timm's own networks, `make_torchvision_numbers` say how made, `make_official_numbers` for those of
+methods' official code."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,13 +8,14 @@ from pathlib import Path
 import numpy as np
 
 FILE = Path(__file__).with_name("torch_numbers.npz")
+OFFICIAL = FILE.with_name("official_numbers.npz")
 TORCHVISION = FILE.with_name("torchvision_numbers.npz")
 
 
 def torch_numbers(name: str) -> dict[str, np.ndarray]:
     """What is stored under `name/`, by the rest of its path."""
     found: dict[str, np.ndarray] = {}
-    for file in filter(Path.exists, (FILE, TORCHVISION)):
+    for file in filter(Path.exists, (FILE, OFFICIAL, TORCHVISION)):
         with np.load(file) as stored:
             paths = [path for path in stored.files if path.startswith(f"{name}/")]
             found |= {path.removeprefix(f"{name}/"): stored[path] for path in paths}

@@ -121,4 +121,4 @@ def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
     )
     assert make_method(config, entry, *others).pooled
     with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
-        make_method(config, METHODS["fedavg"]._replace(name="central", build=entry.build), *others)
+        make_method(config, METHODS["fedavg"]._replace(name="central", make=entry.make), *others)

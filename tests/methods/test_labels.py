@@ -50,6 +50,7 @@ def everywhere(label: str) -> Callable[[Path], str]:
 FATES: Mapping[str, Callable[[Path], str]] = {
     "fedavg": everywhere("shared"),
     "fedprox": everywhere("shared"),
+    **dict.fromkeys(("afl", "fedasam", "fedlesam", "fedlgf", "fedsam"), everywhere("shared")),
     "scaffold": everywhere("shared"),
     "feddyn": everywhere("shared"),
     "moon": everywhere("shared"),
@@ -92,7 +93,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
 """The fate of each variable, by method."""
 
 
-LOOKING = ("fdse", "fishr", "gperxan", "lgfedavg", "uap")
+LOOKING = ("fdse", "fedlgf", "fishr", "gperxan", "lgfedavg", "uap")
 """The methods that look at the calls of a network's modules, of which a jitted initialisation shows none."""
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.parts.requirements import Need
+from fdgjax.methods.parts.sharpness import with_sharpness
 
 
 def never(h: Any) -> bool:
@@ -23,8 +24,8 @@ def always(h: Any) -> bool:
 class Entry(NamedTuple):
     """A method of the registry; stands as `ENTRY` in the method's file.
 
-    name: on the command line; also the name of the file. hyper: its hyperparameters, a frozen dataclass. build: makes
-    the method for a setup. summary: one line of description.
+    name: on the command line; also the name of the file. hyper: its hyperparameters, a frozen dataclass. make: makes
+    the method for a setup, as its paper has it. summary: one line of description.
     unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
     head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
     needs: the parts that its model and the federation must have (`fdgjax.methods.parts.requirements`); an experiment
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
 
     name: str
     hyper: type[Any]
-    build: Callable[[Setup, Any], Method]
+    make: Callable[[Setup, Any], Method]
     summary: str
     unit: str = ""
     head: str = ""
@@ -51,6 +52,10 @@ class Entry(NamedTuple):
     pooled: Callable[[Any], bool] = never
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+    def build(self, setup: Setup, h: Any) -> Method:
+        """The method for a setup, with sharpness-aware local steps if `h.sharpness` is not 0."""
+        return with_sharpness(self.make(setup, h), h)
 
     @property
     def labels(self) -> str:

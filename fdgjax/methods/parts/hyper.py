@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fdgjax.methods.parts.sharpness import KINDS
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
@@ -134,6 +135,10 @@ WITHIN_ROUNDS = ("cosine_epochs", "step")
 """The schedules that change from epoch to epoch."""
 
 
+SHARP = When(lambda h: bool(h.sharpness))
+"""That local steps are sharpness-aware."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ClientHyper:
     """The method's name, and the local optimiser, common to all methods.
@@ -148,6 +153,9 @@ class ClientHyper:
     client_schedule: another factor on the learning rate, over all rounds: an entry of `SCHEDULES`.
     client_clip: largest norm of the gradient, over all parameters and before weight decay; 0 does not clip.
     keep_optimizer: whether a client's optimiser state, such as its momentum, outlives the round.
+    sharpness: radius rho of a sharpness-aware step, whose gradient is taken where the loss near the parameters is
+      higher (`fdgjax.methods.parts.sharpness`); 0 for a plain step.
+    sharpness_kind: how that point is chosen, an entry of `KINDS` there. sharpness_eta: ASAM's eta.
     """
 
     name: str = ""
@@ -169,6 +177,9 @@ class ClientHyper:
     client_schedule: str = hyper("constant", search=tuple(SCHEDULES), source="UAP, section 5: cosine")
     client_clip: float = hyper(0.0, search=(0.0, 10.0), source="FDSE, A7.4: 10")
     keep_optimizer: bool = hyper(False, search=(False, True), source="McMahan et al., Algorithm 1: a new optimiser")
+    sharpness: float = hyper(0.0, search=(0.0,), source="0 is the method as published")
+    sharpness_kind: str = hyper("sam", search=tuple(KINDS), source="SAM: Foret et al., 2021", when=SHARP)
+    sharpness_eta: float = hyper(0.01, search=(0.01,), source="Kwon et al., 2021: 0.01", when=SHARP)
 
 
 def learning_rate_factor(h: ClientHyper, done: jax.Array, rounds: int) -> jax.Array:

@@ -25,7 +25,7 @@ KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
 RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
-    **dict.fromkeys(["cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "semifl"], MORE),
+    **dict.fromkeys(["afl", "cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "semifl"], MORE),
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
     **dict.fromkeys(["hfedf", "local", "pfedhn"], ONE_MEAN),
@@ -35,12 +35,13 @@ CLIENTS: dict[str, str] = {
     **dict.fromkeys(
         ["ditto", "fedavg", "fedbn", "feddyn", "fedprox", "fedsr", "moon", "partialfed", "scaffold", "ssfl", "uap"], ""
     ),
+    **dict.fromkeys(["fedasam", "fedlesam", "fedlgf", "fedsam"], ""),
 }
 """Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
 
 BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
-    **dict.fromkeys(["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
+    **dict.fromkeys(["afl", "cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
     **dict.fromkeys(
         ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
     ),
@@ -52,6 +53,7 @@ SAMPLES: dict[str, str] = {
         "",
     ),
     **dict.fromkeys(["lgfedavg", "local", "moon", "partialfed", "pfedhn"], ""),
+    **dict.fromkeys(["fedasam", "fedlesam", "fedlgf", "fedsam"], ""),
 }
 """The same for samples."""
 
