@@ -76,10 +76,11 @@ def figures(job: Job, seconds: Sequence[float], loss: float | None) -> Result:
     }
 
 
-def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """`random_samples` on the device; PyTorch's cross-entropy needs labels as int64."""
-    images, labels, rows = (torch.from_numpy(array).to(device) for array in random_samples(job))
-    return images, labels.long(), rows
+    images, labels, rows = random_samples(job)
+    put = lambda array: torch.from_numpy(array).to(device)  # noqa: E731
+    return put(images), put(labels).long(), list(map(put, rows))
 
 
 def copy(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -95,8 +95,8 @@ def options(job: Job) -> dict[str, Any]:
 def train_data(job: Job) -> torch.utils.data.TensorDataset:
     """Every client's images `[3, H, W]` in [-1, 1] with their labels, one client after another."""
     images, labels, rows = torch_round.random_data(job, torch.device("cpu"))
-    x = images[rows.flatten()].permute(0, 3, 1, 2).float() / 127.5 - 1.0
-    return torch.utils.data.TensorDataset(x.contiguous(), labels[rows.flatten()])
+    x = images[torch.cat(rows)].permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    return torch.utils.data.TensorDataset(x.contiguous(), labels[torch.cat(rows)])
 
 
 def network(job: Job) -> Any:
