@@ -12,7 +12,7 @@ POOL = 4096
 def random_samples(job: Job) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Images `[samples, H, W, 3]` as bytes, labels, and the rows of each client; always the same ones."""
     rng = np.random.default_rng(0)
-    count = min(POOL, job.images_per_round)
+    count = min(POOL, sum(job.images))
     images = rng.integers(0, 256, (count, job.image_size, job.image_size, 3), np.uint8)
     labels = rng.integers(0, CLASSES, count, np.int32)
     return images, labels, [rng.integers(0, count, each) for each in job.images]
