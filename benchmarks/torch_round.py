@@ -38,10 +38,11 @@ def _measure(job: Job, prepare: Callable[[torch.nn.Module], None]) -> Result:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = network(job).to(device, memory_format=torch.channels_last)
     prepare(model)
-    data = random_data(job, device)
+    images, labels, rows = random_data(job, device)
 
     def run(state: tuple[dict[str, torch.Tensor], torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        after = one_round(model, state[0], data, job, device)
+        drawn = [rows[client] for client in torch.randperm(len(rows))[: job.participants]]
+        after = one_round(model, state[0], (images, labels, drawn), job, device)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return after
