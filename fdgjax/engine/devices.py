@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.engine.core_speeds import CoreSpeeds, core_speeds
+from fdgjax.engine.core_speeds import CoreSpeeds, core_speeds, extreme_speeds
 from fdgjax.utils.threads import cores
 
 MOST_DEVICES = 8
@@ -67,9 +67,9 @@ def suitable_devices(rounds: Steps, data_bytes: int, free_bytes: int | None) -> 
 
 
 def fastest_on_cpu(rounds: Steps, most: int) -> int:
-    """`fastest_devices` with this machine's cores; their speeds are measured only if there is a choice."""
-    several = min(most, *map(len, rounds)) > 1
-    return fastest_devices(rounds, cores(), most, core_speeds()) if several else 1
+    """`fastest_devices` with this machine's cores, whose speeds are measured only if the choice depends on them."""
+    choices = {fastest_devices(rounds, cores(), most, speeds) for speeds in extreme_speeds(cores())}
+    return choices.pop() if len(choices) == 1 else fastest_devices(rounds, cores(), most, core_speeds())
 
 
 def most_devices(data_bytes: int, free_bytes: int | None) -> int:

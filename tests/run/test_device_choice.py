@@ -187,6 +187,15 @@ def test_the_speeds_of_the_cores_are_measured_once_and_only_on_a_quiet_machine(
     assert core_speeds() == CoreSpeeds(alone=2.0, sharing=1.0)
 
 
+@pytest.mark.parametrize(("steps", "devices"), [([9], 1), ([9] * 3, 3), ([9] * 4, 2), ([9] * 5, 3), ([26, 30, 50], 2)])
+def test_nothing_is_measured_where_the_usual_speeds_decide(
+    steps: list[int], devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
+    monkeypatch.setattr("fdgjax.engine.devices.core_speeds", lambda: pytest.fail("nothing is measured"))
+    assert fastest_on_cpu([np.array(steps)], MOST_DEVICES) == devices
+
+
 def test_the_probe_prints_three_rates_or_none() -> None:
     assert len(measured(1)) in (0, 3)
 
