@@ -21,7 +21,7 @@ from fdgjax.contract import Model, Output, PyTree, Setup, Variables
 from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundPlan, compile_init, compile_round, everywhere
-from fdgjax.engine.devices import MOST_DEVICES, fastest_devices, split_cpu
+from fdgjax.engine.devices import MOST_DEVICES, clients_per_device, drawn_rounds, fastest_on_cpu, split_cpu
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS as NETWORKS
@@ -30,13 +30,12 @@ from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, conv2d
 from fdgjax.run.memory_check import free_bytes, peak_bytes, predict_memory
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.threads import cores
 
 
 def measure(job: Job) -> Result:
     """Compile time, seconds per round, and memory; or `skipped`, where the program would not fit into memory."""
     jax.config.update("jax_enable_compilation_cache", False)
-    job = job._replace(devices=job.devices or fastest_devices(job.clients, cores(), MOST_DEVICES))
+    job = job._replace(devices=job.devices or fastest_on_cpu(expected_rounds(job), MOST_DEVICES))
     split_cpu(job.devices)
     with jax.default_matmul_precision(job.precision):
         federation = random_federation(job)
@@ -64,14 +63,13 @@ def measure(job: Job) -> Result:
 
 
 def random_federation(job: Job) -> Federation:
-    """Clients of equal size with random images, the same for every process."""
+    """Clients with random images, the same for every process."""
     images, labels, rows = random_samples(job)
     nowhere = np.zeros(len(labels), np.int32)
     data = Domains(images, labels, nowhere, ("random",), tuple(map(str, range(CLASSES))))
-    some = [np.arange(1)] * job.clients
-    return federate(
-        data, Partition(list(rows), some, some, np.arange(1), np.arange(0)), batch_size=job.batch_size, drop_last=True
-    )
+    some = [np.arange(1)] * len(rows)
+    split = Partition(rows, some, some, np.arange(1), np.arange(0))
+    return federate(data, split, batch_size=job.batch_size, drop_last=not job.sizes)
 
 
 def network(job: Job) -> nn.Module:
@@ -87,9 +85,20 @@ def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tupl
     """The job's method with one local epoch of Adam on that network."""
     model = with_plan(as_model(module, federation.images.shape[1:], dtype=job.dtype), job.plan)
     entry = lookup("method", job.method, METHODS)
-    execution = Execution(job.client_axis, job.chunk, job.devices)
-    method = entry.build(Setup(model, job.clients, job.rounds, execution), entry.hyper())
-    return method, RoundPlan(Batching(1, job.batch_size, True), 0, execution)
+    slots = clients_per_device(expected_rounds(job), job.devices) if job.client_axis == "map" else 0
+    execution = Execution(job.client_axis, job.chunk, job.devices, slots=slots)
+    method = entry.build(Setup(model, len(job.images), job.rounds, execution), entry.hyper())
+    return method, RoundPlan(batching_of(job), job.per_round, execution)
+
+
+def batching_of(job: Job) -> Batching:
+    """One epoch; clients of given sizes have a smaller last minibatch."""
+    return Batching(1, job.batch_size, not job.sizes)
+
+
+def expected_rounds(job: Job) -> list[np.ndarray]:
+    """The steps of the participants of rounds that may come, as an experiment expects them."""
+    return drawn_rounds([batching_of(job).steps(np.array(job.images))], job.participants)
 
 
 def with_plan(model: Model, plan: str) -> Model:

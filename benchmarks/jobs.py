@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ class Job(NamedTuple):
     client_axis, chunk, devices: see `fdgjax.engine.Execution`; no devices are those that a run has by default.
     plan: entry of `fdgjax.nn.lowerings.PLANS` for every convolution of our network; `auto` picks by platform.
     clients, batch_size, steps: a round is `steps` minibatches at each client; rounds: number of timed rounds.
+    sizes: each client's number of images instead, whose last minibatch may be smaller.
+    per_round: participants of a round, drawn anew for each; 0 for all clients.
     precision: any value of `jax.default_matmul_precision`; dtype: as `config.dtype`.
     clock: entry of `benchmarks.timing.CLOCKS`; python: the interpreter, '' for this one.
     """
@@ -40,6 +42,8 @@ class Job(NamedTuple):
     batch_size: int = 64
     steps: int = 10
     rounds: int = 3
+    sizes: Sequence[int] = ()
+    per_round: int = 0
     image_size: int = 32
     precision: str = "default"
     dtype: str = "float32"
@@ -48,8 +52,18 @@ class Job(NamedTuple):
 
     @property
     def images_per_round(self) -> int:
-        """Training images one round goes through."""
-        return self.clients * self.batch_size * self.steps
+        """Training images one round goes through, on average."""
+        return sum(self.images) * self.participants // len(self.images)
+
+    @property
+    def participants(self) -> int:
+        """The clients that take part in a round."""
+        return self.per_round or len(self.images)
+
+    @property
+    def images(self) -> Sequence[int]:
+        """Training images of each client."""
+        return self.sizes or [self.batch_size * self.steps] * self.clients
 
 
 def launch(job: Job, timeout_seconds: float) -> Result:

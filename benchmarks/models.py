@@ -30,6 +30,9 @@ MODELS: Mapping[str, Measured] = {
     "alexnet": Measured(torch="benchmarks.torch_models:AlexNet", image_size=224, batch_size=8),
     "dse_alexnet": Measured("alexnet", "dse", torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
     "resnet18": Measured(torch="benchmarks.torch_models:ResNet18", batch_size=16),
+    "mnist_cnn": Measured(torch="benchmarks.torch_published:MnistCNN", image_size=28),
+    "densenet121": Measured(torch="benchmarks.torch_published:DenseNet", image_size=64, batch_size=16),
+    "efficientnet_lite0": Measured(torch="benchmarks.torch_published:EfficientNetLite", image_size=96, batch_size=16),
 }
 """What `--model` and `--models` can name."""
 

@@ -1,6 +1,7 @@
 """A round of FedAvg: our engine and layers beside XLA's own convolution and PyTorch, alternated.
 
-python -m benchmarks.round --clients 3 --repeats 5
+python -m benchmarks.round
+python -m benchmarks.round --sizes 1638 1875 3143 --contenders auto map cores more torch
 python -m benchmarks.round --contenders vmap --plans library im2col --precision tensorfloat32      (on a GPU)
 """
 
@@ -15,18 +16,24 @@ from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, seri
 from fdgjax.utils.registry import lookup
 
 CONTENDERS: Mapping[str, dict[str, Any]] = {
+    "auto": {"client_axis": "map", "devices": 0},
+    "cores": {"client_axis": "map", "devices": cores()},
     "map": {"client_axis": "map"},
+    "bfloat16": {"client_axis": "map", "devices": cores(), "dtype": "bfloat16"},
+    "torch": {"kind": "torch"},
+    "autocast": {"kind": "torch", "dtype": "bfloat16"},
+    "more": {"client_axis": "map", "devices": cores() + 1},
     "vmap": {"client_axis": "vmap"},
     "chunk": {"client_axis": "chunk"},
-    "cores": {"client_axis": "map", "devices": cores()},
-    "auto": {"client_axis": "map", "devices": 0},
     "naive": {"client_axis": "vmap", "network": "naive"},
-    "torch": {"kind": "torch"},
 }
-"""How each differs from the run's common settings; `cores` makes a device of each of a CPU's cores, `auto` as
-many as a run of these clients has by default."""
+"""How each differs from the run's common settings: `auto` has as many devices as a run of these clients by default,
+`cores` one for each of a CPU's cores, `more` one more, `map` a single one."""
 
-REFERENCES = ("torch", "naive")
+USUAL = ("auto", "cores", "map", "bfloat16", "torch", "autocast")
+"""The contenders unless others are named."""
+
+REFERENCES = ("torch", "autocast", "naive")
 """Contenders with which all others are compared, if they were measured."""
 
 
@@ -36,10 +43,11 @@ def main(argv: Sequence[str]) -> None:
     add = options.add_argument
     add("--clients", type=positive, default=3)
     add("--steps", type=positive, default=20, help="minibatches per client and round")
+    add("--sizes", type=positive, nargs="+", metavar="N", help="instead: each client's number of images")
     add("--naive_steps", type=positive, default=1, help="the same for `naive`, tens of times slower on a CPU")
     add("--chunk", type=positive, default=2, help="clients at a time for `chunk`")
     add("--models", nargs="+", default=["inception"], help="entries of benchmarks.models.MODELS")
-    add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))
+    add("--contenders", nargs="+", default=list(USUAL), help=", ".join(CONTENDERS))
     chosen = options.parse_args(argv)
     jobs = without_torch(contenders(chosen))
     ceiling = Job("matmul", precision=chosen.precision, dtype=chosen.dtype)
@@ -64,19 +72,14 @@ def contenders(chosen: Any) -> dict[str, Job]:
 def table(measurements: Sequence[Result], models: Sequence[str]) -> str:
     """One row per contender: medians over repeats, and ratios taken within each repeat."""
     names = dict.fromkeys(m["contender"] for m in measurements if m["contender"] != CEILING)
-    header = [
-        "contender",
-        "images/s",
-        *(f"vs {r}" for r in REFERENCES),
-        "of matmul",
-        *COSTS,
-    ]
+    references = [r for r in REFERENCES if any(f"{model} {r}" in names for model in models)]
+    header = ["contender", "images/s", *(f"vs {r}" for r in references), "of matmul", *COSTS]
     ceiling = series(measurements, CEILING, "matmul_flops_per_second")
     rows = []
     for name in sorted(names, key=lambda name: models.index(name.split()[0])):
         model = name.split()[0]
         speed = series(measurements, name, "images_per_second")
-        versus = [paired_ratio(speed, series(measurements, f"{model} {r}", "images_per_second")) for r in REFERENCES]
+        versus = [paired_ratio(speed, series(measurements, f"{model} {r}", "images_per_second")) for r in references]
         flops = work(measurements, model)
         share = paired_ratio({k: v * flops for k, v in speed.items()}, ceiling) if flops else None
         rows.append(

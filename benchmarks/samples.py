@@ -9,11 +9,10 @@ POOL = 4096
 """Largest number of different images. Clients share them, so that memory is that of training, not of data."""
 
 
-def random_samples(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images `[samples, H, W, 3]` as bytes, labels, and each client's rows `[clients, steps * batch]`; always the same
-    ones."""
-    rng, each = np.random.default_rng(0), job.batch_size * job.steps
-    count = min(POOL, job.clients * each)
+def random_samples(job: Job) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Images `[samples, H, W, 3]` as bytes, labels, and the rows of each client; always the same ones."""
+    rng = np.random.default_rng(0)
+    count = min(POOL, sum(job.images))
     images = rng.integers(0, 256, (count, job.image_size, job.image_size, 3), np.uint8)
     labels = rng.integers(0, CLASSES, count, np.int32)
-    return images, labels, rng.integers(0, count, (job.clients, each))
+    return images, labels, [rng.integers(0, count, each) for each in job.images]

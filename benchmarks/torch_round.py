@@ -38,10 +38,11 @@ def _measure(job: Job, prepare: Callable[[torch.nn.Module], None]) -> Result:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = network(job).to(device, memory_format=torch.channels_last)
     prepare(model)
-    data = random_data(job, device)
+    images, labels, rows = random_data(job, device)
 
     def run(state: tuple[dict[str, torch.Tensor], torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        after = one_round(model, state[0], data, job, device)
+        drawn = [rows[client] for client in torch.randperm(len(rows))[: job.participants]]
+        after = one_round(model, state[0], (images, labels, drawn), job, device)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return after
@@ -76,10 +77,11 @@ def figures(job: Job, seconds: Sequence[float], loss: float | None) -> Result:
     }
 
 
-def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_data(job: Job, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """`random_samples` on the device; PyTorch's cross-entropy needs labels as int64."""
-    images, labels, rows = (torch.from_numpy(array).to(device) for array in random_samples(job))
-    return images, labels.long(), rows
+    images, labels, rows = random_samples(job)
+    put = lambda array: torch.from_numpy(array).to(device)  # noqa: E731
+    return put(images), put(labels).long(), list(map(put, rows))
 
 
 def copy(model: torch.nn.Module) -> dict[str, torch.Tensor]:

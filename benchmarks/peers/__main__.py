@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.jobs import Result
+from benchmarks.jobs import Job, Result
 from benchmarks.options import base_job, close, guarded, parser, positive, run
 from benchmarks.peers.contenders import PEERS, jobs_of
 from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
@@ -28,6 +28,7 @@ def main(argv: Sequence[str]) -> None:
     add("--model", default="inception", help="entry of benchmarks.models.MODELS with twins")
     add("--clients", type=positive, default=4)
     add("--steps", type=positive, default=8, help="minibatches per client and round")
+    add("--per_round", type=positive, help="participants of a round, drawn anew for each; default all clients")
     add("--contenders", nargs="+", default=list(PEERS), help=", ".join(PEERS))
     add("--environments", type=Path, default=Path("runs", "peers"), help="folder of the environments by name")
     chosen = options.parse_args(argv)
@@ -48,7 +49,7 @@ def table(measurements: Sequence[Result], contenders: Sequence[str]) -> str:
     for name in (name for name in contenders if name in measured):
         speed = series(measurements, name, "images_per_second")
         mine = [m for m in measurements if m["contender"] == name and "images_per_second" in m]
-        seconds = {m["repeat"]: m["job"]["clients"] * m["job"]["batch_size"] * m["job"]["steps"] for m in mine}
+        seconds = {m["repeat"]: Job(**m["job"]).images_per_round for m in mine}
         rows.append(
             [
                 name,

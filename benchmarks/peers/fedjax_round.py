@@ -30,8 +30,9 @@ def measure(job: Job) -> Result:
     rng = np.random.default_rng(1)
 
     def one_round(state: Any) -> Any:
-        keys = jax.random.split(jax.random.PRNGKey(rng.integers(2**31)), job.clients)
-        clients = [(b"%d" % i, own, key) for i, (own, key) in enumerate(zip(data, keys, strict=True))]
+        keys = jax.random.split(jax.random.PRNGKey(rng.integers(2**31)), job.participants)
+        drawn = rng.permutation(len(data))[: job.participants]
+        clients = [(b"%d" % i, data[i], key) for i, key in zip(drawn, keys, strict=True)]
         return jax.block_until_ready(algorithm.apply(state, clients)[0])
 
     _, seconds, first = timed(one_round, algorithm.init(params), job.rounds, job.clock)

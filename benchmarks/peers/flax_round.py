@@ -49,8 +49,9 @@ def measure(job: Job) -> Result:
         return params
 
     def one_round(shared: Any) -> Any:
-        keys = jax.random.split(jax.random.key(rng.integers(2**31)), job.clients)
-        models = [client(shared, places, key) for places, key in zip(rows, keys, strict=True)]
+        keys = jax.random.split(jax.random.key(rng.integers(2**31)), job.participants)
+        drawn = rng.permutation(len(rows))[: job.participants]
+        models = [client(shared, rows[number], key) for number, key in zip(drawn, keys, strict=True)]
         return jax.block_until_ready(mean(models))
 
     _, seconds, first = timed(one_round, params, job.rounds, job.clock)

@@ -37,8 +37,8 @@ def measure(job: Job) -> Result:
         def one_round(state: None) -> None:
             server.gv.clock.step()
             server.iterate()
-            if len(server.received_clients) != job.clients:
-                raise RuntimeError(f"FLGo trained {len(server.received_clients)} clients; expected {job.clients}")
+            if len(server.received_clients) != job.participants:
+                raise RuntimeError(f"FLGo trained {len(server.received_clients)} clients; expected {job.participants}")
 
         _, seconds, first = timed(one_round, None, job.rounds, job.clock)
     return {
@@ -81,8 +81,8 @@ def options(job: Job) -> dict[str, Any]:
         "optimizer": "Adam",
         "learning_rate": torch_round.LEARNING_RATE,
         "weight_decay": torch_round.WEIGHT_DECAY,
-        "proportion": 1.0,
-        "sample": "full",
+        "sample": "uniform" if job.per_round else "full",
+        "proportion": job.participants / job.clients,
         "aggregate": "uniform",
         "train_holdout": 0.0,
         "eval_interval": -1,
@@ -95,8 +95,8 @@ def options(job: Job) -> dict[str, Any]:
 def train_data(job: Job) -> torch.utils.data.TensorDataset:
     """Every client's images `[3, H, W]` in [-1, 1] with their labels, one client after another."""
     images, labels, rows = torch_round.random_data(job, torch.device("cpu"))
-    x = images[rows.flatten()].permute(0, 3, 1, 2).float() / 127.5 - 1.0
-    return torch.utils.data.TensorDataset(x.contiguous(), labels[rows.flatten()])
+    x = images[torch.cat(rows)].permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    return torch.utils.data.TensorDataset(x.contiguous(), labels[torch.cat(rows)])
 
 
 def network(job: Job) -> Any:

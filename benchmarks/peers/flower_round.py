@@ -35,9 +35,9 @@ def measure(job: Job) -> Result:
 
     def server(context: Any) -> ServerAppComponents:
         strategy = FedAvg(
-            fraction_fit=1.0,
+            fraction_fit=job.participants / job.clients,
             fraction_evaluate=0.0,
-            min_fit_clients=job.clients,
+            min_fit_clients=job.participants,
             min_available_clients=job.clients,
             initial_parameters=ndarrays_to_parameters(arrays_of(torch_round.network(job))),
             evaluate_fn=evaluate,

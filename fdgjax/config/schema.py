@@ -191,8 +191,7 @@ class Config:
     dtype: in which the network is computed, `float32` or `bfloat16`. Variables, statistics, gradients, optimisers,
       losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
-      `auto`, for the fewest devices on which a round takes no more turns than on all of them. A run keeps the number it
-      began with.
+      `auto`, for the number on which a round is expected to end first. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round is always evaluated. eval_batch_size: samples at a time in
       an evaluation.
     checkpoint_every: rounds between checkpoints; the last round always has one.

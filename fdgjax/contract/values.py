@@ -64,6 +64,8 @@ class Execution(NamedTuple):
       `"auto"` (`map` on a CPU, `vmap` elsewhere). With several devices, each executes its share of clients in this way.
     chunk: clients at a time for `"chunk"`.
     devices: number of devices that the clients are split over.
+    slots: the most clients of a device if a round's clients are assigned to devices by their numbers of steps; 0 for
+      an equal number for each device, in the clients' order.
     seed_axis: how several seeds, each with all its clients, are executed: `"map"`, `"vmap"` or `"auto"`.
     unroll: minibatches per iteration of the training loop, if clients run together (not `"map"`).
     mesh: a mesh of `devices` devices given by the caller; clients are split over all its axes. None for JAX's first
@@ -76,6 +78,7 @@ class Execution(NamedTuple):
     seed_axis: str = "auto"
     unroll: int = 1
     mesh: Mesh | None = None
+    slots: int = 0
 
 
 class Setup(NamedTuple):

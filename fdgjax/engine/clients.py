@@ -14,7 +14,7 @@ from jax.stages import Wrapped
 from fdgjax.aggregation.gradients import one_by_one
 from fdgjax.contract import Execution, PyTree
 from fdgjax.data.sharded import ShardedImages
-from fdgjax.engine.devices import each_process
+from fdgjax.engine.devices import assigned_slots, each_process
 from fdgjax.engine.loops import Repeat, dynamic_loop, masked_loop
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -65,19 +65,26 @@ CLIENT_AXES: Mapping[str, ClientAxis] = {
 }
 
 
-def over_clients(function: Callable[..., PyTree], execution: Execution) -> Callable[..., PyTree]:
+def over_clients(
+    function: Callable[..., PyTree], execution: Execution, steps: jax.Array | None = None
+) -> Callable[..., PyTree]:
     """`function` of one client's rows, `(shared, *rows)`, as a function of stacked rows `[clients, ...]`.
 
     Args:
       function: takes what all clients share and pytrees of one client, returns pytrees of one client. It must not close
         over an array that the surrounding program computes: on several devices every input has to be an argument.
       execution: how it is run.
+      steps: each client's number of steps, int32 `[clients]`, by which clients are assigned to devices if the execution
+        says so; None for clients that work equally long.
 
     Raises:
       UserError: unknown axis, or more devices than there are.
     """
     over = lookup("client_axis", execution.axis, CLIENT_AXES).over(function, execution.chunk)
-    return over if execution.devices == 1 else over_devices(over, client_mesh(execution))
+    if execution.devices == 1:
+        return over
+    over = over_devices(over, client_mesh(execution))
+    return over if steps is None or not execution.slots else by_steps(over, steps, execution)
 
 
 def repeat_of(execution: Execution) -> Repeat:
@@ -129,6 +136,22 @@ def over_devices(function: Callable[..., PyTree], mesh: Mesh) -> Callable[..., P
         return jax.tree.map(lambda leaf: leaf[:clients], results)
 
     return over
+
+
+def by_steps(over: Callable[..., PyTree], steps: jax.Array, execution: Execution) -> Callable[..., PyTree]:
+    """`over` of rows in the order in which the devices have them, see `assigned_slots`; its results are in the clients'
+    order. Rows of zeros fill a device that has fewer clients than others."""
+    devices, clients = execution.devices, len(steps)
+    places = assigned_slots(steps, devices, execution.slots)
+    client_at = jnp.full(devices * execution.slots, clients).at[places].set(jnp.arange(clients))
+
+    def moved(shared: PyTree, *rows: PyTree) -> PyTree:
+        filled = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf, jnp.zeros((1, *leaf.shape[1:]), leaf.dtype)])[client_at], rows
+        )
+        return jax.tree.map(lambda leaf: leaf[places], over(shared, *filled))
+
+    return moved
 
 
 def client_mesh(execution: Execution) -> Mesh:

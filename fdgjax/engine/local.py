@@ -2,10 +2,11 @@
 training."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fdgjax.contract import Batch, Context, Objective, Order, PseudoLabels, PyTree, Samples, Trained, Variables
@@ -15,6 +16,8 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.engine.loops import Repeat, dynamic_loop
 from fdgjax.nn import with_mask
 from fdgjax.utils.random import shuffle
+
+Number = TypeVar("Number", int, np.ndarray, jax.Array)
 
 
 class Batching(NamedTuple):
@@ -31,6 +34,10 @@ class Batching(NamedTuple):
     drop_last: bool
     augment: View | None = None
     copies: int = 0
+
+    def steps(self, samples: Number) -> Number:
+        """The minibatches of an epoch over so many samples."""
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
 
 class LocalTraining(NamedTuple):
@@ -150,8 +157,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     labels = federation.labels[rows] if pseudo_labels is None else pseudo_labels.labels
     used = is_used(pseudo_labels, len(rows), count)
     number = jnp.sum(used)
-    steps = number // size if batching.drop_last else -(-number // size)
-    most = len(rows) // size if batching.drop_last else -(-len(rows) // size)
+    steps, most = batching.steps(number), batching.steps(len(rows))
 
     def batch_at(positions: jax.Array, mask: jax.Array, key: jax.Array) -> Batch:
         batch = training_batch(batching, federation, rows[positions], mask, key)

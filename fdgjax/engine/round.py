@@ -158,8 +158,9 @@ def run_round(method: Method, plan: RoundPlan, state: State, federation: Federat
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
+    steps = plan.batching.steps(federation.train.length[who])
     messages, (new_clients, new_optimizers), loss, largest, pseudo_labels = over_clients(
-        client_round(method, plan), plan.execution
+        client_round(method, plan), plan.execution, steps
     )(
         Shared(server, federation, state.seed, state.round),
         Participant(clients, optimizers, federation.ids[who], pick(federation.train)),

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 from jax.sharding import Mesh
 
 from fdgjax.config import Config, seeds_of
@@ -12,12 +13,14 @@ from fdgjax.data.augmentations.training import augmentation
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
 from fdgjax.data.protocols import Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
-from fdgjax.engine import Execution, RoundPlan, split_for, suitable_devices
+from fdgjax.engine import CLIENT_AXES, Execution, RoundPlan, split_for, suitable_devices
 from fdgjax.engine.batched_hyper import BatchedHyper, TracedNumber
 from fdgjax.engine.clients import callers_mesh
+from fdgjax.engine.devices import clients_per_device, drawn_rounds
 from fdgjax.engine.local import Batching
 from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
+from fdgjax.engine.sharding import several_processes
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.adaptations import SCOPES, adaptation_of
@@ -28,15 +31,21 @@ from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.registry import lookup
 
 
-def choose_devices(config: Config, entry: Entry, clients: int, data_bytes: int) -> Config:
+def choose_devices(config: Config, entry: Entry, parts: Sequence[Partition], data_bytes: int) -> Config:
     """The config with the number of devices that suits the clients of a round, if the config leaves it open. A CPU is
     split into devices first, unless JAX has started."""
     if config.devices:
         return config
-    split_for(of_a_round(config, clients), data_bytes, available_bytes())
-    trained = 1 if entry.pooled(config.method) else clients
-    devices = suitable_devices(of_a_round(config, trained), data_bytes, available_bytes())
-    return dataclasses.replace(config, devices=devices)
+    rounds = expected_rounds(config, parts)
+    split_for(rounds, data_bytes, available_bytes())
+    trained = [np.ones(1, int)] if entry.pooled(config.method) else rounds
+    return dataclasses.replace(config, devices=suitable_devices(trained, data_bytes, available_bytes()))
+
+
+def expected_rounds(config: Config, parts: Sequence[Partition]) -> list[np.ndarray]:
+    """The steps of the participants of rounds that stand for all, see `drawn_rounds`; parts: the split of each seed."""
+    steps = [batching_of(config).steps(np.array([len(own) for own in split.train])) for split in parts]
+    return drawn_rounds(steps, of_a_round(config, len(steps[0])))
 
 
 def of_a_round(config: Config, clients: int) -> int:
@@ -62,9 +71,22 @@ def on_callers_mesh(config: Config) -> tuple[Config, Mesh | None]:
     return dataclasses.replace(config, devices=mesh.size), mesh
 
 
-def execution_of(config: Config, mesh: Mesh | None) -> Execution:
-    """How clients and seeds are run."""
-    return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis, config.unroll, mesh)
+def execution_of(config: Config, mesh: Mesh | None, slots: int = 0) -> Execution:
+    """How clients and seeds are run; slots: see `Execution`."""
+    return Execution(config.client_axis, config.chunk, config.devices, config.seed_axis, config.unroll, mesh, slots)
+
+
+def slots_of(config: Config, entry: Entry, parts: Sequence[Partition]) -> int:
+    """The most clients of a device if a round's clients are assigned by their steps, else 0. It depends on nothing but
+    the config, its number of devices included, and the split, so that a resumed run has the same assignment.
+
+    Clients that step together take equally many steps. Several processes have each client's images where
+    `fdgjax.engine.sharding` puts them, in the clients' order.
+    """
+    alone = not lookup("client_axis", config.client_axis, CLIENT_AXES).together()
+    if config.devices == 1 or entry.pooled(config.method) or several_processes() or not alone:
+        return 0
+    return clients_per_device(expected_rounds(config, parts), config.devices)
 
 
 def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:

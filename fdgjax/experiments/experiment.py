@@ -30,6 +30,7 @@ from fdgjax.experiments.components import (
     make_plan,
     on_callers_mesh,
     sharing,
+    slots_of,
     training_data,
     with_attack,
 )
@@ -190,7 +191,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
-    config = choose_devices(config, entry, clients, data.images.nbytes)
+    config = choose_devices(config, entry, parts, data.images.nbytes)
     domains = len(np.unique(data.domains[np.concatenate(parts[0].train)]))
     model, client = fit_model(config, entry, data, weights, clients, domains)
     batching = batching_of(config)
@@ -210,7 +211,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
             client.rest if features else client.whole,
             clients,
             config.rounds,
-            execution_of(config, mesh),
+            execution_of(config, mesh, slots_of(config, entry, parts)),
             domains=len(data.domain_names),
         ),
         batching=batching._replace(copies=config.model.frozen_copies) if features and batching.augment else batching,

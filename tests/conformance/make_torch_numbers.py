@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks import torch_models
+from benchmarks import torch_models, torch_published
 from fdgjax.utils.variables import flatten
 from tests.conformance import FILE
 from tests.conformance.networks import (
@@ -38,6 +38,9 @@ TWINS: Mapping[str, Callable[..., torch.nn.Module]] = {
     "alexnet": partial(torch_models.AlexNet, width=1 / 8),
     "dse_alexnet": partial(torch_models.DSEAlexNet, width=1 / 8),
     "resnet18": partial(torch_models.ResNet18, width=8),
+    "mnist_cnn": partial(torch_published.MnistCNN, width=1 / 8),
+    "densenet121": partial(torch_published.DenseNet, growth=4, depths=(1, 2, 1)),
+    "efficientnet_lite0": partial(torch_published.EfficientNetLite, width=1 / 8),
 }
 
 

@@ -14,6 +14,8 @@ from flax import traverse_util
 from fdgjax.contract import Model
 from fdgjax.models import AlexNet, DigitsCNN, DSEUnit, InceptionCNN, ResNet
 from fdgjax.models.client_model import as_model
+from fdgjax.models.densenet import DenseNet
+from fdgjax.models.efficientnet import EfficientNetLite
 from fdgjax.models.mnist import MnistCNN
 
 CLASSES = 5
@@ -34,6 +36,9 @@ NETWORKS: Mapping[str, Network] = {
     "alexnet": Network(AlexNet(CLASSES, 1 / 8), 67),
     "dse_alexnet": Network(AlexNet(CLASSES, 1 / 8, unit=DSEUnit), 67),
     "resnet18": Network(ResNet(CLASSES, width=1 / 8), 12),
+    "mnist_cnn": Network(MnistCNN(CLASSES, width=1 / 8), 9),
+    "densenet121": Network(DenseNet(CLASSES, width=1 / 8, depths=(1, 2, 1)), 33),
+    "efficientnet_lite0": Network(EfficientNetLite(CLASSES, width=1 / 8), 37),
 }
 KINDS = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 

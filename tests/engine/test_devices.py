@@ -43,12 +43,18 @@ def test_each_client_is_run_once_and_alone(clients: int, devices: int, axis: str
     execution = Execution(axis, 2, devices)
     x = np.arange(3.0 * clients, dtype=np.float32).reshape(clients, 3)
     n = np.arange(clients, dtype=np.int32)
-    got = jit(over_clients(one_client, execution), execution)(jnp.ones(3), {"x": jnp.asarray(x), "n": jnp.asarray(n)})
+    rows = {"x": jnp.asarray(x), "n": jnp.asarray(n)}
+    got = jit(over_clients(one_client, execution), execution)(jnp.ones(3), rows)
     close(got, {"gradient": x, "total": n * (n - 1) // 2})
+    if axis == "map":
+        # Assigned to devices by their steps, as many to a device as there is room for, each gives the same bits.
+        execution = execution._replace(slots=-(-clients // devices) + 1)
+        by_steps = over_clients(one_client, execution, jnp.asarray(n))
+        chex.assert_trees_all_equal(jit(by_steps, execution)(jnp.ones(3), rows), got)
 
 
-THREE = WHOLE._replace(execution=Execution("map", 2, 3))
-"""Four clients do not come out even on three devices."""
+THREE = WHOLE._replace(execution=Execution("map", 2, 3, slots=2))
+"""Four clients do not come out even on three devices, and are assigned to them by their steps."""
 
 
 @functools.cache
@@ -77,10 +83,12 @@ def test_each_device_runs_its_clients_by_any_axis(axis: str) -> None:
     close(shared_case("fedavg", plan=plan).advance(3), one_device("fedavg"))
 
 
-def test_fewer_clients_a_round_than_devices() -> None:
+@pytest.mark.parametrize(("devices", "slots"), [(4, 0), (2, 2)])
+def test_fewer_clients_a_round_than_all(devices: int, slots: int) -> None:
     drawn = make_plan("map", drop_last=True, per_round=2)
-    one, four = (shared_case("local", plan=drawn._replace(execution=Execution("map", 2, n))) for n in (1, 4))
-    close(four.advance(3), one.advance(3))
+    one, several = (Execution("map", 2, 1), Execution("map", 2, devices, slots=slots))
+    wanted, got = (shared_case("local", plan=drawn._replace(execution=how)) for how in (one, several))
+    close(got.advance(3), wanted.advance(3))
 
 
 def test_a_client_left_out_is_left_out_on_its_device() -> None:

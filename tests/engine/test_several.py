@@ -88,7 +88,7 @@ def test_an_experiment_takes_the_callers_mesh(cache: Any) -> None:
 @pytest.mark.parametrize(("clients", "devices"), [(1, 2), (4, 4), (5, 6), (9, 6), (40, 8)])
 def test_every_process_gives_as_many_devices(clients: int, devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fdgjax.engine.devices.each_process", lambda: [[None] * 4, [None] * 5])
-    assert suitable_devices(clients, 1, 1) == devices
+    assert suitable_devices([np.ones(clients, int)], 1, 1) == devices
     monkeypatch.undo()
     assert sum(map(len, each_process())) == len(jax.devices())
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import io
-import math
+import itertools
 import os
 import subprocess
 import sys
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,70 +18,197 @@ from hypothesis import strategies as st
 from rich.console import Console as RichConsole
 
 from fdgjax.config.command_line import parse
-from fdgjax.engine.devices import MOST_DEVICES, SHARING, fastest_devices, round_time, suitable_devices
+from fdgjax.data.federation import Partition
+from fdgjax.engine.core_speeds import CoreSpeeds, core_speeds, measured, usual_speeds
+from fdgjax.engine.devices import (
+    MOST_DEVICES,
+    assigned_slots,
+    clients_per_device,
+    drawn_rounds,
+    fastest_devices,
+    fastest_on_cpu,
+    loads,
+    longest_first,
+    round_time,
+    suitable_devices,
+)
 from fdgjax.experiments import build
+from fdgjax.experiments.components import slots_of
+from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun, unlike_begun
 from fdgjax.run.records.workdir import open_workdir
 from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
 from fdgjax.utils.checksums import read_checked_json
-from fdgjax.utils.threads import VARIABLES, cores
+from fdgjax.utils.threads import VARIABLES
 from tests.runs import never, perceptron, small
 
 __all__ = ["perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron")
 
 
-def by_hand(clients: int, devices: int, processors: int) -> float:
-    """The time of a round, by letting it pass: devices with clients left share the processors until one has none."""
-    turns = math.ceil(clients / devices)
-    left = [float(min(turns, clients - done)) for done in range(0, clients, turns)]
-    busy, passed = len(left), 0.0
-    while left:
-        speed, step = min(1.0, processors / len(left)), min(left)
-        passed += step / speed
-        left = [one - step for one in left if one > step]
-    return passed * processors * (SHARING if busy > processors else 1.0)
+SPEEDS = CoreSpeeds(alone=1.4, sharing=1.15)
+WORK = st.lists(st.integers(1, 30), min_size=1, max_size=7).map(np.array)
 
 
-@given(clients=st.integers(1, 40), devices=st.integers(1, 12), processors=st.integers(1, 12))
-def test_a_round_takes_what_its_slowest_device_takes(clients: int, devices: int, processors: int) -> None:
+def by_hand(work: np.ndarray, processors: int, speeds: CoreSpeeds) -> float:
+    """The time of a round on two processors at most, by letting it pass in small turns."""
+    left, passed = work.astype(float), 0.0
+    while busy := np.count_nonzero(left):
+        if processors == 1 or busy > processors:
+            speed = processors / busy / (speeds.sharing if busy > processors else 1)
+        else:
+            speed = speeds.alone if len(work) == 1 else 1.0
+        turn = left[left > 0].min() / speed
+        passed += turn
+        left = np.where(left > 0, np.maximum(left - turn * speed, 0), 0)
+        left[left < 1e-9] = 0
+    return passed
+
+
+@given(work=st.lists(st.integers(0, 30), min_size=1, max_size=5).map(np.array), processors=st.integers(1, 2))
+def test_a_round_takes_what_its_slowest_device_takes(work: np.ndarray, processors: int) -> None:
     np.testing.assert_allclose(
-        round_time(clients, devices, processors), by_hand(clients, devices, processors), rtol=1e-12
+        round_time(work, processors, SPEEDS), by_hand(work, processors, SPEEDS), rtol=1e-9, atol=1e-9
     )
 
 
-@given(clients=st.integers(1, 100), processors=st.integers(1, 16), most=st.integers(1, 12))
-def test_the_fastest_number_is_the_smallest_of_the_fastest(clients: int, processors: int, most: int) -> None:
-    chosen = fastest_devices(clients, processors, most)
-    assert 1 <= chosen <= min(clients, most)
-    time = round_time(clients, chosen, processors)
-    others = range(1, min(clients, most) + 1)
-    assert all(round_time(clients, n, processors) > time for n in others if n < chosen)
-    assert all(round_time(clients, n, processors) >= time for n in others)
+@given(steps=WORK, devices=st.integers(1, 3))
+def test_the_longest_first_end_within_four_thirds_of_the_best_assignment(steps: np.ndarray, devices: int) -> None:
+    own = longest_first(steps, devices)
+    assert own.shape == steps.shape
+    ends = np.bincount(own, weights=steps, minlength=devices).max()
+    choices = itertools.product(range(devices), repeat=len(steps))
+    best = min(np.bincount(choice, weights=steps, minlength=devices).max() for choice in choices)
+    assert best <= ends <= (4 / 3 - 1 / (3 * devices)) * best
 
 
-@given(clients=st.integers(1, 100), processors=st.integers(1, 16))
-def test_within_the_processors_it_is_the_fewest_turns(clients: int, processors: int) -> None:
-    chosen = fastest_devices(clients, processors, processors)
-    assert math.ceil(clients / chosen) == math.ceil(clients / processors)
+def test_the_program_assigns_every_client_once_as_the_choice_of_devices_expects() -> None:
+    assign = jax.jit(assigned_slots, static_argnums=(1, 2))
+    rng = np.random.default_rng(0)
+    for devices in (1, 2, 3):
+        for _ in range(5):
+            steps = rng.integers(0, 9, 6)
+            own = longest_first(steps, devices)
+            slots = int(np.bincount(own).max())
+            places = np.asarray(assign(jnp.asarray(steps), devices, 6))
+            np.testing.assert_array_equal(places // 6, own)
+            tight = np.asarray(assign(jnp.asarray(steps), devices, slots))
+            np.testing.assert_array_equal(tight // slots, own)
+            assert len(set(tight)) == 6
+            # Where participants draw a worse round than was expected, no device gets more than it has room for.
+            least = np.asarray(assign(jnp.asarray(steps), devices, -(-6 // devices)))
+            assert len(set(least)) == 6
+            assert least.max() < devices * -(-6 // devices)
+
+
+@given(clients=st.integers(1, 30), devices=st.integers(1, 8))
+def test_equal_clients_stay_in_their_order_equally_many_on_each_device(clients: int, devices: int) -> None:
+    steps = np.full(clients, 5)
+    assert clients_per_device([steps], devices) == 0
+    np.testing.assert_array_equal(
+        loads(steps, devices, 0)[: clients // -(-clients // devices)], 5 * -(-clients // devices)
+    )
+
+
+@given(rounds=st.lists(WORK, min_size=1, max_size=3), processors=st.integers(1, 16), most=st.integers(1, 8))
+def test_the_fastest_number_is_the_smallest_of_the_fastest(
+    rounds: list[np.ndarray], processors: int, most: int
+) -> None:
+    def time(devices: int) -> float:
+        slots = clients_per_device(rounds, devices)
+        return sum(round_time(loads(steps, devices, slots), processors, SPEEDS) for steps in rounds)
+
+    largest = max(1, min(most, *map(len, rounds)))
+    chosen = fastest_devices(rounds, processors, most, SPEEDS)
+    assert 1 <= chosen <= largest
+    assert all(time(n) > time(chosen) - 1e-6 for n in range(1, largest + 1))
+    assert all(time(n) > time(chosen) for n in range(1, chosen))
 
 
 @pytest.mark.parametrize(
-    ("clients", "processors", "devices"), [(1, 2, 1), (2, 2, 2), (3, 2, 3), (4, 2, 2), (5, 2, 3), (8, 2, 2), (10, 8, 5)]
+    ("steps", "processors", "devices"),
+    [
+        *(([9] * clients, 2, devices) for clients, devices in [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (8, 2)]),
+        ([9] * 10, 8, 5),
+        ([26, 30, 50], 2, 2),  # the longest alone is as long as the other two together
+        ([5, 1, 1], 2, 1),  # all cores for the longest are worth more than a core for the others
+    ],
 )
-def test_cores_are_shared_only_where_one_would_be_idle_for_long(clients: int, processors: int, devices: int) -> None:
-    assert fastest_devices(clients, processors, MOST_DEVICES) == devices
+def test_cores_are_shared_only_where_one_would_be_idle_for_long(
+    steps: list[int], processors: int, devices: int
+) -> None:
+    assert fastest_devices([np.array(steps)], processors, MOST_DEVICES, SPEEDS) == devices
+
+
+def test_the_draws_of_participants_are_those_of_all_clients_in_their_order() -> None:
+    steps = [np.arange(10), np.arange(10, 20)]
+    assert drawn_rounds(steps, 10) == steps
+    drawn = drawn_rounds(steps, 3)
+    assert {len(one) for one in drawn} == {3}
+    assert all(np.all(np.diff(one) > 0) for one in drawn)
+    assert set(np.concatenate(drawn)) == set(range(20))
+
+
+def test_the_assignment_depends_on_the_split_and_the_recorded_number_alone(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run has the number of devices that its folder records, and so the same assignment."""
+    parts = [Partition([np.arange(n) for n in sizes], [], [], np.arange(1), np.arange(0)) for sizes in UNEQUAL]
+    monkeypatch.setattr("fdgjax.engine.devices.core_speeds", lambda: pytest.fail("nothing is measured"))
+    slots = {
+        (method, axis, devices): slots_of(
+            small(cache, method, devices=devices, client_axis=axis, batch_size=1), METHODS[method], parts
+        )
+        for method in ("fedavg", "central")
+        for axis in ("map", "vmap")
+        for devices in (1, 2)
+    }
+    assert slots.pop(("fedavg", "map", 2)) == 3
+    assert set(slots.values()) == {0}
+
+
+UNEQUAL = ((3, 9, 3, 4), (3, 3, 9, 2))
+"""The clients' samples by seed: two in their order are longer than the longest and three by their work."""
+
+
+def test_the_speeds_of_the_cores_are_measured_once_and_only_on_a_quiet_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("fdgjax.engine.core_speeds.cores", lambda: 2)
+    answers = iter([[], [3.0, 4.0, 3.2]])
+    monkeypatch.setattr("fdgjax.engine.core_speeds.measured", lambda processors: next(answers))
+    assert core_speeds() == usual_speeds(2)
+    assert core_speeds() == core_speeds() == CoreSpeeds(alone=1.5, sharing=1.25)
+    (tmp_path / "fdgjax" / "cores.json").write_text("damaged")
+    answers = iter([[9.0, 4.0, 5.0]])
+    assert core_speeds() == CoreSpeeds(alone=2.0, sharing=1.0)
+
+
+@pytest.mark.parametrize(("steps", "devices"), [([9], 1), ([9] * 3, 3), ([9] * 4, 2), ([9] * 5, 3), ([26, 30, 50], 2)])
+def test_nothing_is_measured_where_the_usual_speeds_decide(
+    steps: list[int], devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
+    monkeypatch.setattr("fdgjax.engine.devices.core_speeds", lambda: pytest.fail("nothing is measured"))
+    assert fastest_on_cpu([np.array(steps)], MOST_DEVICES) == devices
+
+
+def test_the_probe_prints_three_rates_or_none() -> None:
+    assert len(measured(1)) in (0, 3)
 
 
 def test_copies_of_the_data_take_a_quarter_of_the_free_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     several = len(jax.devices())
     assert several > 1
     monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: several)
-    assert suitable_devices(several, 100, 400 * several) == several
-    assert suitable_devices(several, 100, 400 * several - 1) < several
-    assert suitable_devices(several, 100, 0) == 1
+    monkeypatch.setattr("fdgjax.engine.devices.core_speeds", lambda: CoreSpeeds(alone=1.0, sharing=1.0))
+    equal = [np.ones(several, int)]
+    assert suitable_devices(equal, 100, 400 * several) == several
+    assert suitable_devices(equal, 100, 400 * several - 1) < several
+    assert suitable_devices(equal, 100, 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,7 +218,8 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
     method: str, changes: dict[str, int], clients: int, cache: Path
 ) -> None:
     experiment = build(small(cache, method, devices=0, **changes))
-    assert experiment.config.devices == experiment.execution.devices == suitable_devices(clients, 0, None)
+    equal = [np.ones(clients, int)]
+    assert experiment.config.devices == experiment.execution.devices == suitable_devices(equal, 0, None)
     assert build(small(cache, method, devices=1, **changes)).config.devices == 1
 
 
@@ -148,7 +277,7 @@ def test_a_process_has_the_devices_that_it_needs_whatever_starts_jax(tmp_path: P
     )
     words = ["--config=partialfed", "--config.clients_per_round=3", f"--config.data.cache_dir={tmp_path}"]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) == fastest_devices(3, cores(), MOST_DEVICES)
+    assert int(done.stdout.split()[-1]) == fastest_on_cpu([np.ones(3, int)], MOST_DEVICES)
 
 
 @pytest.mark.slow
