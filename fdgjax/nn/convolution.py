@@ -25,6 +25,7 @@ from jax.interpreters import ad, batching, mlir
 from fdgjax.nn import lowerings
 from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import ConvolutionPlan
+from fdgjax.nn.rounded import rounds_products
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
 
@@ -70,8 +71,12 @@ def conv2d(
     size, window = (x.shape[1], x.shape[2]), (kernel.shape[0], kernel.shape[1])
     steps = pair(strides)
     geometry = Geometry(size, window, steps, pads_of(padding, size, window, steps), groups)
+    plan = plan or (ROUNDED if rounds_products() else None)
     return _conv2d(x, kernel, geometry=geometry, plan=plan)
 
+
+ROUNDED = "bfloat16"
+"""The plan within `rounded_products`."""
 
 # Up to this number of clients the compiled program is unrolled, which runs up to a quarter faster than a loop but
 # takes longer to compile, in proportion to the number of clients.
