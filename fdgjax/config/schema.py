@@ -185,8 +185,8 @@ class Config:
     unroll: minibatches per iteration of the compiled training loop, if `client_axis` is `vmap` or `chunk`; more make
       the program larger and its loop shorter. With `map`, each client takes its own number of steps and the loop is not
       unrolled.
-    dtype: in which the network is computed (on a CPU: its products), `float32` or `bfloat16`. Variables, statistics, gradients, optimisers,
-      losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
+    dtype: in which the network (on a CPU: its products) is computed, `float32` or `bfloat16`. Variables, statistics,
+      gradients, optimisers, losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
       `auto`, for the fewest devices on which a round takes no more turns than on all of them. A run keeps the number it
       began with.
