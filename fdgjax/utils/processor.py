@@ -3,8 +3,10 @@
 from functools import lru_cache
 from pathlib import Path
 
-BFLOAT16_PRODUCTS = frozenset({"amx_bf16", "avx512_bf16"})
-"""Instructions that multiply bfloat16 numbers and add up in float32: Intel's tiles, and AVX-512's on Intel and AMD."""
+AMX = "amx_bf16"
+"""Intel's tiles of bfloat16."""
+BFLOAT16_PRODUCTS = frozenset({AMX, "avx512_bf16"})
+"""Instructions that multiply bfloat16 numbers and add up in float32: AMX, and AVX-512's on Intel and AMD."""
 
 
 @lru_cache(maxsize=1)
