@@ -53,7 +53,8 @@ def conv2d(
       padding: `"SAME"`, `"VALID"`, one number of pixels for all four sides, or per axis a number or
         `(before, after)`.
       groups: number of groups of channels, each convolved alone (`in` groups: depthwise).
-      plan: how to compute, a `ConvolutionPlan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform.
+      plan: how to compute, a `ConvolutionPlan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform,
+        and `bfloat16` within `fdgjax.nn.rounded.rounded_products`.
 
     Returns:
       `[batch, H', W', out]`.
@@ -71,12 +72,9 @@ def conv2d(
     size, window = (x.shape[1], x.shape[2]), (kernel.shape[0], kernel.shape[1])
     steps = pair(strides)
     geometry = Geometry(size, window, steps, pads_of(padding, size, window, steps), groups)
-    plan = plan or (ROUNDED if rounds_products() else None)
+    plan = plan or ("bfloat16" if rounds_products() else None)
     return _conv2d(x, kernel, geometry=geometry, plan=plan)
 
-
-ROUNDED = "bfloat16"
-"""The plan within `rounded_products`."""
 
 # Up to this number of clients the compiled program is unrolled, which runs up to a quarter faster than a loop but
 # takes longer to compile, in proportion to the number of clients.

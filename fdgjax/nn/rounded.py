@@ -51,10 +51,10 @@ def kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array
     inputs, out = x.shape[3], g.shape[3]
     padded = dilated(_bits(x), geometry).transpose(3, 1, 2, 0)
     right = _bits(g).transpose(1, 2, 0, 3).reshape(-1, out)
-    ends = range(0, kw), (width - 1) * across + 1
-    columns = jnp.concatenate([padded[:, :, v : v + ends[1] : across] for v in ends[0]], axis=0)
-    rows = (columns[:, u : u + (height - 1) * down + 1 : down] for u in range(kh))
-    products = [_product(row.reshape(kw * inputs, -1), right) for row in rows]
+    tall, wide = (height - 1) * down + 1, (width - 1) * across + 1
+    columns = jnp.concatenate([padded[:, :, v : v + wide : across] for v in range(kw)], axis=0)
+    rows = (columns[:, u : u + tall : down].reshape(kw * inputs, -1) for u in range(kh))
+    products = [_product(row, right) for row in rows]
     return jnp.stack(products).reshape(kh, kw, inputs, out).astype(x.dtype)
 
 
