@@ -1,6 +1,7 @@
 """Every formulation of single convolutions: processor time of the three maps in a compiled loop, and the plan's choice.
 
 taskset -c 0 python -m benchmarks.layers --layers 16,32,64,128,3,2 16,4,512,512,3,1
+taskset -c 0 python -m benchmarks.layers --plan bfloat16 --layers 64,16,32,64,3,1
 """
 
 import argparse
@@ -16,7 +17,7 @@ from benchmarks.tables import markdown
 from benchmarks.timing import timed
 from fdgjax.nn.formulations import Formulation
 from fdgjax.nn.geometry import Case, Geometry
-from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, cpu_plan
+from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS
 
 MAPS: Mapping[str, tuple[Mapping[str, Formulation], str]] = {
     "forward": (FORWARD, "xk"),
@@ -28,9 +29,11 @@ gradient, which takes seconds in a loop."""
 
 
 class Chosen(NamedTuple):
-    """The options: layers to measure, formulations to leave out, turns of the loop, and how often it is timed."""
+    """The options: layers to measure, the plan that chooses, formulations to leave out, turns of the loop, and how
+    often it is timed."""
 
     layers: list[Case]
+    plan: str
     without: list[str]
     turns: int
     repeats: int
@@ -42,6 +45,7 @@ def main(argv: Sequence[str]) -> None:
     add = options.add_argument
     shape = "batch, pixels along an axis, channels in and out, window, stride"
     add("--layers", nargs="+", type=layer, default=[layer("16,32,64,128,3,2")], metavar="N,P,I,O,W,S", help=shape)
+    add("--plan", choices=("cpu", "bfloat16"), default="cpu", help="bfloat16: with the formulations that round")
     add("--without", nargs="*", default=[], help="formulations to leave out, but for the chosen")
     add("--turns", type=positive, default=10, help="of one compiled loop")
     add("--repeats", type=positive, default=4, help="how often each is timed; the least counts")
@@ -63,8 +67,9 @@ def layer(text: str) -> Case:
 def row(case: Case, name: str, chosen: Chosen) -> list[str]:
     """One map's line: the CPU's choice, and the time of each formulation, the fastest first."""
     formulations, takes = MAPS[name]
-    choice = getattr(cpu_plan(case), name)
-    fitting = {f for f in formulations if f == choice or (f not in chosen.without and (f not in FITS or FITS[f](case)))}
+    choice = getattr(PLANS[chosen.plan](case), name)
+    left_out = {*chosen.without, *(f for f in formulations if "rounded" in f and chosen.plan != "bfloat16")}
+    fitting = {f for f in formulations if f == choice or (f not in left_out and (f not in FITS or FITS[f](case)))}
     times = sorted((milliseconds(formulations[f], case, takes, chosen), f) for f in fitting)
     (size, _), (window, _), (stride, _) = case.geometry.size, case.geometry.window, case.geometry.strides
     text = f"{case.batch}, {size}x{size}, {case.inputs} to {case.outputs}, {window}x{window}, stride {stride}"

@@ -188,8 +188,8 @@ class Config:
     unroll: minibatches per iteration of the compiled training loop, if `client_axis` is `vmap` or `chunk`; more make
       the program larger and its loop shorter. With `map`, each client takes its own number of steps and the loop is not
       unrolled.
-    dtype: in which the network is computed, `float32` or `bfloat16`. Variables, statistics, gradients, optimisers,
-      losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
+    dtype: in which the network (on a CPU: its products) is computed, `float32` or `bfloat16`. Variables, statistics,
+      gradients, optimisers, losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
       `auto`, for the number on which a round is expected to end first. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round is always evaluated. eval_batch_size: samples at a time in

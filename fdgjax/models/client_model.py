@@ -2,7 +2,7 @@
 contract."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
 from fdgjax.models.scaling import scaling_function
 from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.nn import BatchStatistics, with_statistics
+from fdgjax.nn.rounded import rounded_products
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.processor import BFLOAT16_PRODUCTS, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 
@@ -30,17 +32,29 @@ def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
 
 
 class Rounding(NamedTuple):
-    """How a network is computed in a dtype: the casts of its inputs and of its outputs."""
+    """How a network is computed in a dtype: the casts of its inputs and outputs, and what its calls are within."""
 
     into: Callable[[PyTree], PyTree]
     out: Callable[[PyTree], PyTree]
+    context: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
+UNROUNDED = Rounding(lambda tree: tree, lambda tree: tree)
 DTYPES: Mapping[str, Rounding] = {
-    "float32": Rounding(lambda tree: tree, lambda tree: tree),
+    "float32": UNROUNDED,
     "bfloat16": Rounding(partial(with_floats, to=jnp.bfloat16), partial(with_floats, to=jnp.float32)),
 }
 """The dtypes in which a network can be computed."""
+CPU_DTYPES: Mapping[str, Rounding] = {**DTYPES, "bfloat16": UNROUNDED._replace(context=rounded_products)}
+"""The same on CPUs, which gain by bfloat16 only in products: all arrays between them stay in float32."""
+
+
+def note_dtype(dtype: str) -> str:
+    """A note for a dtype for whose products this CPU has no instructions, so that float32 is faster; else empty. Starts
+    JAX if it has not started."""
+    if dtype == "float32" or jax.default_backend() != "cpu" or instructions() & BFLOAT16_PRODUCTS:
+        return ""
+    return f"config.dtype={dtype}: this processor has no instructions for such products; float32 is faster"
 
 
 class ClientModel(NamedTuple):
@@ -89,23 +103,30 @@ def make_client_model(
     values: Mapping[str, np.ndarray] = convert(weights, jax.eval_shape(model.init, any_key())) if weights else {}
     if not stages:
         trained = with_values(model, values)
-        check_dtype(trained, image_shape, name, dtype)
+        check_dtype(whole, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)
     trunk = freeze(with_values(first, values), image_shape, stages)
     trained_part = network(part=StageRange(len(stages)))
     rest = with_values(as_model(trained_part, trunk.shape, dtype=dtype, statistics=statistics), values)
-    check_dtype(rest, trunk.shape, name, dtype)
+    check_dtype(trained_part, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
 
 
-def check_dtype(model: Model, shape: Sequence[int], name: str, dtype: str) -> None:
-    """Raises a `UserError` if a network, perhaps a user-defined one, cannot be computed in a dtype besides float32."""
+def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) -> None:
+    """Raises a `UserError` if a network, perhaps a user-defined one, cannot be computed in a dtype besides float32 on
+    every platform; does not start JAX."""
     if dtype == "float32":
         return
     images, key = jax.ShapeDtypeStruct((2, *shape), jnp.float32), any_key()
+    model, low = as_model(module, shape), DTYPES[dtype].into
+
+    def rounded(images: jax.Array, key: jax.Array) -> PyTree:
+        variables = model.init(key)
+        return model.apply({**variables, "params": low(variables["params"])}, low(images), True, key)
+
     try:
-        jax.eval_shape(lambda images, key: model.apply(model.init(key), images, True, key), images, key)
+        jax.eval_shape(rounded, images, key)
     except (TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
@@ -159,22 +180,25 @@ def as_model(
       image_shape: `(H, W, channels)`, or the shape of one sample's features.
       scaling: the entry of `SCALINGS` for the images that the network sees.
       dtype: the entry of `DTYPES` in which it is computed. Variables, outputs and gradients are float32 in any case;
-        parameters and scaled images are cast when the network is called, batch statistics are not.
+        parameters and scaled images are cast when the network is called, batch statistics are not. On a CPU `bfloat16`
+        casts nothing and rounds the operands of products (`fdgjax.nn.rounded`).
       statistics: how its `fdgjax.nn.BatchNorm` layers take a batch's statistics in training; None for their default.
 
     Raises:
       UserError: a scaling for another number of channels.
     """
     scale = scaling_function(scaling, image_shape[-1])
-    low, full = lookup("dtype", dtype, DTYPES)
+    lookup("dtype", dtype, DTYPES)
 
     def init(key: jax.Array) -> Variables:
         return dict(module.init(key, jnp.zeros((1, *image_shape), jnp.float32), train=False))
 
     def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> tuple[Output, Variables]:
         mutable = [name for name in variables if name != "params"] if train else []
+        # Asking for the backend starts JAX, which float32 need not.
+        low, full, rounding = (CPU_DTYPES if dtype != "float32" and jax.default_backend() == "cpu" else DTYPES)[dtype]
         rounded = {name: low(tree) if name == "params" else tree for name, tree in variables.items()}
-        with with_statistics(statistics) if statistics else nullcontext():
+        with rounding(), with_statistics(statistics) if statistics else nullcontext():
             returned = module.apply(
                 rounded,
                 low(scale(resized(images, image_shape))),

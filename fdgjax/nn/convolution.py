@@ -25,6 +25,7 @@ from jax.interpreters import ad, batching, mlir
 from fdgjax.nn import lowerings
 from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import ConvolutionPlan
+from fdgjax.nn.rounded import rounds_products
 from fdgjax.nn.windows import Padding, Pair, Size, pads_of, pair
 
 
@@ -52,7 +53,8 @@ def conv2d(
       padding: `"SAME"`, `"VALID"`, one number of pixels for all four sides, or per axis a number or
         `(before, after)`.
       groups: number of groups of channels, each convolved alone (`in` groups: depthwise).
-      plan: how to compute, a `ConvolutionPlan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform.
+      plan: how to compute, a `ConvolutionPlan` or a name in `fdgjax.nn.lowerings.PLANS`; None picks one by platform,
+        and `bfloat16` within `fdgjax.nn.rounded.rounded_products`.
 
     Returns:
       `[batch, H', W', out]`.
@@ -70,6 +72,7 @@ def conv2d(
     size, window = (x.shape[1], x.shape[2]), (kernel.shape[0], kernel.shape[1])
     steps = pair(strides)
     geometry = Geometry(size, window, steps, pads_of(padding, size, window, steps), groups)
+    plan = plan or ("bfloat16" if rounds_products() else None)
     return _conv2d(x, kernel, geometry=geometry, plan=plan)
 
 

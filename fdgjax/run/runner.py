@@ -13,6 +13,7 @@ from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
+from fdgjax.models.client_model import note_dtype
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary
@@ -105,8 +106,8 @@ def run_experiment(
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
-    if other := unlike_begun(config, path):
-        console.say(other)
+    for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
+        console.say(note)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")
         return dict(summary)
