@@ -27,6 +27,7 @@ SPELLINGS: Mapping[str, str] = {
     "fedsimclr": "FedSimCLR",
     "fedsimsiam": "FedSimSiam",
     "fedsr": "FedSR",
+    "fish": "Fish",
     "fishr": "Fishr",
     "gperxan": "gPerXAN",
     "groupdro": "GroupDRO",
@@ -44,6 +45,7 @@ SPELLINGS: Mapping[str, str] = {
     "semifl": "SemiFL",
     "ssfl": "SSFL",
     "uap": "UAP",
+    "vrex": "VREx",
 }
 
 

@@ -29,7 +29,9 @@ CLIENTS: dict[str, str] = {
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
     **dict.fromkeys(["hfedf", "local", "pfedhn"], ONE_MEAN),
-    **dict.fromkeys(["central", "coral", "fishr", "groupdro", "irm", "mixup", "mmd"], "pooled at one client"),
+    **dict.fromkeys(
+        ["central", "coral", "fish", "fishr", "groupdro", "irm", "mixup", "mmd", "vrex"], "pooled at one client"
+    ),
     **dict.fromkeys(["gperxan", "lgfedavg"], KEPT),
     **dict.fromkeys(RULES, ""),
     **dict.fromkeys(
@@ -45,7 +47,7 @@ SAMPLES: dict[str, str] = {
         ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
     ),
     **dict.fromkeys(["fishr", "gperxan", "groupdro"], BATCHES),
-    **dict.fromkeys(["coral", "irm", "mixup", "mmd"], "orders its minibatches"),
+    **dict.fromkeys(["coral", "fish", "irm", "mixup", "mmd", "vrex"], "orders its minibatches"),
     "scaffold": "number of steps",
     **dict.fromkeys(
         ["central", "ditto", "fedavg", "fedbn", "feddyn", "fedgma", "fedheal", "fedomg", "fedprox", "fedsr", "hfedf"],
