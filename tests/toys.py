@@ -41,6 +41,7 @@ SMALL = {
     "autoencoder_epochs": 1,
     "temperature": 0.5,
     "least_samples": 1,
+    "adversary_units": 4,
 }
 """Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
 KINDS = {

@@ -6,8 +6,8 @@ CE_d is the mean cross-entropy of the minibatch's samples of domain d. The penal
 of the rounds is done, then `penalty`, and the optimiser is reset at that point. With `pooled` all data lie in one
 place; else each client compares its own domains, and FedAvg does the rest. The domain of each sample is known.
 
-Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021, equation 8 (V-REx), there
-with the sum of the losses, as implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
+Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021: V-REx, there with the sum
+of the losses, as implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
 """
 
 import dataclasses

@@ -25,24 +25,40 @@ KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
 RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
-    **dict.fromkeys(["cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "semifl"], MORE),
+    **dict.fromkeys(["cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "fpl", "semifl"], MORE),
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
-    **dict.fromkeys(["hfedf", "local", "pfedhn"], ONE_MEAN),
+    **dict.fromkeys(["fedproto", "hfedf", "local", "pfedhn"], ONE_MEAN),
     **dict.fromkeys(
         ["central", "coral", "fish", "fishr", "groupdro", "irm", "mixup", "mmd", "vrex"], "pooled at one client"
     ),
     **dict.fromkeys(["gperxan", "lgfedavg"], KEPT),
     **dict.fromkeys(RULES, ""),
     **dict.fromkeys(
-        ["ditto", "fedavg", "fedbn", "feddyn", "fedprox", "fedsr", "moon", "partialfed", "scaffold", "ssfl", "uap"], ""
+        [
+            "ditto",
+            "fedadg",
+            "fedavg",
+            "fedbn",
+            "feddyn",
+            "fedprox",
+            "fedsr",
+            "moon",
+            "partialfed",
+            "scaffold",
+            "ssfl",
+            "uap",
+        ],
+        "",
     ),
 }
 """Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
 
 BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
-    **dict.fromkeys(["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
+    **dict.fromkeys(
+        ["cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "fedproto", "fpl", "semifl", "ssfl", "uap"], PREPARED
+    ),
     **dict.fromkeys(
         ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
     ),
@@ -50,7 +66,20 @@ SAMPLES: dict[str, str] = {
     **dict.fromkeys(["coral", "fish", "irm", "mixup", "mmd", "vrex"], "orders its minibatches"),
     "scaffold": "number of steps",
     **dict.fromkeys(
-        ["central", "ditto", "fedavg", "fedbn", "feddyn", "fedgma", "fedheal", "fedomg", "fedprox", "fedsr", "hfedf"],
+        [
+            "central",
+            "ditto",
+            "fedadg",
+            "fedavg",
+            "fedbn",
+            "feddyn",
+            "fedgma",
+            "fedheal",
+            "fedomg",
+            "fedprox",
+            "fedsr",
+            "hfedf",
+        ],
         "",
     ),
     **dict.fromkeys(["lgfedavg", "local", "moon", "partialfed", "pfedhn"], ""),
