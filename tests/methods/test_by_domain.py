@@ -190,6 +190,14 @@ def test_at_clients_the_penalty_compares_their_own_domains() -> None:
     assert not np.allclose(flat(bare.server), flat(penalised.server), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", mostly_slow(COMPARING, ["fish"]))
+def test_at_clients_every_client_axis_gives_the_same(name: str) -> None:
+    federation = toy_federation()
+    method = build(name, federation, pooled=False)
+    at_once, in_turn = (make_case(method, federation, make_plan(axis)).advance(2) for axis in ("vmap", "map"))
+    close(at_once, in_turn)
+
+
 def test_fish_that_keeps_its_steps_is_fedavg_on_batches_of_one_domain() -> None:
     federation = toy_federation()
     same = {"pooled": False, "keep_optimizer": False}
