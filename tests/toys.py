@@ -41,6 +41,7 @@ SMALL = {
     "autoencoder_epochs": 1,
     "temperature": 0.5,
     "least_samples": 1,
+    "adversary_units": 4,
 }
 """Hyperparameters for tiny shapes, where a method has them; SGD, so that rounding stays rounding."""
 KINDS = {
@@ -61,7 +62,7 @@ GENTLE = {"client_learning_rate": 0.002, "augmentation": "flip", "queue": 16}
 """For losses whose gradients are large where a batch has hardly any negatives; and views that compile quickly."""
 POOLED = tuple(sorted(name for name, entry in METHODS.items() if issubclass(entry.hyper, Central)))
 """The methods of one client with everybody's data."""
-OBJECTIVES_ALONE = ("coral", "fishr", "irm", "mixup", "mmd")
+OBJECTIVES_ALONE = ("coral", "fishr", "irm", "mixup", "mmd", "vrex")
 """Those of them that differ by their objectives from `central`, or from `groupdro`, which also remembers something."""
 SURE = {"semifl": {"threshold": 0.0}, "cbafed": {"threshold": -2.0}}
 """Every pseudo-label is used, where a method leaves samples out: an untrained network is sure of none."""

@@ -53,13 +53,16 @@ class Rule(Protocol):
 class Order(Protocol):
     """The order of an epoch's samples."""
 
-    def __call__(self, key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, /) -> jax.Array:
+    def __call__(
+        self, key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, size: int, /
+    ) -> jax.Array:
         """Puts a client's samples into an order.
 
         Args:
           key: random key of this epoch.
           labels, domains: int32 `[longest]`, padded.
           count: number of samples without padding.
+          size: samples of a minibatch, which the order is cut into.
 
         Returns:
           Positions `[longest]`, of which the first `count` are used.

@@ -20,8 +20,8 @@ class Batch(NamedTuple):
     label_weight: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
     extra_batch: equally many further samples of the client, drawn with replacement from all its samples, if the method
       requests them (`Method.extra_batch`); else empty.
-    domains: int32 `[batch]`, the domain of each sample, for methods on pooled data. No client of a federation needs to
-      know the domains of its samples, and no federated method uses them. Empty in a batch made without domains.
+    domains: int32 `[batch]`, the domain of each sample, for methods that compare domains, on pooled data or at clients.
+      No other federated method uses them. Empty in a batch made without domains.
     """
 
     images: jax.Array

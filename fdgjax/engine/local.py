@@ -166,7 +166,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     def epoch(carry: tuple[Variables, PyTree, jax.Array], now: tuple[jax.Array, jax.Array]) -> tuple[PyTree, None]:
         key, done = now
         order_key, step_key = jax.random.split(key)
-        positions = in_order(order_key, labels, federation.domains[rows], count)
+        positions = in_order(order_key, labels, federation.domains[rows], count, size)
         positions = positions[jnp.argsort(~used[positions], stable=True)] if pseudo_labels else positions
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
@@ -208,7 +208,7 @@ def is_used(pseudo_labels: PseudoLabels | None, longest: int, count: jax.Array) 
     return real if pseudo_labels is None else real & (pseudo_labels.label_weight > 0)
 
 
-def shuffled(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:
+def shuffled(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, size: int) -> jax.Array:
     """All samples in random order."""
-    del domains
+    del domains, size
     return shuffle(key, jnp.arange(len(labels)), count)

@@ -192,7 +192,8 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
     config = choose_devices(config, entry, parts, data.images.nbytes)
-    domains = len(np.unique(data.domains[np.concatenate(parts[0].train)]))
+    places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
+    domains = max(len(np.unique(data.domains[rows])) for rows in places)
     model, client = fit_model(config, entry, data, weights, clients, domains)
     batching = batching_of(config)
     features = keeps_features(config, entry, client.trunk, batching)

@@ -72,7 +72,7 @@ def fit_model(
       config, entry: the experiment's config, and its method's entry.
       data: the data set; only its classes and the shape of its images are read.
       weights: a file's tensors to start from, or None; its network keeps its own units.
-      clients, domains: the number of training clients, and of the domains that their samples come from.
+      clients: the number of training clients. domains: the largest number of domains at a place of training.
 
     Raises:
       UserError: a part that the method needs is missing; also raises like `client_model`.

@@ -1,9 +1,10 @@
-"""CORAL on pooled data: features with the same mean and covariance in every domain. A reference without federation.
+"""CORAL: features with the same mean and covariance in every domain, on pooled data or at each client.
 
     L = mean_d CE_d + penalty mean_(i<j) [ mean_k (mu_ik - mu_jk)^2 + mean_kl (C_ikl - C_jkl)^2 ]
 
 CE_d is the mean cross-entropy of the minibatch's samples of domain d, mu_d and C_d the mean and covariance of their
-features, the inputs of the last layer. All domains' data lie in one place, and the domain of each sample is known.
+features, the inputs of the last layer. With `pooled` all data lie in one place; else each client compares its own
+domains, and FedAvg does the rest. The domain of each sample is known.
 
 Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV workshops 2016, as implemented in
 DomainBed (Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021): between all pairs of training
@@ -13,8 +14,8 @@ domains, with the means.
 import dataclasses
 
 from fdgjax.contract import Method, Setup
-from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
@@ -38,7 +39,7 @@ def central_coral(setup: Setup, h: CORAL) -> Method:
       UserError: fewer than two domains.
     """
     objective = aligned_domains(setup.model, distance, setup.domains, h.penalty)
-    return central_by_domain(setup, h, objective)
+    return comparing_domains(setup, h, objective)
 
 
 ENTRY = Entry(
@@ -46,6 +47,6 @@ ENTRY = Entry(
     CORAL,
     central_coral,
     "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)",
-    pooled=always,
+    pooled=lambda h: h.pooled,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

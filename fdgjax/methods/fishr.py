@@ -1,4 +1,4 @@
-"""Fishr on pooled data: gradients with the same variance in every domain. A reference without federation.
+"""Fishr: gradients with the same variance in every domain, on pooled data or at each client.
 
     v_d  = variance over domain d's samples of their gradients of CE with respect to the last layer's parameters
     v~_d = (ema m_d + (1 - ema) v_d) / (1 - ema),    m_d <- ema m_d + (1 - ema) v_d    (m_d has no gradient)
@@ -6,8 +6,8 @@
 
 of the minibatch's samples; m_d begins at zero and is kept from step to step and round to round. The penalty's weight is
 0 until a share `anneal` of the rounds is done, then `penalty`, and the optimiser is reset at that point. A domain
-without a sample in the minibatch keeps its m_d and takes no part. All domains' data lie in one place, and the domain of
-each sample is known.
+without a sample in the minibatch keeps its m_d and takes no part. With `pooled` all data lie in one place; else each
+client compares its own domains, its m_d stay there, and FedAvg does the rest. The domain of each sample is known.
 
 Rame, Dancette and Cord, "Fishr: invariant gradient variances for out-of-distribution generalization", ICML 2022,
 equations 3 and 4, and its code in DomainBed, which divides the moving average by 1 - ema.
@@ -19,15 +19,15 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
 from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS, last_layer
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.objectives.by_domain import gradient_variances, members, pair_distance, present_domains
+from fdgjax.objectives.by_domain import domain_variance, gradient_variances, members, present_domains
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten
 
@@ -73,16 +73,9 @@ def fishr(setup: Setup, h: Fishr) -> Method:
     def nothing(fresh: Fresh) -> dict[str, jax.Array]:
         return {"variances": jnp.zeros((len(fresh.federation.ids), setup.domains, size + bias, classes))}
 
-    base = central_by_domain(setup, h, objective)
+    base = comparing_domains(setup, h, objective)
     base = base._replace(optimizer=renewed(client_optimizer(h, setup.rounds), begins))
     return remembering(base, nothing)
-
-
-def domain_variance(values: jax.Array, there: jax.Array) -> jax.Array:
-    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains with samples: with n domains, (n - 1) / 2n times the
-    mean squared distance of pairs."""
-    count = jnp.maximum(jnp.sum(there), 1)
-    return pair_distance(values, there) * (count - 1) / (2 * count)
 
 
 ENTRY = Entry(
@@ -90,6 +83,6 @@ ENTRY = Entry(
     Fishr,
     fishr,
     "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
-    pooled=always,
+    pooled=lambda h: h.pooled,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

@@ -1,11 +1,11 @@
-"""GroupDRO on pooled data: domains with a larger loss get a larger weight. A reference without federation.
+"""GroupDRO: domains with a larger loss get a larger weight, on pooled data or at each client.
 
     q_d <- q_d exp(eta CE_d) / sum_e q_e exp(eta CE_e);    L = sum_d q_d CE_d
 
 in every step, CE_d the mean cross-entropy of the minibatch's samples of domain d, and q without a gradient. q begins
 uniform over the training domains and is kept from step to step and round to round. A domain without a sample in the
-minibatch keeps its weight, up to the normalisation. All domains' data lie in one place, and the domain of each sample
-is known.
+minibatch keeps its weight, up to the normalisation. With `pooled` all data lie in one place; else each client weighs
+its own domains by a q that stays there, and FedAvg does the rest. The domain of each sample is known.
 
 Sagawa, Koh, Hashimoto and Liang, "Distributionally robust neural networks for group shifts", ICLR 2020, Algorithm 1, as
 implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021): a group is a domain.
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.data.federation import label_counts
-from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
@@ -58,7 +58,7 @@ def groupdro(setup: Setup, h: GroupDRO) -> Method:
         there = (counts > 0).astype(jnp.float32)
         return {"weights": there / jnp.sum(there, axis=1, keepdims=True)}
 
-    return remembering(central_by_domain(setup, h, objective), uniform)
+    return remembering(comparing_domains(setup, h, objective), uniform)
 
 
 ENTRY = Entry(
@@ -66,6 +66,6 @@ ENTRY = Entry(
     GroupDRO,
     groupdro,
     "pooled data, the worst domains weigh most (Sagawa et al., 2020)",
-    pooled=always,
+    pooled=lambda h: h.pooled,
     needs=(SEVERAL_DOMAINS,),
 )

@@ -1,11 +1,11 @@
-"""IRM on pooled data: a classifier that is optimal in every domain at once. A reference without federation.
+"""IRM: a classifier that is optimal in every domain at once, on pooled data or at each client.
 
     L = mean_d CE_d + penalty mean_d (d/dw CE(w z; A_d)) (d/dw CE(w z; B_d))  at w = 1
 
 z are the logits, A_d and B_d two halves of the minibatch's samples of domain d, so that the product is an unbiased
 estimate of the squared derivative; CE_d is the mean cross-entropy of domain d. The penalty's weight is 1 until a share
-`anneal` of the rounds is done, then `penalty`, and the optimiser is reset at that point. All domains' data lie in one
-place, and the domain of each sample is known.
+`anneal` of the rounds is done, then `penalty`, and the optimiser is reset at that point. With `pooled` all data lie in
+one place; else each client compares its own domains, and FedAvg does the rest. The domain of each sample is known.
 
 Arjovsky, Bottou, Gulrajani and Lopez-Paz, "Invariant risk minimization", 2019, IRMv1 (equation 4 and appendix D), as
 implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.objectives import each_cross_entropy
@@ -55,7 +55,7 @@ def irm(setup: Setup, h: IRM) -> Method:
         return loss + weight * invariance_penalty(output.logits, batch.labels, own), changed
 
     optimizer = renewed(client_optimizer(h, setup.rounds), begins)
-    return central_by_domain(setup, h, objective)._replace(optimizer=optimizer)
+    return comparing_domains(setup, h, objective)._replace(optimizer=optimizer)
 
 
 ENTRY = Entry(
@@ -63,5 +63,5 @@ ENTRY = Entry(
     IRM,
     irm,
     "pooled data, a classifier that is optimal in every domain (Arjovsky et al., 2019)",
-    pooled=always,
+    pooled=lambda h: h.pooled,
 )

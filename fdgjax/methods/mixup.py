@@ -1,11 +1,11 @@
-"""Mixup between domains, on pooled data: a sample mixed with one of another domain. A reference without federation.
+"""Mixup between domains: a sample mixed with one of another domain, on pooled data or at each client.
 
     x~_i = l_d x_i + (1 - l_d) x_j,    l_d ~ Beta(alpha, alpha)
     L    = mean_d mean_(i in d) [ l_d CE(f(x~_i), y_i) + (1 - l_d) CE(f(x~_i), y_j) ]
 
 In each minibatch the domains are put in a random cyclic order, and the k-th sample i of domain d is mixed with the k-th
-sample j of the next; one l_d for each domain and minibatch. All domains' data lie in one place, and the domain of each
-sample is known.
+sample j of the next; one l_d for each domain and minibatch. With `pooled` all data lie in one place; else each client
+mixes its own domains, and FedAvg does the rest. The domain of each sample is known.
 
 Zhang, Cisse, Dauphin and Lopez-Paz, "mixup: beyond empirical risk minimization", ICLR 2018; between domains, Yan, Song,
 Li, Zou and Ren, "Improve unsupervised domain adaptation with mixup training", 2020, as implemented in DomainBed
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, central_by_domain
+from fdgjax.methods.central import CentralByDomain, comparing_domains
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import SEVERAL_DOMAINS
@@ -56,7 +56,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
         losses += (1 - share) * each_cross_entropy(output.logits, theirs)
         return mean_over_domains(losses, own), changed
 
-    return central_by_domain(setup, h, objective)
+    return comparing_domains(setup, h, objective)
 
 
 def mixed_images(images: jax.Array, share: jax.Array, other: jax.Array) -> jax.Array:
@@ -71,6 +71,6 @@ ENTRY = Entry(
     mixup,
     "pooled data, samples mixed with another domain's (Zhang et al., 2018)",
     pixels=always,
-    pooled=always,
+    pooled=lambda h: h.pooled,
     needs=(SEVERAL_DOMAINS,),
 )

@@ -1,10 +1,11 @@
-"""MMD on pooled data: features with the same distribution in every domain. A reference without federation.
+"""MMD: features with the same distribution in every domain, on pooled data or at each client.
 
     L = mean_d CE_d + penalty mean_(i<j) [ mean k(x, x') + mean k(y, y') - 2 mean k(x, y) ]
 
 x and x' are features (the inputs of the last layer) of the minibatch's samples of domain i, y and y' of domain j, and k
 is the sum of the Gaussian kernels `exp(-g |x - y|^2)`, g = 0.001, 0.01, ..., 1000. CE_d is the mean cross-entropy of
-domain d. All domains' data lie in one place, and the domain of each sample is known.
+domain d. With `pooled` all data lie in one place; else each client compares its own domains, and FedAvg does the rest.
+The domain of each sample is known.
 
 Li, Pan, Wang and Kot, "Domain generalization with adversarial feature learning", CVPR 2018, as implemented in DomainBed
 (Gulrajani and Lopez-Paz, ICLR 2021): the discrepancy alone, without an autoencoder and an adversary.
@@ -17,8 +18,8 @@ from functools import partial
 import jax
 
 from fdgjax.contract import Method, Setup
-from fdgjax.methods.central import CentralByDomain, central_by_domain
-from fdgjax.methods.parts.entry import Entry, always
+from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS
 from fdgjax.objectives import aligned_domains
@@ -51,7 +52,7 @@ def central_mmd(setup: Setup, h: MMD) -> Method:
     """
     distance = lookup("config.method.estimate", h.estimate, ESTIMATES)
     objective = aligned_domains(setup.model, distance, setup.domains, h.penalty)
-    return central_by_domain(setup, h, objective)
+    return comparing_domains(setup, h, objective)
 
 
 ENTRY = Entry(
@@ -59,6 +60,6 @@ ENTRY = Entry(
     MMD,
     central_mmd,
     "pooled data, features of equal distribution (Li et al., 2018)",
-    pooled=always,
+    pooled=lambda h: h.pooled,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

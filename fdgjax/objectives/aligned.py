@@ -1,4 +1,4 @@
-"""Cross-entropy with a distance between the features of domains, on pooled data."""
+"""Cross-entropy with a distance between the features of domains."""
 
 from collections.abc import Callable
 

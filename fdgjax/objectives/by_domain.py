@@ -1,4 +1,4 @@
-"""Differences between the domains of a minibatch of pooled data: of losses, features and gradients.
+"""Differences between the domains of a minibatch: of losses, features and gradients.
 
 `members`, float32 `[batch, domains]`, is 1 where a sample is of a domain and 0 elsewhere; the rows of padding are all
 0. Domains without a sample in the batch take no part.
@@ -21,7 +21,7 @@ precise = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 def members(batch: Batch, domains: int) -> jax.Array:
     """Which sample is of which domain, `[batch, domains]`."""
-    assert isinstance(batch.domains, jax.Array), "pooled data have domains"
+    assert isinstance(batch.domains, jax.Array), "the batch has domains"
     return jax.nn.one_hot(batch.domains, domains) * batch.mask[:, None]
 
 
@@ -53,6 +53,13 @@ def pair_distance(values: jax.Array, there: jax.Array) -> jax.Array:
     centre = precise("d,dk->k", there, flat) / jnp.maximum(count, 1)
     spread = precise("d,dk->", there, jnp.square(flat - centre[None, :])) / flat.shape[1]
     return 2 * spread / jnp.maximum(count - 1, 1)
+
+
+def domain_variance(values: jax.Array, there: jax.Array) -> jax.Array:
+    """`mean_d mean_k (v_dk - mean_e v_ek)^2` over the domains with samples: with n domains, (n - 1) / 2n times the
+    mean squared distance of pairs."""
+    count = jnp.maximum(jnp.sum(there), 1)
+    return pair_distance(values, there) * (count - 1) / (2 * count)
 
 
 def coral(features: jax.Array, members: jax.Array) -> jax.Array:

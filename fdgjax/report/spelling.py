@@ -9,6 +9,7 @@ SPELLINGS: Mapping[str, str] = {
     "coral": "CORAL",
     "ditto": "Ditto",
     "fdse": "FDSE",
+    "fedadg": "FedADG",
     "fedasam": "FedASAM",
     "fedavg": "FedAvg",
     "fedbn": "FedBN",
@@ -27,12 +28,15 @@ SPELLINGS: Mapping[str, str] = {
     "fedlgf": "FedLGF",
     "fedmoco": "FedMoCo",
     "fedomg": "FedOMG",
+    "fedproto": "FedProto",
     "fedprox": "FedProx",
     "fedsam": "FedSAM",
     "fedsimclr": "FedSimCLR",
     "fedsimsiam": "FedSimSiam",
     "fedsr": "FedSR",
+    "fish": "Fish",
     "fishr": "Fishr",
+    "fpl": "FPL",
     "gperxan": "gPerXAN",
     "groupdro": "GroupDRO",
     "hfedf": "hFedF",
@@ -49,6 +53,7 @@ SPELLINGS: Mapping[str, str] = {
     "semifl": "SemiFL",
     "ssfl": "SSFL",
     "uap": "UAP",
+    "vrex": "VREx",
 }
 
 

@@ -54,21 +54,28 @@ def choose_clients(key: jax.Array, ids: jax.Array, count: int) -> jax.Array:
     return jnp.sort(jnp.argsort(draw_each(key, ids, jax.random.bits))[:count])
 
 
-def class_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:
+def class_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, size: int) -> jax.Array:
     """An order of samples that cycles through the classes, see `in_turn`."""
-    del domains
+    del domains, size
     return in_turn(key, labels, count)
 
 
-def domain_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array) -> jax.Array:
+def domain_aware(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, size: int) -> jax.Array:
     """An order of samples that cycles through the domains, see `in_turn`."""
-    del labels
+    del labels, size
     return in_turn(key, domains, count)
 
 
-def in_turn(key: jax.Array, kinds: jax.Array, count: jax.Array) -> jax.Array:
-    """Positions of samples that cycle through the kinds (classes or domains) one sample at a time, so that every
-    minibatch contains the kinds as evenly as possible; `[longest]`, of which the first `count` are used.
+def domain_by_domain(key: jax.Array, labels: jax.Array, domains: jax.Array, count: jax.Array, size: int) -> jax.Array:
+    """An order of samples in which minibatch by minibatch has samples of one domain, cycling through the domains."""
+    del labels
+    return in_turn(key, domains, count, size)
+
+
+def in_turn(key: jax.Array, kinds: jax.Array, count: jax.Array, each: int = 1) -> jax.Array:
+    """Positions of samples that cycle through the kinds (classes or domains), `each` samples of one at a time;
+    `[longest]`, of which the first `count` are used. With one at a time, every minibatch contains the kinds as evenly
+    as possible.
 
     Within a kind the order is random, and it repeats once all its samples are used: some samples of a large kind are
     left out, those of a small kind recur.
@@ -77,6 +84,7 @@ def in_turn(key: jax.Array, kinds: jax.Array, count: jax.Array) -> jax.Array:
       key: random key.
       kinds: int32 `[longest]`, each sample's class or domain; the first `count` are valid, the rest is padding.
       count: number of valid samples.
+      each: consecutive samples of a kind.
     """
     index = jnp.arange(len(kinds))
     by_kind = jnp.lexsort((draw_each(key, index, jax.random.bits), kinds, index >= count))
@@ -84,5 +92,6 @@ def in_turn(key: jax.Array, kinds: jax.Array, count: jax.Array) -> jax.Array:
     first = (index < count) & ((index == 0) | (ordered != jnp.roll(ordered, 1)))
     starts = jnp.sort(jnp.where(first, index, count))
     sizes = jnp.append(starts[1:], count) - starts
-    turn, which = jnp.divmod(index, jnp.maximum(jnp.sum(first), 1))
-    return by_kind[starts[which] + turn % jnp.maximum(sizes[which], 1)]
+    turn, which = jnp.divmod(index // each, jnp.maximum(jnp.sum(first), 1))
+    place = turn * each + index % each
+    return by_kind[starts[which] + place % jnp.maximum(sizes[which], 1)]

@@ -18,7 +18,7 @@ from tests.toy_models import IMAGE
 from tests.toys import INIT, Case, build, lengths_for, make_case, make_plan, toy_federation
 
 PARTIES = 2
-POOLED = {"central", "coral", "fishr", "groupdro", "irm", "mixup", "mmd"}
+POOLED = {"central", "coral", "fish", "fishr", "groupdro", "irm", "mixup", "mmd", "vrex"}
 DEPLOYED = sorted(set(METHODS) - POOLED)
 
 

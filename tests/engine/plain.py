@@ -123,7 +123,7 @@ class PlainRound:
             order = shuffled(order_key, np.arange(len(rows)))
             if in_order := (stage or self.method).order:
                 kinds = federation.labels[rows], federation.domains[rows]
-                order = np.asarray(in_order(order_key, *kinds, jnp.int32(len(rows))))
+                order = np.asarray(in_order(order_key, *kinds, jnp.int32(len(rows)), self.batching.batch_size))
             if pseudo_labels is not None:
                 order = order[np.asarray(pseudo_labels.label_weight)[order] > 0]
             filled = self.batches(order, fill="batch_stats" in variables)

@@ -122,3 +122,15 @@ def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
     assert make_method(config, entry, *others).pooled
     with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
         make_method(config, METHODS["fedavg"]._replace(name="central", make=entry.make), *others)
+
+
+def test_clients_of_one_domain_have_nothing_to_compare() -> None:
+    config = make_config("vrex", "rotated_digits")
+    config.update({"devices": 1, "method": {"pooled": False}})
+    with pytest.raises(
+        UserError, match=r"'vrex' got training samples of a single domain.*domains_per_client=2"
+    ) as error:
+        build(read_config(config))
+    assert "\n" not in str(error.value)
+    config.data.domains_per_client = 2
+    assert not build(read_config(config)).method.pooled

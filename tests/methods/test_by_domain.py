@@ -1,4 +1,4 @@
-"""Central references that know domains: Central without their penalties, batches of equal parts, what they keep."""
+"""Methods that know domains: Central or FedAvg without their penalties, batches of equal parts, what they keep."""
 
 import functools
 from typing import Any
@@ -16,9 +16,22 @@ from fdgjax.methods.parts.model_memory import MEMORY
 from fdgjax.methods.parts.optimizers import optimizer, renewed
 from fdgjax.objectives.by_domain import coral, pairwise_mmd
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import domain_aware
+from fdgjax.utils.random import domain_aware, domain_by_domain
+from tests.marks import mostly_slow
 from tests.toy_models import CLASSES, IMAGE, tiny_model
-from tests.toys import DOMAINS, POOLED, build, close, flat, make_case, small_hyper, toy_federation
+from tests.toys import BATCH as BATCH_SIZE
+from tests.toys import (
+    DOMAINS,
+    POOLED,
+    build,
+    close,
+    flat,
+    make_case,
+    make_plan,
+    shared_case,
+    small_hyper,
+    toy_federation,
+)
 
 COMPARING = [name for name in POOLED if name != "central"]
 KINDS = jnp.asarray([0, 1, 0, 1, 1, 0], jnp.int32)
@@ -131,11 +144,22 @@ def test_mixed_images_lie_between_a_sample_and_its_partner() -> None:
 
 def test_batches_hold_equal_parts_of_all_domains() -> None:
     domains = jnp.asarray([0] * 9 + [1] * 3 + [2] * 6, jnp.int32)
-    order = np.asarray(jax.jit(domain_aware)(jax.random.key(0), jnp.zeros(18, jnp.int32), domains, 18))
+    order = np.asarray(
+        jax.jit(domain_aware, static_argnums=4)(jax.random.key(0), jnp.zeros(18, jnp.int32), domains, 18, 6)
+    )
     np.testing.assert_array_equal(np.sort(np.asarray(domains)[order].reshape(6, 3), axis=1), [[0, 1, 2]] * 6)
     equal, shuffled = (build("coral", toy_federation(), batches=word).order for word in ("equal", "shuffled"))
     assert equal is domain_aware
     assert shuffled is None
+
+
+def test_batches_of_a_single_domain_cycle_through_the_domains() -> None:
+    domains = jnp.asarray([0] * 9 + [1] * 3 + [2] * 6, jnp.int32)
+    ordered = jax.jit(domain_by_domain, static_argnums=4)(jax.random.key(0), jnp.zeros(18, jnp.int32), domains, 18, 2)
+    found = np.asarray(domains)[np.asarray(ordered)].reshape(9, 2)
+    np.testing.assert_array_equal(found, [[i % 3] * 2 for i in range(9)])
+    for domain, many in ((0, 6), (1, 3), (2, 6)):
+        assert len(set(np.asarray(ordered)[found.ravel() == domain])) == many
 
 
 def test_shuffled_batches_without_a_penalty_are_central_but_for_the_last_parts() -> None:
@@ -143,6 +167,55 @@ def test_shuffled_batches_without_a_penalty_are_central_but_for_the_last_parts()
     federation = toy_federation()._replace(domains=jnp.zeros_like(toy_federation().domains))
     bare = make_case(build("coral", federation, penalty=0.0, batches="shuffled"), federation)
     close(bare.advance(2), make_case(build("central", federation), federation).advance(2))
+
+
+BARE = {"mmd": {"penalty": 0.0}, "vrex": {"penalty": 0.0, "anneal": 0.0}, "fishr": {"penalty": 0.0}, "groupdro": {}}
+"""Without their penalties; GroupDRO weighs one domain alone."""
+
+
+@pytest.mark.parametrize("name", mostly_slow(["coral", *BARE], ["vrex", "groupdro"]))
+def test_at_clients_of_one_domain_and_without_a_penalty_it_is_fedavg(name: str) -> None:
+    federation = toy_federation()._replace(domains=jnp.zeros_like(toy_federation().domains))
+    chosen = BARE.get(name, {"penalty": 0.0}) | {"batches": "shuffled", "pooled": False, "keep_optimizer": False}
+    bare = make_case(build(name, federation, **chosen), federation).advance(2).server
+    close(bare, shared_case("fedavg", plan=make_plan(drop_nonfinite=True)).advance(2).server)
+
+
+def test_at_clients_the_penalty_compares_their_own_domains() -> None:
+    federation = toy_federation()
+    bare, penalised = (
+        make_case(build("coral", federation, pooled=False, penalty=penalty), federation).advance(1)
+        for penalty in (0.0, 5.0)
+    )
+    assert not np.allclose(flat(bare.server), flat(penalised.server), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", mostly_slow(COMPARING, ["fish"]))
+def test_at_clients_every_client_axis_gives_the_same(name: str) -> None:
+    federation = toy_federation()
+    method = build(name, federation, pooled=False)
+    at_once, in_turn = (make_case(method, federation, make_plan(axis)).advance(2) for axis in ("vmap", "map"))
+    close(at_once, in_turn)
+
+
+def test_fish_that_keeps_its_steps_is_fedavg_on_batches_of_one_domain() -> None:
+    federation = toy_federation()
+    same = {"pooled": False, "keep_optimizer": False}
+    kept = make_case(build("fish", federation, rate=1.0, **same), federation).advance(2).server
+    ordered = build("fedavg", federation)._replace(order=domain_by_domain)
+    close(kept, make_case(ordered, federation).advance(2).server)
+    half = make_case(build("fish", federation, **same), federation).advance(2).server
+    assert not np.allclose(flat(half), flat(kept), atol=1e-4)
+
+
+def test_fish_keeps_the_share_of_a_set_that_the_round_leaves_unfinished() -> None:
+    """A round of one step: the last of its set, or, of a client said to have two domains, the first."""
+    federation, plan = toy_federation((BATCH_SIZE,)), make_plan(epochs=1)
+    alone = federation._replace(domains=jnp.zeros_like(federation.domains))
+    case = make_case(build("fish", alone, pooled=False), alone, plan)
+    state = case.start()
+    unfinished = state._replace(clients=state.clients._replace(more=state.clients.more + 1))
+    close(case.round(unfinished, alone)[0].server, case.advance(1).server)
 
 
 def test_groupdro_begins_with_the_training_domains() -> None:

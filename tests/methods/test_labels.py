@@ -65,7 +65,11 @@ FATES: Mapping[str, Callable[[Path], str]] = {
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
     **dict.fromkeys(POOLED, everywhere("shared")),
     **dict.fromkeys(("groupdro", "fishr"), lambda path: "local" if path.parts[0] == "memory" else "shared"),
-    "local": everywhere("local"),
+    "fedadg": lambda path: (
+        "local" if path.path.startswith(("params/adversary/pro", "params/adversary/dis")) else "shared"
+    ),
+    "fpl": everywhere("shared"),
+    **dict.fromkeys(("fedproto", "local"), everywhere("local")),
     "hfedf": lambda path: "local" if path.statistic else "personal",
     "pfedhn": lambda path: "local" if path.statistic else "personal",
     "fedbn": lambda path: "local" if path.batch_norm else "shared",
@@ -93,7 +97,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
 """The fate of each variable, by method."""
 
 
-LOOKING = ("fdse", "fedlgf", "fishr", "gperxan", "lgfedavg", "uap")
+LOOKING = ("fdse", "fedadg", "fedlgf", "fishr", "gperxan", "lgfedavg", "uap")
 """The methods that look at the calls of a network's modules, of which a jitted initialisation shows none."""
 
 

@@ -153,7 +153,7 @@ def test_a_kill_while_the_folder_is_prolonged_is_made_good(
         assert without_history(records_of(path)) == records_of(tmp_path / "undisturbed")
 
 
-SCHEDULED = ("feddg_ga", "fishr", "irm")
+SCHEDULED = ("feddg_ga", "fishr", "irm", "vrex")
 """Methods with schedules over the rounds: of a step size, and of penalties that begin after a share of them."""
 
 

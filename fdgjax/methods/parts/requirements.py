@@ -18,7 +18,7 @@ class Given(NamedTuple):
 
     hyper: its hyperparameters. model: the trained model, without frozen stages. sample: the shape of one of its inputs.
     clients: number of training clients. participants: how many of them a round selects. domains: how many domains the
-    training samples come from.
+    samples of a training client come from, at most; on pooled data, all training samples.
     """
 
     hyper: Any
@@ -106,9 +106,10 @@ SEVERAL_PARTICIPANTS = Need(
     "at least two: a larger config.data.clients or config.clients_per_round",
 )
 SEVERAL_DOMAINS = Need(
-    "training samples of a single domain, with which it is Central",
+    "training samples of a single domain at each place of training, with which nothing of what it compares is left",
     lambda given: given.domains > 1,
-    "at least two training domains",
+    "several domains: more training domains on pooled data, config.data.domains_per_client=2 or "
+    "config.data.homogeneity=0.5 at clients",
 )
 
 

@@ -25,15 +25,33 @@ KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
 RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
-    **dict.fromkeys(["afl", "cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "semifl"], MORE),
+    **dict.fromkeys(
+        ["afl", "cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "fpl", "semifl"], MORE
+    ),
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
-    **dict.fromkeys(["hfedf", "local", "pfedhn"], ONE_MEAN),
-    **dict.fromkeys(["central", "coral", "fishr", "groupdro", "irm", "mixup", "mmd"], "pooled at one client"),
+    **dict.fromkeys(["fedproto", "hfedf", "local", "pfedhn"], ONE_MEAN),
+    **dict.fromkeys(
+        ["central", "coral", "fish", "fishr", "groupdro", "irm", "mixup", "mmd", "vrex"], "pooled at one client"
+    ),
     **dict.fromkeys(["gperxan", "lgfedavg"], KEPT),
     **dict.fromkeys(RULES, ""),
     **dict.fromkeys(
-        ["ditto", "fedavg", "fedbn", "feddyn", "fedprox", "fedsr", "moon", "partialfed", "scaffold", "ssfl", "uap"], ""
+        [
+            "ditto",
+            "fedadg",
+            "fedavg",
+            "fedbn",
+            "feddyn",
+            "fedprox",
+            "fedsr",
+            "moon",
+            "partialfed",
+            "scaffold",
+            "ssfl",
+            "uap",
+        ],
+        "",
     ),
     **dict.fromkeys(["fedasam", "fedlesam", "fedlgf", "fedsam"], ""),
 }
@@ -41,15 +59,31 @@ CLIENTS: dict[str, str] = {
 
 BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
-    **dict.fromkeys(["afl", "cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "semifl", "ssfl", "uap"], PREPARED),
+    **dict.fromkeys(
+        ["afl", "cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "fedproto", "fpl", "semifl", "ssfl", "uap"],
+        PREPARED,
+    ),
     **dict.fromkeys(
         ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
     ),
     **dict.fromkeys(["fishr", "gperxan", "groupdro"], BATCHES),
-    **dict.fromkeys(["coral", "irm", "mixup", "mmd"], "orders its minibatches"),
+    **dict.fromkeys(["coral", "fish", "irm", "mixup", "mmd", "vrex"], "orders its minibatches"),
     "scaffold": "number of steps",
     **dict.fromkeys(
-        ["central", "ditto", "fedavg", "fedbn", "feddyn", "fedgma", "fedheal", "fedomg", "fedprox", "fedsr", "hfedf"],
+        [
+            "central",
+            "ditto",
+            "fedadg",
+            "fedavg",
+            "fedbn",
+            "feddyn",
+            "fedgma",
+            "fedheal",
+            "fedomg",
+            "fedprox",
+            "fedsr",
+            "hfedf",
+        ],
         "",
     ),
     **dict.fromkeys(["lgfedavg", "local", "moon", "partialfed", "pfedhn"], ""),
