@@ -39,7 +39,7 @@ TWINS: Mapping[str, Callable[..., torch.nn.Module]] = {
     "dse_alexnet": partial(torch_models.DSEAlexNet, width=1 / 8),
     "resnet18": partial(torch_models.ResNet18, width=8),
     "mnist_cnn": partial(torch_published.MnistCNN, width=1 / 8),
-    "densenet121": partial(torch_published.DenseNet, growth=4, depths=(1, 2, 1)),
+    "densenet": partial(torch_published.DenseNet, growth=4, depths=(1, 2, 1)),
     "efficientnet_lite0": partial(torch_published.EfficientNetLite, width=1 / 8),
 }
 

@@ -37,7 +37,7 @@ NETWORKS: Mapping[str, Network] = {
     "dse_alexnet": Network(AlexNet(CLASSES, 1 / 8, unit=DSEUnit), 67),
     "resnet18": Network(ResNet(CLASSES, width=1 / 8), 12),
     "mnist_cnn": Network(MnistCNN(CLASSES, width=1 / 8), 9),
-    "densenet121": Network(DenseNet(CLASSES, width=1 / 8, depths=(1, 2, 1)), 33),
+    "densenet": Network(DenseNet(CLASSES, width=1 / 8, depths=(1, 2, 1)), 33),
     "efficientnet_lite0": Network(EfficientNetLite(CLASSES, width=1 / 8), 37),
 }
 KINDS = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
