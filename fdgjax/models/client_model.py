@@ -122,8 +122,8 @@ def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) 
     model, low = as_model(module, shape), DTYPES[dtype].into
 
     def rounded(images: jax.Array, key: jax.Array) -> PyTree:
-        variables = model.init(key)
-        return model.apply({**variables, "params": low(variables["params"])}, low(images), True, key)
+        variables = {name: low(tree) if name == "params" else tree for name, tree in model.init(key).items()}
+        return model.apply(variables, low(images), True, key)
 
     try:
         jax.eval_shape(rounded, images, key)
