@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     if args.out:
         write_text(args.out, text)
         skipped = f", {len(images) - len(found.kept):,} skipped" if len(found.kept) < len(images) else ""
-        refused = f", {int(np.sum(found.distances > farthest)):,} refused" if farthest is not None else ""
+        refused = "" if farthest is None else f", {int(np.sum(refusals(found, farthest))):,} refused"
         print(f"{len(found.kept)} images in {printable(args.out)}{skipped}{refused}")
     else:
         print(text, end="")
@@ -163,6 +163,13 @@ def farthest_kept(predictor: Predictor, args: argparse.Namespace) -> float | Non
     return predictor.safeguards.farthest(of_own) if distance is None else float(distance)
 
 
+def refusals(found: Predictions, farthest: float) -> np.ndarray:
+    """Which images are above a distance, bool `[kept]`; of a predictor with safeguards."""
+    assert found.distances is not None, "farthest_kept refuses a predictor without distances"
+    above: np.ndarray = found.distances > farthest
+    return above
+
+
 def predictions_csv(
     class_names: Sequence[str],
     images: Sequence[ImagePath],
@@ -188,8 +195,8 @@ def predictions_csv(
         columns.append(("set", ["|".join(names[i] for i in np.flatnonzero(row)) for row in sets]))
     if distances is not None:
         columns.append(("distance", [f"{value:.4f}" for value in distances]))
-    if farthest is not None and distances is not None:
-        columns.append(("refused", ["yes" if value > farthest else "no" for value in distances]))
+    if farthest is not None:
+        columns.append(("refused", ["yes" if refused else "no" for refused in refusals(found, farthest)]))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([name for name, _ in columns])

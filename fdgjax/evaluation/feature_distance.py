@@ -80,7 +80,7 @@ def regularised(covariance: np.ndarray, n: float) -> np.ndarray:
     mean = np.trace(covariance) / size
     if mean <= 0:
         return np.eye(size)
-    a = max(shrinkage(covariance, n), np.finfo(np.float32).eps)
+    a = max(shrinkage(covariance, n), float(np.finfo(np.float32).eps))
     return (1 - a) * covariance + a * mean * np.eye(size)
 
 
