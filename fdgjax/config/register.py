@@ -46,7 +46,7 @@ def register_method(entry: Entry, origin: str | None = None) -> str:
       UserError: `entry` is not an `Entry`, or has the name of one of the package's methods.
     """
     if not isinstance(entry, Entry):
-        raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, build, summary)")
+        raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, make, summary)")
     return register(METHODS, entry.name, entry, origin)
 
 
