@@ -84,6 +84,26 @@ def test_members_of_every_kind_of_method_leave_what_they_leave_alone(name: str, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"fedavg"}))
+def test_unseen_domains_of_every_kind_of_method_leave_what_they_leave_alone(
+    name: str, cache: Path, tmp_path: Path
+) -> None:
+    configs = [on(cache, name, target, rounds=1, eval_every=1) for target in ("r15", "r75")]
+    check_against_single(configs, together(configs, tmp_path / "together"), tmp_path / "alone")
+
+
+def test_states_of_samples_are_refused_where_members_have_other_numbers_of_them(cache: Path, tmp_path: Path) -> None:
+    """Pseudo-labels that are given once are kept for each sample."""
+    configs = [on(cache, "fedavg", target) for target in ("r15", "r75")]
+    served = [
+        dataclasses.replace(one, data=dataclasses.replace(one.data, protocol="labelled_server", server="r0"))
+        for one in configs
+    ]
+    with pytest.raises(UserError, match="the method's state depends on the number of samples"):
+        together(served, tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_methods_learning_rate_may_be_an_argument(name: str, cache: Path) -> None:
     first, other = two(cache, name, model="digits_cnn")
