@@ -66,7 +66,7 @@ OBJECTIVES_ALONE = ("coral", "fishr", "irm", "mixup", "mmd", "vrex")
 """Those of them that differ by their objectives from `central`, or from `groupdro`, which also remembers something."""
 SURE = {"semifl": {"threshold": 0.0}, "cbafed": {"threshold": -2.0}}
 """Every pseudo-label is used, where a method leaves samples out: an untrained network is sure of none."""
-MILD = {"fishr": {"penalty": 0.5}, "irm": {"penalty": 2.0}, "mmd": {"penalty": 0.1}}
+MILD = {"fishr": {"penalty": 0.5}, "irm": {"penalty": 2.0}, "mmd": {"penalty": 0.1}, "vrex": {"penalty": 0.5}}
 """Penalties that leave rounding rounding: the papers' weights need Adam."""
 QUICK = {"fedccrl": {"augmentation": "none"}}
 """What would take most of a program's compilation, and is tested by itself."""

@@ -23,8 +23,10 @@ from fdgjax.cli.sweep import planned
 from fdgjax.config import read_config
 from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
+from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
+from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice import CHOICE, read_choice, recommended_in, write_choice
@@ -167,7 +169,8 @@ def training(asked: Asked) -> Sweep:
 
 
 def trained(sweep: Sweep, console: Console, stopped: bool) -> int:
-    """Says where the trained run is. Returns the exit status; raises like `end`."""
+    """Keeps what the trained run's predictions are compared with, and says where it is. Returns the exit status; raises
+    like `end`."""
     (cell,) = sweep.cells
     if reason := failure_of(sweep.out, cell.name):
         console.say(f"{cell.name} failed: {reason.partition(chr(10))[0]}")
@@ -176,5 +179,6 @@ def trained(sweep: Sweep, console: Console, stopped: bool) -> int:
         if stopped:
             raise Interrupted(stopped_sweep(sweep))
         return 1
+    keep_safeguards(rebuilt(sweep.out / cell.name), sweep.out / cell.name)
     console.say(f"trained in {printable(sweep.out / cell.name)}: fdgjax predict, export and report read it")
     return 0

@@ -113,8 +113,7 @@ def adversarial_losses(
     fixed = jax.lax.stop_gradient
 
     def judge(params: PyTree, features: jax.Array) -> jax.Array:
-        judged: jax.Array = network.apply({"params": params}, features, y, method=network.judge)
-        return judged
+        return jnp.asarray(network.apply({"params": params}, features, y, method=network.judge))
 
     generated = jnp.asarray(network.apply({"params": params}, noise, y, method=network.generate))
     far = masked_mean(jnp.square(1 - judge(fixed(params), features)), mask)
