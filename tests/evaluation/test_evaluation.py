@@ -22,7 +22,7 @@ from tests.toy_models import tiny_model
 from tests.toys import DOMAINS, KINDS, close, make_plan, row, shared_case, shared_method, toy_federation
 
 ALL = sorted(METHODS)
-EACH = ("hfedf", "pfedhn", "lgfedavg", "local")
+EACH = ("fedproto", "hfedf", "pfedhn", "lgfedavg", "local")
 """The methods whose unseen domain is predicted by each client's model; for the others, by one."""
 NAMES = ("north", "south", "target")
 
