@@ -21,7 +21,7 @@ from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.nn import BatchStatistics, with_statistics
 from fdgjax.nn.rounded import rounded_products
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.processor import BFLOAT16_PRODUCTS, instructions
+from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 
@@ -50,11 +50,10 @@ CPU_DTYPES: Mapping[str, Rounding] = {**DTYPES, "bfloat16": UNROUNDED._replace(c
 
 
 def note_dtype(dtype: str) -> str:
-    """A note for a dtype for whose products this CPU has no instructions, so that float32 is faster; else empty. Starts
-    JAX if it has not started."""
-    if dtype == "float32" or jax.default_backend() != "cpu" or instructions() & BFLOAT16_PRODUCTS:
+    """A note for a dtype by which this CPU is not faster than in float32; else empty. Starts JAX if it has not started."""
+    if dtype == "float32" or jax.default_backend() != "cpu" or AMX in instructions():
         return ""
-    return f"config.dtype={dtype}: this processor has no instructions for such products; float32 is faster"
+    return f"config.dtype={dtype}: this processor has no AMX, and is at least as fast in float32"
 
 
 class ClientModel(NamedTuple):

@@ -26,7 +26,7 @@ from fdgjax.nn.formulations import (
     xcols_kernel_gradient,
 )
 from fdgjax.nn.geometry import Case
-from fdgjax.utils.processor import AMX, BFLOAT16_PRODUCTS, instructions
+from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.registry import lookup
 
 FORWARD: Mapping[str, Formulation] = {
@@ -153,21 +153,20 @@ def kernel_gradient(case: Case) -> str:
 
 
 def bfloat16_plan(case: Case, having: frozenset[str]) -> ConvolutionPlan:
-    """The choice for XLA:CPU where operands may be rounded to bfloat16, by the processor's instructions: the float32
-    choice, with products of rounded operands where they are measured to be faster.
+    """The choice for XLA:CPU where operands may be rounded to bfloat16, by the processor's instructions: with AMX,
+    products of rounded operands instead of direct sums, else the float32 choice.
 
-    AVX-512's products are twice as fast as float32's, which pays forward; AMX's four to five times, which pays in all
-    three maps. Winograd's algorithm stays in float32: it has a quarter of the multiplications, and in bfloat16 errors
-    of 6 % of the largest output.
+    With AVX-512's instructions, whose products are twice as fast as float32's, whole networks gain nothing: what has to
+    be moved and rounded costs as much (docs/measurements.md). With AMX a single layer gained (4.1 instead of 8.0 ms
+    forward); whole networks are not measured there. Winograd's algorithm stays in float32: it has a quarter of the
+    multiplications, and in bfloat16 errors of 6 % of the largest output.
     """
     plan, geometry = cpu_plan(case), case.geometry
-    if case.inputs <= IMAGE_CHANNELS or not geometry.plain:
+    if AMX not in having or case.inputs <= IMAGE_CHANNELS or not geometry.plain:
         return plan
-    if AMX in having and geometry.pointwise:
+    if geometry.pointwise:
         return ConvolutionPlan("rounded", "rounded", "rounded_pointwise", plan.clients)
-    if plan.forward != "library" or not having & BFLOAT16_PRODUCTS:
-        return plan
-    return plan._replace(forward="rounded") if AMX not in having else ROUNDED
+    return ROUNDED if plan.forward == "library" else plan
 
 
 def im2col_plan(case: Case) -> ConvolutionPlan:

@@ -27,7 +27,7 @@ def rounded_products() -> AbstractContextManager[None]:
 
 def rounds_products() -> bool:
     """Whether this is traced within `rounded_products`."""
-    return bool(jax.config.jax_default_matmul_precision == PRECISION)
+    return bool(jax.config.jax_default_matmul_precision == PRECISION)  # type: ignore[attr-defined]
 
 
 def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:

@@ -4,9 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 
 AMX = "amx_bf16"
-"""Intel's tiles of bfloat16."""
-BFLOAT16_PRODUCTS = frozenset({AMX, "avx512_bf16"})
-"""Instructions that multiply bfloat16 numbers and add up in float32: AMX, and AVX-512's on Intel and AMD."""
+"""Intel's tiles, whose products of bfloat16 numbers are four to five times as fast as float32's."""
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from fdgjax.nn.formulations import library_forward
 from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, bfloat16_plan, cpu_plan
 from fdgjax.nn.rounded import rounded_products
-from fdgjax.utils.processor import BFLOAT16_PRODUCTS, instructions
+from fdgjax.utils.processor import AMX, instructions
 
 GEOMETRIES = [
     Geometry((6, 5), (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
@@ -92,10 +92,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_plans_of_processors_with_and_without_such_products(case: Case) -> None:
-    assert bfloat16_plan(case, frozenset({"avx2"})) == cpu_plan(case)
-    for name in BFLOAT16_PRODUCTS:
-        plan = bfloat16_plan(case, frozenset({name}))
-        assert all(f not in FITS or FITS[f](case) for f in plan[:3])
+    assert bfloat16_plan(case, frozenset({"avx512_bf16"})) == cpu_plan(case)
+    assert all(f not in FITS or FITS[f](case) for f in bfloat16_plan(case, frozenset({AMX}))[:3])
 
 
 def test_the_instructions_of_a_processor(tmp_path: Path) -> None:
