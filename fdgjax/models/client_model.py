@@ -50,7 +50,7 @@ CPU_DTYPES: Mapping[str, Rounding] = {**DTYPES, "bfloat16": UNROUNDED._replace(c
 
 
 def note_dtype(dtype: str) -> str:
-    """A note for a dtype by which this CPU is not faster than in float32; else empty. Starts JAX if it has not started."""
+    """A note for a dtype that is no faster than float32 on this CPU; else empty. Starts JAX if it has not started."""
     if dtype == "float32" or jax.default_backend() != "cpu" or AMX in instructions():
         return ""
     return f"config.dtype={dtype}: this processor has no AMX, and is at least as fast in float32"

@@ -38,7 +38,7 @@ def offered(script: str, line: str) -> list[str]:
         ("fdgjax train --config=hfedf --config.data.tar", ["--config.data.target="]),
         ("fdgjax train --config=hfedf --config.method.alignment_t", ["--config.method.alignment_temperature="]),
         ("fdgjax train --config.data.dir=", []),
-        ("fdgjax methods fedp", ["fedprox"]),
+        ("fdgjax methods fedpr", ["fedproto", "fedprox"]),
         ("fdgjax predict ", []),
     ],
 )

@@ -120,7 +120,6 @@ def test_a_run_in_bfloat16_is_near_the_one_in_float32(perceptron: None, cache: P
         assert {str(leaf.dtype) for leaf in jax.tree.leaves(last.state.server)} == {"float32"}
         losses.append([last.records[0][name] for name in ("train_loss", "ood_loss", "id_accuracy")])
     np.testing.assert_allclose(*losses, rtol=0.03)
-    assert losses[0][0] != losses[1][0]
 
 
 class Fixed(nn.Module):
