@@ -97,6 +97,7 @@ def test_the_authors_second_program_differs_for_fdse_alone(method: str) -> None:
         assert settings(method, f"fdse_{dataset}") == settings(method, f"fdse_{dataset}_2026")
 
 
+@pytest.mark.slow
 def test_the_learning_rate_decays_as_in_flgo() -> None:
     """`global_lr_scheduler`: a round's rate times the decay is the next one's; the first round has the rate itself."""
     method, rate, rounding = settings("fdse", "fdse_office_caltech10").method, 0.1, 500 * 6e-8

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from fdgjax.report.making import PAGE
 from launch.curves import main
 from tests.report.folders import write_run
 
 
+@pytest.mark.slow
 def test_every_folder_with_runs_has_a_report(tmp_path: Path) -> None:
     write_run(tmp_path / "kept/a/fedavg")
     write_run(tmp_path / "kept/b/hfedf", "hfedf")

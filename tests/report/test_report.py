@@ -140,6 +140,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "runs/a")
     write_run(tmp_path / "runs/b", "hfedf")

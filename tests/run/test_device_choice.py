@@ -196,6 +196,7 @@ def test_nothing_is_measured_where_the_usual_speeds_decide(
     assert fastest_on_cpu([np.array(steps)], MOST_DEVICES) == devices
 
 
+@pytest.mark.slow
 def test_the_probe_prints_three_rates_or_none() -> None:
     assert len(measured(1)) in (0, 3)
 

@@ -92,6 +92,7 @@ def test_a_dry_run_lists_the_runs_and_leaves_nothing(tmp_path: Path, capsys: pyt
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("perceptron")
 def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
