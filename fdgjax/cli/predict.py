@@ -50,7 +50,9 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     images = images_at(args.images)
     predictor = opened(args, images)
-    quantile, farthest = set_quantile(predictor, args), farthest_kept(predictor, args)
+    adapted = args.adapt is not None
+    quantile = None if adapted else set_quantile(predictor, args)
+    farthest = None if adapted else farthest_kept(predictor, args)
     found = predict_images(predictor, images)
     text = predictions_csv(predictor.class_names, images, found, quantile, farthest)
     if args.out:
