@@ -3,6 +3,7 @@
 Four minutes on two busy cores, of which the installation takes most.
 """
 
+import csv
 import os
 import subprocess
 import sys
@@ -56,6 +57,8 @@ def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path
     done(fdgjax, "predict", "run", "0.png", "1.png", "2.png", "--out", "predicted.csv", folder=empty)
     done(fdgjax, "export", "run", "--out", "taken", folder=empty)
     done(python, "-c", ALONE, folder=empty)
-    rows = [line.split(",") for line in (empty / "predicted.csv").read_text().splitlines()[1:]]
-    predicted = [[float(cell) for cell in row[2:]] for row in rows]
+    rows = list(csv.DictReader((empty / "predicted.csv").read_text().splitlines()))
+    predicted = [[float(cell) for name, cell in row.items() if name.startswith("p(")] for row in rows]
+    assert any(row["set"] for row in rows)
+    assert all(float(row["distance"]) > 0 for row in rows)
     np.testing.assert_allclose(np.load(empty / "alone.npy"), predicted, atol=2e-6)

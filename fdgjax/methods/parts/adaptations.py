@@ -259,10 +259,10 @@ class AdaptationConfig:
     scope: str = key("domain", names=SCOPES)
     batch_size: int = key(0, least=0)
     epochs: int = key(0, least=0)
-    learning_rate: float = key(0.0, least=0)
+    learning_rate: float = key(0.0, least=0, most=10**9)
     source_share: float = key(0.0, least=0, most=1)
     support: int = key(100, least=0)
-    pseudo_label_weight: float = key(0.3, least=0)
+    pseudo_label_weight: float = key(0.3, least=0, most=10**9)
 
 
 def adaptation_of(model: Model, how: AdaptationConfig, method: AdaptFn | None) -> AdaptFn | None:
