@@ -27,6 +27,7 @@ from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
 from launch.choosing import regrets, regrets_by_target
+from launch.every_method import every_method
 from launch.evidence import DIGITS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -254,6 +255,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "results.md": {"published cells": published_cells, "augmentation": augmentation},
     "choosing.md": {
         "methods on PACS": methods_on_pacs,
+        "every method": every_method,
         "not measured": not_measured,
         "regret": regrets,
         "regret by target": regrets_by_target,

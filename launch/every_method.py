@@ -1,0 +1,118 @@
+"""Every method with labels at the clients on ImageNet's features: keeps the figures of sweeps, and makes the table of
+docs/choosing.md from them, which `python -m launch.results` writes.
+
+    python -m launch.every_method runs/every/pacs --name pacs     # into benchmarks/results/every_method/pacs.csv
+"""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fdgjax.evaluation.statistics import Values, over_targets, paired
+from fdgjax.report.reading import read_runs
+from fdgjax.sweeps.comparison import percent
+from fdgjax.utils.command import command
+from fdgjax.utils.files import write_text
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "every_method"
+NAMES = {"pacs": "PACS", "office_caltech10": "Office-Caltech10"}
+FIGURES = {"id_accuracy": "id", "ood_accuracy": "ood"}
+REFERENCE = "fedavg"
+
+
+class Kept(NamedTuple):
+    """One seed of a run, with an unseen domain; accuracies in [0, 1]."""
+
+    method: str
+    target: str
+    seed: str
+    id: float
+    ood: float
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Keeps the finished runs' figures.
+
+    Returns:
+      The exit status: 0 when done, 2 for a mistake in the input.
+    """
+    parser = argparse.ArgumentParser(prog="python -m launch.every_method", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="folder of the sweep")
+    parser.add_argument("--name", required=True, choices=NAMES, help="the data set")
+    args = parser.parse_args(argv[1:])
+    rows = [
+        Kept(run.method, str(seed.summary["target"]), str(seed.seed), *(seed.figures[key] for key in FIGURES))
+        for run in read_runs([args.folder])
+        for seed in run.seeds
+        if seed.summary
+    ]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows(
+        [Kept._fields, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in sorted(rows))]
+    )
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_text(FOLDER / f"{args.name}.csv", stream.getvalue())
+    return 0
+
+
+def read_kept(name: str, figure: str) -> dict[str, Values]:
+    """A figure of each method by target and seed."""
+    found: dict[str, Values] = {}
+    for line in csv.DictReader((FOLDER / f"{name}.csv").read_text().splitlines()):
+        pair = line["target"], int(line["seed"])
+        found[line["method"]] = {**found.get(line["method"], {}), pair: float(line[figure])}
+    return found
+
+
+def every_method(_: str) -> str:
+    """For each data set: every method's id and ood, and its differences from FedAvg; by ood on Office-Caltech10."""
+    kept = {name: {figure: read_kept(name, figure) for figure in FIGURES.values()} for name in NAMES}
+    pairs = [(NAMES[name], figure) for name in NAMES for figure in FIGURES.values()]
+    head = [cell for name, figure in pairs for cell in (f"{name}, {figure}", "minus FedAvg")]
+    lines = [f"| method | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
+    first = kept["office_caltech10"]["ood"]
+    for method in sorted(first, key=lambda method: -means(first[method])):
+        cells = [cell for name in NAMES for figure in FIGURES.values() for cell in cells_of(kept[name][figure], method)]
+        lines.append(f"| `{method}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *(counted(kept[name], NAMES[name]) for name in NAMES), ""])
+
+
+def means(values: Values) -> float:
+    """The mean over targets and seeds."""
+    found = over_targets(values)
+    return found.mean if found else 0.0
+
+
+def cells_of(figures: dict[str, Values], method: str) -> list[str]:
+    """Mean and deviation over the seeds in percent; the difference from FedAvg with its standard error in points."""
+    if method not in figures:
+        return ["", ""]
+    own, difference = over_targets(figures[method]), paired(figures[method], figures[REFERENCE])
+    shown = "" if own is None else percent(*own.in_percent[:2])
+    if method == REFERENCE or difference is None:
+        return [shown, ""]
+    mark = {"ahead": " ▲", "behind": " ▼"}.get(difference.words, "")
+    return [shown, f"{100 * difference.mean:+.1f} ± {100 * difference.error:.1f}{mark}"]
+
+
+def counted(kept: dict[str, dict[str, Values]], name: str) -> str:
+    """How many of the comparisons with FedAvg are settled, and how many equal methods would be by chance."""
+    words = []
+    for figure, values in kept.items():
+        compared = [paired(values[method], values[REFERENCE]) for method in values if method != REFERENCE]
+        said = [one.words for one in compared if one is not None]
+        words.append(
+            f"{figure}: {len(said)} comparisons, {said.count('ahead')} ahead, {said.count('behind')} behind "
+            f"({0.05 * len(said):.1f} in all by chance if all were equal)"
+        )
+    return f"- {name}, {'; '.join(words)}."
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
