@@ -67,9 +67,9 @@ def check_value(name: str, value: Any, allowed: Allowed) -> None:
         for entry in map(str.strip, value.split(",")) if allowed.several else [value]:
             if entry or not (allowed.optional or allowed.several):
                 lookup(name, entry, allowed.names)
-    if allowed.between and not allowed.between[0] < value < allowed.between[1]:
-        raise UserError(f"config.{name} got {value}; expected {allowed.words}")
-    if allowed.least is not None and not value >= allowed.least:
+    if allowed.least is not None and value < allowed.least:
         raise UserError(f"config.{name} got {value}; expected at least {allowed.least}")
     if allowed.most is not None and not value <= allowed.most:
         raise UserError(f"config.{name} got {value}; expected at most {allowed.most}")
+    if allowed.between and not allowed.between[0] < value < allowed.between[1]:
+        raise UserError(f"config.{name} got {value}; expected {allowed.words}")
