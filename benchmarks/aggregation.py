@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.machine import processor
 from benchmarks.models import CLASSES, MODELS
 from benchmarks.options import guarded, positive
 from benchmarks.tables import markdown
@@ -26,6 +25,7 @@ from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.contract import Model, PyTree, Rule, ServerStep, Setup
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
+from fdgjax.utils.processor import processor_name
 from fdgjax.utils.registry import lookup
 
 MIB = 2**20
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
     model = as_model(network, (chosen.image_size, chosen.image_size, 3))
     programs = {name: program(name, model, chosen.clients) for name in chosen.contenders}
     print(table(programs, measured(programs, chosen.repeats)))
-    print(f"\n{processor()}; {chosen.clients} clients, medians of {chosen.repeats} repeats")
+    print(f"\n{processor_name()}; {chosen.clients} clients, medians of {chosen.repeats} repeats")
 
 
 def program(name: str, model: Model, clients: int) -> Program:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores, processor
+from benchmarks.machine import cores
 from fdgjax.models.cost import cost
+from fdgjax.utils.processor import processor_name
 
 SIZES = {"cpu": (512, 1024, 2048), "other": (4096, 8192, 16384)}
 SECONDS = 0.5
@@ -41,7 +42,7 @@ def best_rate(size: int, dtype: str) -> float:
 def facts() -> Result:
     """The hardware and software of a JAX process."""
     device = jax.devices()[0]
-    name = processor() if device.platform == "cpu" else device.device_kind
+    name = processor_name() if device.platform == "cpu" else device.device_kind
     return {"backend": jax.default_backend(), "device": name, "cores": cores(), "jax": jax.__version__}
 
 

@@ -10,11 +10,12 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores, processor
+from benchmarks.machine import cores
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
 from benchmarks.timing import timed
 from fdgjax.utils.process_memory import peak_resident_bytes
+from fdgjax.utils.processor import processor_name
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
 """As `fdgjax.methods.parts.hyper.ClientHyper`."""
@@ -69,7 +70,7 @@ def figures(job: Job, seconds: Sequence[float], loss: float | None) -> Result:
         "loss": loss,
         "peak_bytes": torch.cuda.max_memory_allocated() if cuda else peak_resident_bytes(),
         "backend": "cuda" if cuda else "cpu",
-        "device": torch.cuda.get_device_name() if cuda else processor(),
+        "device": torch.cuda.get_device_name() if cuda else processor_name(),
         "cores": cores(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

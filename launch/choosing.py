@@ -85,11 +85,16 @@ def keep(folder: Path, name: str) -> None:
         each = zip(seeds_in(summary), figures(summary, "id_accuracy"), figures(summary, "ood_accuracy"), strict=True)
         method = cell.config.method.name
         rows += [Kept(method, data.target, data.excluded, seed, own, ood, *cost) for seed, own, ood in each]
+    write_rows(FOLDER / f"{name}.csv", Kept._fields, rows)
+
+
+def write_rows(file: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Writes rows as CSV below the names of their columns, numbers with five significant digits."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([Kept._fields, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)])
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_text(FOLDER / f"{name}.csv", stream.getvalue())
+    writer.writerows([names, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, stream.getvalue())
 
 
 def read_kept(name: str) -> list[Kept]:

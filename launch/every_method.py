@@ -6,7 +6,6 @@ docs/choosing.md from them, which `python -m launch.results` writes.
 
 import argparse
 import csv
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from fdgjax.evaluation.statistics import Values, over_targets, paired
 from fdgjax.report.reading import read_runs
 from fdgjax.sweeps.comparison import percent
 from fdgjax.utils.command import command
-from fdgjax.utils.files import write_text
+from launch.choosing import write_rows
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "every_method"
 NAMES = {"pacs": "PACS", "office_caltech10": "Office-Caltech10"}
@@ -51,13 +50,7 @@ def main(argv: Sequence[str]) -> int:
         for seed in run.seeds
         if seed.summary
     ]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows(
-        [Kept._fields, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in sorted(rows))]
-    )
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_text(FOLDER / f"{args.name}.csv", stream.getvalue())
+    write_rows(FOLDER / f"{args.name}.csv", Kept._fields, sorted(rows))
     return 0
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import optax
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores, processor
+from benchmarks.machine import cores
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
 from benchmarks.timing import timed
 from fdgjax.utils.process_memory import peak_resident_bytes
+from fdgjax.utils.processor import processor_name
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
 """As `fdgjax.methods.parts.hyper.ClientHyper`."""
@@ -84,7 +85,7 @@ def figures(job: Job, seconds: list[float], framework: str) -> Result:
         "seconds_per_round": seconds,
         "peak_bytes": peak_resident_bytes(),
         "backend": jax.default_backend(),
-        "device": processor(),
+        "device": processor_name(),
         "cores": cores(),
         "jax": jax.__version__,
         "framework": framework,

@@ -25,7 +25,7 @@ import contextlib
 import csv
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ import numpy as np
 from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.adapting import OF_RUN, adapted_predictor
 from fdgjax.inference.classifier import UNSEEN
-from fdgjax.inference.images import ImagePath, Predictions, images_at, predict_images
+from fdgjax.inference.images import Decoded, ImagePath, Predictions, decoded_images, images_at, predict_decoded
 from fdgjax.inference.predictor import Chosen, Predictor, open_predictor
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command
@@ -49,11 +49,11 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
     images = images_at(args.images)
-    predictor = opened(args, images)
+    predictor, decoded = opened(args, images)
     adapted = args.adapt is not None
     quantile = None if adapted else set_quantile(predictor, args)
     farthest = None if adapted else farthest_kept(predictor, args)
-    found = predict_images(predictor, images)
+    found = predict_decoded(predictor, decoded)
     text = predictions_csv(predictor.class_names, images, found, quantile, farthest)
     if args.out:
         write_text(args.out, text)
@@ -94,15 +94,16 @@ def chosen_of(args: argparse.Namespace) -> Chosen:
     return Chosen(args.client, args.seed, args.round, args.data_dir, args.calibrated)
 
 
-def opened(args: argparse.Namespace, images: Sequence[ImagePath]) -> Predictor:
-    """What predicts: the run or export, or, with --adapt, the run adapted to the images.
+def opened(args: argparse.Namespace, images: Sequence[ImagePath]) -> tuple[Predictor, Iterable[Decoded]]:
+    """What predicts (the run or export, or, with --adapt, the run adapted to the images), and the images.
 
     Raises:
       UserError: sets or distances together with --adapt; or like `open_predictor` and `adapted_predictor`.
     """
     guarded = args.coverage is not None or args.refuse_above is not None
     if args.adapt is None:
-        return open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+        predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+        return predictor, decoded_images(predictor.image_shape, images)
     if guarded:
         raise UserError(
             "--adapt got --coverage or --refuse-above, too, which are measured for the model as it was trained; "

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,10 @@ import jax
 
 from fdgjax.data.sources.cache import cache_root
 from fdgjax.utils.files import write_json
+from fdgjax.utils.processor import processor_name
 from fdgjax.utils.threads import VARIABLES, cores
 
 PROBE = Path(__file__).with_name("core_probe.py")
-PROCESSORS = Path("/proc/cpuinfo")
 SECONDS = 60
 
 
@@ -48,7 +47,7 @@ def core_speeds() -> CoreSpeeds:
     processors = cores()
     if processors == 1 or jax.config.values["jax_platforms"] not in (None, "", "cpu"):
         return usual_speeds(processors)
-    path, machine = cache_root("") / "cores.json", f"{processor()}, {processors} cores, jax {jax.__version__}"
+    path, machine = cache_root("") / "cores.json", f"{processor_name()}, {processors} cores, jax {jax.__version__}"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return CoreSpeeds(**json.loads(path.read_text())[machine])
     try:
@@ -76,10 +75,3 @@ def measured(processors: int) -> list[float]:
         timeout=SECONDS,
     )
     return list(json.loads(done.stdout))
-
-
-def processor() -> str:
-    """The CPU's name."""
-    lines = PROCESSORS.read_text().splitlines() if PROCESSORS.exists() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

@@ -16,7 +16,7 @@ from fdgjax.engine.clients import repeat_of
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
-from fdgjax.inference.images import ImagePath, decoded_images
+from fdgjax.inference.images import Decoded, ImagePath, decoded_images
 from fdgjax.inference.predictor import Chosen, Predictor
 from fdgjax.inference.tensors import facts_of
 from fdgjax.methods.parts.adaptations import ADAPTATIONS, adaptation_of
@@ -29,8 +29,10 @@ OF_RUN = "own"
 """The adaptation that the run was tested with, instead of an entry of `ADAPTATIONS`."""
 
 
-def adapted_predictor(run: Path, chosen: Chosen, kind: str, images: Sequence[ImagePath]) -> Predictor:
-    """The predictor of a run, each of its models adapted to all images at once.
+def adapted_predictor(
+    run: Path, chosen: Chosen, kind: str, images: Sequence[ImagePath]
+) -> tuple[Predictor, list[Decoded]]:
+    """The predictor of a run, each of its models adapted to all images at once, and the images as they were read.
 
     Args:
       run: the run's folder.
@@ -46,10 +48,11 @@ def adapted_predictor(run: Path, chosen: Chosen, kind: str, images: Sequence[Ima
     if not Workdir(run).config.is_file():
         raise UserError(f"--adapt got {run}, which is no run's folder; expected one: an export cannot be adapted")
     classifier = open_classifier(run, **chosen._asdict())
-    pixels = np.concatenate([some for _, some in decoded_images(classifier.image_shape, images)])
+    decoded = list(decoded_images(classifier.image_shape, images))
+    pixels = np.concatenate([some for _, some in decoded])
     function, inputs = adaptation_for(classifier.outline, kind, pixels)
     fitted = classifier._replace(models=adapted_models(classifier, function, inputs), safeguards=None)
-    return Predictor(facts_of(fitted), predicted_by(fitted))
+    return Predictor(facts_of(fitted), predicted_by(fitted)), decoded
 
 
 def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[AdaptFn, np.ndarray]:

@@ -1,7 +1,7 @@
 """Image files and folders, read into the format of a model's training images and predicted."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,10 @@ from fdgjax.inference.predictor import Predictor
 from fdgjax.utils.errors import UserError
 
 LOGGER = logging.getLogger("fdgjax")
+
+
+Decoded = tuple[list[int], np.ndarray]
+"""Positions of images, and the images, uint8 `[batch, H, W, channels]`."""
 
 
 class ImagePath(NamedTuple):
@@ -80,15 +84,20 @@ def listings(folder: Path) -> Iterator[Listing]:
 
 def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predictions:
     """Predicts images, a few at a time; logs and raises like `decoded_images`."""
+    return predict_decoded(predictor, decoded_images(predictor.image_shape, images))
+
+
+def predict_decoded(predictor: Predictor, decoded: Iterable[Decoded]) -> Predictions:
+    """Predicts what `decoded_images` gives."""
     compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
-    for places, pixels in decoded_images(predictor.image_shape, images):
+    for places, pixels in decoded:
         kept += places
         found.append(in_compiled_batches(compiled, pixels))
     probabilities, distances = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
     return Predictions(kept, probabilities, distances)
 
 
-def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> Iterator[tuple[list[int], np.ndarray]]:
+def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> Iterator[Decoded]:
     """The images that can be read, a few at a time: their positions, and uint8 `[batch, H, W, channels]`. An image
     found in a folder that cannot be read is skipped, with a line that names it.
 

@@ -8,12 +8,17 @@ every sample, on the pooled data or at each client by itself (`comparing_domains
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from fdgjax.contract import Method, Objective, Order, Setup
+import jax
+import jax.numpy as jnp
+import optax
+
+from fdgjax.contract import Context, Method, Objective, Order, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import domain_aware, domain_by_domain
 from fdgjax.utils.registry import lookup
@@ -67,6 +72,23 @@ def comparing_domains(setup: Setup, h: CentralByDomain, objective: Objective) ->
         )
     order = lookup("config.method.batches", h.batches, BATCHES)
     return fedavg(setup, h, objective=objective)._replace(pooled=h.pooled, order=order)
+
+
+def annealed(
+    setup: Setup, h: CentralByDomain, *, before: float, penalty: float, anneal: float
+) -> tuple[Callable[[Context], jax.Array], optax.GradientTransformation]:
+    """A penalty's weight in a round, and the optimiser, which is reset when that weight changes.
+
+    Args:
+      setup, h: what the method is built for.
+      before: the weight until a share `anneal` of the rounds is done. penalty: the weight from then on.
+    """
+    begins = round(anneal * setup.rounds)
+
+    def weight(context: Context) -> jax.Array:
+        return jnp.where(context.round >= begins, jnp.float32(penalty), before)
+
+    return weight, renewed(client_optimizer(h, setup.rounds), begins)
 
 
 ENTRY = Entry(

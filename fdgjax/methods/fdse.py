@@ -28,13 +28,14 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.during_training import during_training
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import When, hyper
+from fdgjax.methods.parts.optimizers import trained_where
 from fdgjax.methods.parts.requirements import SKEW_ERASERS
 from fdgjax.methods.parts.sharing import Personalise, keep_personal
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten, merge, module_of, select, unflatten
+from fdgjax.utils.variables import merge, module_of, select
 
 OFFICIAL = "FDSE's official settings for PACS"
 
@@ -138,12 +139,7 @@ def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> AdaptFn:
         _, changed = forward(variables, batch, key, context)
         return consistency_loss(changed, context.received, layers, h.beta), changed
 
-    def labels(params: PyTree) -> PyTree:
-        return unflatten({path: label(f"params/{path}") for path in flatten(params)})
-
-    optimizer = optax.partition(
-        {"personal": optax.sgd(h.adaptation_learning_rate), "shared": optax.set_to_zero()}, labels
-    )
+    optimizer = trained_where(lambda path: label(f"params/{path}") == "personal", optax.sgd(h.adaptation_learning_rate))
 
     def adapt(variables: Variables, domain: Unlabelled) -> Variables:
         after = domain.fit(variables, objective, optimizer, h.adaptation_epochs)

@@ -19,12 +19,11 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.central import CentralByDomain, annealed, comparing_domains
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
-from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS, last_layer
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.by_domain import domain_variance, gradient_variances, members, present_domains
@@ -54,7 +53,8 @@ def fishr(setup: Setup, h: Fishr) -> Method:
     Raises:
       UserError: fewer than two domains.
     """
-    begins, shapes = round(h.anneal * setup.rounds), flatten(jax.eval_shape(setup.model.init, any_key()))
+    weight, optimizer = annealed(setup, h, before=0.0, penalty=h.penalty, anneal=h.anneal)
+    shapes = flatten(jax.eval_shape(setup.model.init, any_key()))
     kernel = last_layer(setup.model)
     size, classes = shapes[kernel].shape
     bias = f"{kernel.removesuffix('kernel')}bias" in shapes
@@ -66,16 +66,14 @@ def fishr(setup: Setup, h: Fishr) -> Method:
         averaged = h.ema * before + (1 - h.ema) * now
         there = present_domains(own)
         kept = jnp.where(there[:, None, None] > 0, jax.lax.stop_gradient(averaged), before)
-        weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 0.0)
-        loss = mean_cross_entropy(output.logits, batch) + weight * domain_variance(averaged / (1 - h.ema), there)
+        variance = domain_variance(averaged / (1 - h.ema), there)
+        loss = mean_cross_entropy(output.logits, batch) + weight(context) * variance
         return loss, {**changed, MEMORY: {"variances": kept}}
 
     def nothing(fresh: Fresh) -> dict[str, jax.Array]:
         return {"variances": jnp.zeros((len(fresh.federation.ids), setup.domains, size + bias, classes))}
 
-    base = comparing_domains(setup, h, objective)
-    base = base._replace(optimizer=renewed(client_optimizer(h, setup.rounds), begins))
-    return remembering(base, nothing)
+    return remembering(comparing_domains(setup, h, objective)._replace(optimizer=optimizer), nothing)
 
 
 ENTRY = Entry(

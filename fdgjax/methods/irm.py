@@ -14,13 +14,11 @@ implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.central import CentralByDomain, annealed, comparing_domains
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import invariance_penalty, mean_over_domains, members
 
@@ -45,16 +43,14 @@ def irm(setup: Setup, h: IRM) -> Method:
     Raises:
       UserError: fewer than two domains.
     """
-    begins = round(h.anneal * setup.rounds)
+    weight, optimizer = annealed(setup, h, before=1.0, penalty=h.penalty, anneal=h.anneal)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         output, changed = setup.model.apply(variables, batch.images, True, key)
         own = members(batch, setup.domains)
         loss = mean_over_domains(each_cross_entropy(output.logits, batch), own)
-        weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 1.0)
-        return loss + weight * invariance_penalty(output.logits, batch.labels, own), changed
+        return loss + weight(context) * invariance_penalty(output.logits, batch.labels, own), changed
 
-    optimizer = renewed(client_optimizer(h, setup.rounds), begins)
     return comparing_domains(setup, h, objective)._replace(optimizer=optimizer)
 
 

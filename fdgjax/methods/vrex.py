@@ -13,13 +13,11 @@ of the losses, as implemented in DomainBed (Gulrajani and Lopez-Paz, ICLR 2021).
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.central import CentralByDomain, comparing_domains
+from fdgjax.methods.central import CentralByDomain, annealed, comparing_domains
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.optimizers import client_optimizer, renewed
 from fdgjax.methods.parts.requirements import SEVERAL_DOMAINS
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import domain_means, domain_variance, members, present_domains
@@ -45,16 +43,14 @@ def vrex(setup: Setup, h: VREx) -> Method:
     Raises:
       UserError: fewer than two domains.
     """
-    begins = round(h.anneal * setup.rounds)
+    weight, optimizer = annealed(setup, h, before=1.0, penalty=h.penalty, anneal=h.anneal)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         output, changed = setup.model.apply(variables, batch.images, True, key)
         own = members(batch, setup.domains)
         losses, there = domain_means(each_cross_entropy(output.logits, batch), own), present_domains(own)
-        weight = jnp.where(context.round >= begins, jnp.float32(h.penalty), 1.0)
-        return masked_mean(losses, there) + weight * domain_variance(losses, there), changed
+        return masked_mean(losses, there) + weight(context) * domain_variance(losses, there), changed
 
-    optimizer = renewed(client_optimizer(h, setup.rounds), begins)
     return comparing_domains(setup, h, objective)._replace(optimizer=optimizer)
 
 

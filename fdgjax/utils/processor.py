@@ -1,14 +1,28 @@
 """What the processor of this machine can do."""
 
+import platform
 from functools import lru_cache
 from pathlib import Path
+
+LISTED = Path("/proc/cpuinfo")
+"""Where Linux describes the processor."""
 
 AMX = "amx_bf16"
 """Intel's tiles, whose products of bfloat16 numbers are four to five times as fast as float32's."""
 
 
 @lru_cache(maxsize=1)
-def instructions(source: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+def instructions(source: Path = LISTED) -> frozenset[str]:
     """The processor's extensions by the names of Linux, such as `avx512_bf16`; none where Linux does not list them."""
+    return frozenset(listed("flags", source).split())
+
+
+def processor_name() -> str:
+    """The processor's name."""
+    return listed("model name") or platform.processor() or platform.machine()
+
+
+def listed(key: str, source: Path = LISTED) -> str:
+    """The first value of a key; '' where Linux lists none."""
     lines = source.read_text().splitlines() if source.is_file() else []
-    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), ()))
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")

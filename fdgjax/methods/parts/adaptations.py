@@ -25,12 +25,11 @@ from fdgjax.contract import (
     AdaptFn,
     Model,
     Output,
-    PyTree,
     Scope,
     Unlabelled,
     Variables,
 )
-from fdgjax.methods.parts.optimizers import optimizer
+from fdgjax.methods.parts.optimizers import optimizer, trained_where
 from fdgjax.methods.parts.pseudo_labels import centroid_labels, outputs_for_all
 from fdgjax.methods.parts.requirements import last_layer
 from fdgjax.objectives import entropies, entropy, information_maximisation, replaced_statistics
@@ -185,17 +184,6 @@ def class_directions(features: jax.Array, logits: jax.Array, mask: jax.Array, mo
         belongs = jnp.where(jnp.argsort(ranked, axis=0) < most, belongs, 0)
     sums = jnp.matmul(directions(features).T, belongs, precision=jax.lax.Precision.HIGHEST)
     return directions(sums.T).T
-
-
-def trained_where(
-    chosen: Callable[[str], bool], transformation: optax.GradientTransformation
-) -> optax.GradientTransformation:
-    """The transformation for the parameters at the chosen paths; the others stay."""
-
-    def labels(params: PyTree) -> PyTree:
-        return unflatten({path: "moves" if chosen(path) else "stays" for path in flatten(params)})
-
-    return optax.partition({"moves": transformation, "stays": optax.set_to_zero()}, labels)
 
 
 def norms_of(model: Model, how: "AdaptationConfig") -> frozenset[str]:

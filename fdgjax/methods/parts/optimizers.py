@@ -12,6 +12,7 @@ from fdgjax.contract import PyTree
 from fdgjax.methods.parts.hyper import SCHEDULES, ClientHyper, learning_rate_factor
 from fdgjax.utils.errors import UserError, unknown
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, unflatten
 
 
 def client_optimizer(
@@ -143,6 +144,17 @@ def optimizer(
             "gradients alone, such as sgd or adam"
         )
     return whole
+
+
+def trained_where(
+    chosen: Callable[[str], bool], transformation: optax.GradientTransformation
+) -> optax.GradientTransformation:
+    """The transformation for the parameters at the chosen paths; the others stay."""
+
+    def labels(params: PyTree) -> PyTree:
+        return unflatten({path: "moves" if chosen(path) else "stays" for path in flatten(params)})
+
+    return optax.partition({"moves": transformation, "stays": optax.set_to_zero()}, labels)
 
 
 def takes_gradients(transformation: optax.GradientTransformation) -> bool:
