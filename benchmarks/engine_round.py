@@ -40,7 +40,7 @@ def measure(job: Job) -> Result:
     with jax.default_matmul_precision(job.precision):
         federation = random_federation(job)
         module = network(job)
-        shape = federation.images.shape[1:]
+        shape = federation.inputs.shape[1:]
         method, plan = method_and_plan(module, federation, job)
         federation = jax.device_put(federation, everywhere(plan.execution))
         state = compile_init(method, plan.execution)(jnp.uint32(0), federation)
@@ -83,7 +83,7 @@ def network(job: Job) -> nn.Module:
 
 def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tuple[Any, RoundPlan]:
     """The job's method with one local epoch of Adam on that network."""
-    model = with_plan(as_model(module, federation.images.shape[1:], dtype=job.dtype), job.plan)
+    model = with_plan(as_model(module, federation.inputs.shape[1:], dtype=job.dtype), job.plan)
     entry = lookup("method", job.method, METHODS)
     slots = clients_per_device(expected_rounds(job), job.devices) if job.client_axis == "map" else 0
     execution = Execution(job.client_axis, job.chunk, job.devices, slots=slots)

@@ -50,7 +50,7 @@ def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path
     assert "hfedf" in done(fdgjax, "runs", folder=empty)
     tuning = ("--config.rounds=2", "--config.eval_every=1", "--config.model.name=digits_cnn", "--workdir", "run")
     done(fdgjax, "train", "--config=fedavg", f"--config.data.cache_dir={cache}", *tuning, folder=empty)
-    images = np.asarray(load_data("rotated_digits", cache_dir=str(cache)).images[:3])
+    images = np.asarray(load_data("rotated_digits", cache_dir=str(cache)).inputs[:3])
     for i, image in enumerate(images):
         Image.fromarray(image[..., 0]).save(empty / f"{i}.png")
     np.save(empty / "images.npy", images)

@@ -106,7 +106,7 @@ def toy_federation(lengths: tuple[int, ...] = LENGTHS, held: int = 3, unseen: in
     # An image is brighter where its class says so, so that there is something to learn.
     images = rng.integers(0, 180, (samples, *IMAGE)) + 25 * labels[:, None, None, None]
     return Federation(
-        images=jax.device_put(images.astype(np.uint8)),
+        inputs=jax.device_put(images.astype(np.uint8)),
         labels=jax.device_put(labels.astype(np.int32)),
         domains=jax.device_put(domains.astype(np.int32)),
         ids=jax.device_put(np.asarray([11 + 3 * client for client in range(len(lengths))], np.int32)),
@@ -154,7 +154,7 @@ def poisonable(objective: Objective) -> Objective:
 
     def poisoned(variables: Any, batch: Batch, key: jax.Array, context: Context) -> Any:
         loss, rest = objective(variables, batch, key, context)
-        bad = jnp.all(batch.images > 0.99, axis=(1, 2, 3))
+        bad = jnp.all(batch.inputs > 0.99, axis=(1, 2, 3))
         return loss * jnp.where(jnp.any(bad & (batch.mask > 0)), jnp.nan, 1.0), rest
 
     return poisoned
@@ -162,9 +162,9 @@ def poisonable(objective: Objective) -> Objective:
 
 def poison(federation: Federation, client: int) -> Federation:
     """The federation with one image of one client that is `POISON` all over."""
-    images = np.array(federation.images)
+    images = np.array(federation.inputs)
     images[np.asarray(federation.train.places)[client, 0]] = POISON
-    return federation._replace(images=jax.device_put(images))
+    return federation._replace(inputs=jax.device_put(images))
 
 
 class Case(NamedTuple):

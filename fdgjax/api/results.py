@@ -150,7 +150,7 @@ class Result:
 
     def checked(self, images: Any) -> np.ndarray:
         """The images as an array; raises like `predict_proba`."""
-        found, shape = np.asarray(images), list(self.built.data.images.shape[1:])
+        found, shape = np.asarray(images), list(self.built.data.inputs.shape[1:])
         if found.dtype != np.uint8 or found.ndim != 4 or list(found.shape[1:]) != shape or not len(found):
             raise UserError(
                 f"images got {found.dtype} {list(found.shape)}; expected uint8 [n, {', '.join(map(str, shape))}], as "

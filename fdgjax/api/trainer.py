@@ -79,7 +79,7 @@ def experiment(
     with lending(given):
         if given:
             ((name, found),) = given.items()
-            config = config_on(method, name, found.images.shape[1:])
+            config = config_on(method, name, found.inputs.shape[1:])
         else:
             config = config_for(method)
         if model is not None:

@@ -13,8 +13,8 @@ from fdgjax.utils.variables import PyTree, Variables
 class Batch(NamedTuple):
     """A minibatch of one client.
 
-    images: float32 `[batch, height, width, channels]` in [-1, 1], or, as the model's input, the features `[batch, ...]`
-      that a frozen trunk computed from them.
+    inputs: float32 `[batch, ...]`: images `[batch, height, width, channels]` in [-1, 1], rows of a table, series, or
+      the features that a frozen trunk computed.
     labels: int32 `[batch]`.
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
     label_weight: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
       No other federated method uses them. Empty in a batch made without domains.
     """
 
-    images: jax.Array
+    inputs: jax.Array
     labels: jax.Array
     mask: jax.Array
     label_weight: jax.Array | float = 1.0
@@ -49,7 +49,7 @@ class Model(NamedTuple):
     """A client model as two pure functions.
 
     init: `(key) -> variables`.
-    apply: `(variables, images, train, key) -> (output, changed collections)`; the latter are empty if no collection is
+    apply: `(variables, inputs, train, key) -> (output, changed collections)`; the latter are empty if no collection is
       mutable, and `key` is for dropout (unused when `train` is false).
     """
 

@@ -35,10 +35,11 @@ class Federation(NamedTuple):
     Several seeds share the data and differ in its split: the tables named in `TABLES` then have a leading axis,
     `[seeds, ...]` (see `stack_seeds`).
 
-    images: uint8 `[samples, height, width, channels]`, or a frozen trunk's features, float32 `[samples, ...]`: an array
-      on the device, or on the host and read batch by batch (`Streamed`), or split so that each device holds its own
-      clients' images (`ShardedImages`). Only `images[places]` and `images.shape` are used. Augmented copies of the
-      samples' features follow all samples: copy k of sample n is at `n + k * samples`, k from 1.
+    inputs: images uint8 `[samples, height, width, channels]`, or float32 `[samples, ...]`, such as a frozen trunk's
+      features: an array on the device, or on the host and read batch by batch (`Streamed`), or split so that each
+      device holds its own clients' inputs (`ShardedImages`). Only `inputs[places]` and `inputs.shape` are used.
+      Augmented copies of the samples' features follow all samples: copy k of sample n is at `n + k * samples`, k from
+      1.
     labels: int32 `[samples]`.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered
@@ -47,7 +48,7 @@ class Federation(NamedTuple):
       labelled samples of a server that trains. The rows of a table that a protocol lacks are empty.
     """
 
-    images: jax.Array | Streamed | ShardedImages
+    inputs: jax.Array | Streamed | ShardedImages
     labels: jax.Array
     domains: jax.Array
     ids: jax.Array
@@ -105,11 +106,11 @@ def federate_seeds(
     """One federation per partition, all sharing one copy of the data. Raises like `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
-    images = Streamed(np.asarray(data.images)) if streaming else on_device(data.images, None)
+    images = Streamed(np.asarray(data.inputs)) if streaming else on_device(data.inputs, None)
     labels, domains = on_device(data.labels), on_device(data.domains)
     return [
         Federation(
-            images=images,
+            inputs=images,
             labels=labels,
             domains=domains,
             ids=on_device(range(len(parts.train))),

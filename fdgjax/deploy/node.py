@@ -74,9 +74,9 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
     count, least = len(own.labels), plan.batching.batch_size if plan.batching.drop_last else 1
     if count < least:
         raise UserError(f"client {client} holds {count} images; expected at least {least}; see its folder of images")
-    if own.images.shape[1:] != terms.image_shape:
+    if own.inputs.shape[1:] != terms.image_shape:
         raise UserError(
-            f"client {client} holds images {own.images.shape[1:]}; expected {terms.image_shape}, as the server has it"
+            f"client {client} holds images {own.inputs.shape[1:]}; expected {terms.image_shape}, as the server has it"
         )
     hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
     federation = federation_of(terms.clients, hidden, client=client)

@@ -36,9 +36,9 @@ class Terms(NamedTuple):
 
 
 class OwnSamples(NamedTuple):
-    """A party's own samples: images uint8 `[samples, H, W, channels]`, labels int32 `[samples]`."""
+    """A party's own samples: inputs uint8 `[samples, H, W, channels]`, labels int32 `[samples]`."""
 
-    images: np.ndarray
+    inputs: np.ndarray
     labels: np.ndarray
 
 
@@ -137,12 +137,12 @@ def federation_of(
         known[client] = count
         places[client, :count] = row
     # An empty array has no sample to trace.
-    images = own.images if count else np.zeros((1, *own.images.shape[1:]), own.images.dtype)
+    images = own.inputs if count else np.zeros((1, *own.inputs.shape[1:]), own.inputs.dtype)
     labels = own.labels if count else np.zeros(1)
     no_rows = Rows(on_device(np.zeros((clients, 1))), on_device(np.zeros(clients)))
     no_row = Rows(on_device(np.zeros((1, 1))), on_device(np.zeros(1)))
     return Federation(
-        images=on_device(images, None),
+        inputs=on_device(images, None),
         labels=on_device(labels),
         domains=on_device(np.zeros(len(labels))),
         ids=on_device(np.arange(clients)),

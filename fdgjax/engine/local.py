@@ -25,7 +25,7 @@ class Batching(NamedTuple):
 
     epochs: passes over the samples. batch_size: samples of a minibatch. drop_last: whether a last partial batch is left
     out. augment: the random view of the images that training sees, drawn anew for each minibatch; None for the images.
-    copies: how many augmented copies of each image the federation holds (`Federation.images`); each minibatch draws one
+    copies: how many augmented copies of each image the federation holds (`Federation.inputs`); each minibatch draws one
       for each sample instead of a view. 0 for none.
     """
 
@@ -75,7 +75,7 @@ class LocalData(NamedTuple):
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array, copy: jax.Array | None = None) -> Batch:
     """The samples at `rows` `[batch]`, or of each its augmented copy of a number from 1, `copy` `[batch]`."""
     places = rows if copy is None else rows + copy * len(federation.labels)
-    images, labels = as_floats(federation.images[places]), federation.labels[rows]
+    images, labels = as_floats(federation.inputs[places]), federation.labels[rows]
     return Batch(images, labels, mask.astype(jnp.float32), domains=federation.domains[rows])
 
 
@@ -86,7 +86,7 @@ def training_batch(
     if batching.copies:
         return take_batch(federation, rows, mask, jax.random.randint(key, rows.shape, 1, batching.copies + 1))
     batch = take_batch(federation, rows, mask)
-    return batch._replace(images=batching.augment(key, batch.images)) if batching.augment else batch
+    return batch._replace(inputs=batching.augment(key, batch.inputs)) if batching.augment else batch
 
 
 def slice_rows(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[jax.Array, jax.Array]:

@@ -40,7 +40,7 @@ def place_data(
     if not several_processes():
         return jax.device_put(both, place)
     assert place is not None, "several processes have several devices"
-    images = both[0].images
+    images = both[0].inputs
     if isinstance(images, Streamed) and not streaming:
         source = np.asarray(images.source)
         images = (
@@ -50,8 +50,8 @@ def place_data(
         )
 
     def placed(one: Federation) -> Federation:
-        tables = on_every_device({**one._asdict(), "images": ()}, place)
-        return Federation(**{**tables, "images": images})
+        tables = on_every_device({**one._asdict(), "inputs": ()}, place)
+        return Federation(**{**tables, "inputs": images})
 
     return placed(both[0]), placed(both[1])
 
@@ -70,7 +70,7 @@ def on_every_device(tree: PyTree, place: NamedSharding) -> PyTree:
 def own_samples(federations: Sequence[Federation], devices: int) -> list[np.ndarray]:
     """For each device the samples of its own clients, and those of the unseen domain, which every device has, with
     their augmented copies, if any."""
-    images, samples = federations[0].images.shape[0], len(federations[0].labels)
+    images, samples = federations[0].inputs.shape[0], len(federations[0].labels)
     own = [used_samples(federations, device, devices) for device in range(devices)]
     return [np.concatenate([rows + start for start in range(0, images, samples)]) for rows in own]
 

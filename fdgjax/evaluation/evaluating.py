@@ -121,7 +121,7 @@ def of_representations(
     def before(represented: PyTree) -> list[dict[str, Any]]:
         found = []
         for probe, rows, fresh in zip(probes, targets, figures(represented), strict=True):
-            pixels = as_floats(jnp.asarray(data.images[rows])).reshape(1, len(rows), -1)
+            pixels = as_floats(jnp.asarray(data.inputs[rows])).reshape(1, len(rows), -1)
             of_pixels = measure_probe(probe(pixels)).probe_by_percent
             found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels})
         return found

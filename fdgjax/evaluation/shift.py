@@ -11,10 +11,10 @@ from fdgjax.data.pixels import as_floats
 
 
 class Minibatches(NamedTuple):
-    """Of one domain: images uint8 `[batches, batch, height, width, channels]`, or a frozen trunk's features, and
-    labels int32 `[batches, batch]`."""
+    """Of one domain: inputs `[batches, batch, ...]`, images uint8 or a frozen trunk's features, and labels int32
+    `[batches, batch]`."""
 
-    images: np.ndarray
+    inputs: np.ndarray
     labels: np.ndarray
 
 
@@ -38,8 +38,8 @@ def minibatch_gradient(
         return jax.tree.map(jnp.add, total, gradient), None
 
     zero = jax.tree.map(jnp.zeros_like, variables["params"])
-    batches = len(samples.images)
-    total, _ = jax.lax.scan(add, zero, (jnp.arange(batches), jnp.asarray(samples.images), jnp.asarray(samples.labels)))
+    batches = len(samples.inputs)
+    total, _ = jax.lax.scan(add, zero, (jnp.arange(batches), jnp.asarray(samples.inputs), jnp.asarray(samples.labels)))
     return jax.tree.map(lambda leaf: leaf / batches, total)
 
 

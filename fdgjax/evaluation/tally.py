@@ -71,7 +71,7 @@ def tally(
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
         batch, where = take_batch(federation, places, mask), federation.domains[places]
         batch = shown(batch) if shown else batch
-        output, _ = model.apply(variables, batch.images, False, key)
+        output, _ = model.apply(variables, batch.inputs, False, key)
         logits = output.logits
         log_p = jax.nn.log_softmax(logits)
         confidence = jnp.exp(jnp.max(log_p, axis=1))
@@ -159,7 +159,7 @@ def compile_representation(
     def of_model(federation: Federation, variables: Variables) -> jax.Array:
         rows, count = federation.target.places[0], federation.target.length[0]
         samples = samples_of(LocalData(federation, rows, count), batch_size, repeat)
-        found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.images, False, key)[0]))
+        found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.inputs, False, key)[0]))
         return found
 
     def evaluate(method: Method, state: State, federation: Federation) -> jax.Array:

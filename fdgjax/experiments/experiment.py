@@ -191,7 +191,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
-    config = choose_devices(config, entry, parts, data.images.nbytes)
+    config = choose_devices(config, entry, parts, data.inputs.nbytes)
     places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
     domains = max(len(np.unique(data.domains[rows])) for rows in places)
     model, client = fit_model(config, entry, data, weights, clients, domains)

@@ -30,7 +30,7 @@ def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
     Raises:
       UserError: a crop larger than the images.
     """
-    height, width, channels = data.images.shape[1:]
+    height, width, channels = data.inputs.shape[1:]
     if where.crop_size > min(height, width):
         raise UserError(
             f"config.data.crop_size got {where.crop_size}, but the images have {height}x{width} pixels; expected at "
@@ -127,4 +127,4 @@ def as_features(data: Domains, trunk: Trunk, chosen: ModelConfig, where: DataCon
     identity |= {"crop_size": where.crop_size} if where.crop_size else {}
     view = batching.augment if batching.copies else None
     copies = Copies(batching.copies, view, where.augmentation) if view else None
-    return data._replace(images=trunk_features(trunk, data.images, identity, where.cache_dir, copies))
+    return data._replace(inputs=trunk_features(trunk, data.inputs, identity, where.cache_dir, copies))

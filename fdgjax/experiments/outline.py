@@ -77,9 +77,9 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         class_names=tuple(data.class_names),
         domain_names=tuple(data.domain_names),
         target=experiment.sharings[member][0].target,
-        image_shape=tuple(data.images.shape[1:]),
+        image_shape=tuple(data.inputs.shape[1:]),
         clients=len(experiment.parts[0].train),
-        samples=tuple(train.images.shape),
+        samples=tuple(train.inputs.shape),
         tables={name: shape(name) for name in TABLES},
     )
 

@@ -208,5 +208,5 @@ def calibration(classifier: Classifier, trained: TrainedRun) -> float:
     rows = np.concatenate(held_out) if classifier.client == UNSEEN else held_out[classifier.client]
     if not len(rows):
         raise UserError("--calibrated needs validation data, of which there are none; leave it out")
-    logits = in_batches(logits_of(classifier), experiment.data.images[np.sort(rows)], axis=1)
+    logits = in_batches(logits_of(classifier), experiment.data.inputs[np.sort(rows)], axis=1)
     return fit_temperature(logits, experiment.data.labels[np.sort(rows)])

@@ -56,7 +56,7 @@ def afl(setup: Setup, h: AFL) -> Method:
         key = jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def losses(batch: Batch) -> tuple[jax.Array, jax.Array]:
-            output, _ = model.apply(context.received, batch.images, False, key)
+            output, _ = model.apply(context.received, batch.inputs, False, key)
             each = optax.softmax_cross_entropy_with_integer_labels(output.logits, batch.labels)
             return each, batch.mask * batch.label_weight
 

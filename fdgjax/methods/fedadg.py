@@ -63,7 +63,7 @@ def fedadg(setup: Setup, h: FedADG) -> Method:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(network_alone(variables), batch.images, True, key)
+        output, changed = model.apply(network_alone(variables), batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if not h.weight:
             return loss, changed

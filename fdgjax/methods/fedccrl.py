@@ -78,11 +78,11 @@ def agreeing(model: Model, h: FedCCRL) -> Objective:
     lookup("positives", h.positives, POSITIVES)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        first, changed = model.apply(variables, batch.images, True, key)
+        first, changed = model.apply(variables, batch.inputs, True, key)
         loss, outputs = mean_cross_entropy(first.logits, batch), [first]
         for number in (1, 2):
             style_key, augment_key, apply_key = jax.random.split(jax.random.fold_in(key, number), 3)
-            view = augment(augment_key, restyled(style_key, batch.images, context, h.beta))
+            view = augment(augment_key, restyled(style_key, batch.inputs, context, h.beta))
             output, changed = model.apply({**variables, **changed}, view, True, apply_key)
             loss += mean_cross_entropy(output.logits, batch)
             outputs.append(output)

@@ -77,17 +77,17 @@ def mixed_with_others(h: FedDG) -> Callable[[Batch, jax.Array, Context], jax.Arr
     mixture = lookup("mixture", h.mixture, MIXTURES)
 
     def mixed(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
-        (who_key, which_key, how_key), count = jax.random.split(key, 3), len(batch.images)
+        (who_key, which_key, how_key), count = jax.random.split(key, 3), len(batch.inputs)
         drawn = draw_others(who_key, which_key, context, count)
         how = jnp.where(drawn.any, mixture(how_key, count), 0)
         amplitudes = context.sent.more.shown[drawn.client, drawn.image]
-        window = jax.eval_shape(partial(low_amplitudes, share=h.share), batch.images)
+        window = jax.eval_shape(partial(low_amplitudes, share=h.share), batch.inputs)
         if amplitudes.shape != window.shape:
             raise UserError(
-                f"feddg got images of {batch.images.shape[1]} pixels for training, but its bank holds amplitudes of "
+                f"feddg got images of {batch.inputs.shape[1]} pixels for training, but its bank holds amplitudes of "
                 "larger ones, whose window is another; expected config.data.crop_size=0, or a smaller method.share"
             )
-        return mix_amplitudes(batch.images, amplitudes, how, h.share)
+        return mix_amplitudes(batch.inputs, amplitudes, how, h.share)
 
     return mixed
 

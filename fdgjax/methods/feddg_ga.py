@@ -89,7 +89,7 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
 
         def costs(batch: Batch) -> tuple[jax.Array, ...]:
             def of(variables: Variables) -> jax.Array:
-                return cost(model.apply(variables, batch.images, False, key)[0].logits, batch.labels)
+                return cost(model.apply(variables, batch.inputs, False, key)[0].logits, batch.labels)
 
             return of(context.received), of(past.model), batch.mask * batch.label_weight
 

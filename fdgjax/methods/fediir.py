@@ -85,7 +85,7 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
     model = setup.model
 
     def nothing(fresh: Fresh) -> HeadGradient:
-        shapes = output_shapes(model, fresh.federation.images.shape[1:])
+        shapes = output_shapes(model, fresh.federation.inputs.shape[1:])
         classes = shapes.logits.shape[1]
         return HeadGradient(jnp.zeros((shapes.features.shape[1], classes)), jnp.zeros(classes))
 
@@ -95,7 +95,7 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
         key = jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def outputs(batch: Batch) -> tuple[jax.Array, ...]:
-            output, _ = model.apply(context.received, batch.images, False, key)
+            output, _ = model.apply(context.received, batch.inputs, False, key)
             return output.features, output.logits, batch.labels, batch.mask * batch.label_weight
 
         features, logits, labels, counted = samples.each(outputs)
@@ -120,7 +120,7 @@ def gradient_aligned(model: Model, penalty: float) -> Objective:
     """Cross-entropy and the squared distance of its last layer's gradient from the mean one."""
 
     def objective(variables: PyTree, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if penalty:
             own = head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.label_weight)

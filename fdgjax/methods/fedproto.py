@@ -42,7 +42,7 @@ def fedproto(setup: Setup, h: FedProto) -> Method:
     """Local with shared prototypes."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = setup.model.apply(variables, batch.images, True, key)
+        output, changed = setup.model.apply(variables, batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if h.weight:
             loss += h.weight * prototype_distance(output.features, batch, context.sent.more)

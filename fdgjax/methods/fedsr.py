@@ -77,7 +77,7 @@ def simple_representation(model: Model, h: FedSR) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if h.l2r:
             loss += h.l2r * length(output.features, batch.mask)

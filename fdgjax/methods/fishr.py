@@ -60,7 +60,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
     bias = f"{kernel.removesuffix('kernel')}bias" in shapes
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = setup.model.apply(without_memory(variables), batch.images, True, key)
+        output, changed = setup.model.apply(without_memory(variables), batch.inputs, True, key)
         own, before = members(batch, setup.domains), variables[MEMORY]["variances"]
         now = gradient_variances(output.features, output.logits, batch.labels, own, bias)
         averaged = h.ema * before + (1 - h.ema) * now

@@ -60,7 +60,7 @@ def fpl(setup: Setup, h: FPL) -> Method:
     """FedAvg with prototypes."""
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = setup.model.apply(variables, batch.images, True, key)
+        output, changed = setup.model.apply(variables, batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if h.contrast or h.regularisation:
             far, off = prototype_losses(output.features, batch, context.sent.more, h.temperature)

@@ -69,7 +69,7 @@ def guided(model: Model, guidance: float) -> Objective:
     bias = kernel.replace("/kernel", "/bias")
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         loss = mean_cross_entropy(output.logits, batch)
         if guidance:
             received = flatten(context.received)

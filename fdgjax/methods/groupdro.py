@@ -47,7 +47,7 @@ def groupdro(setup: Setup, h: GroupDRO) -> Method:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = setup.model.apply(without_memory(variables), batch.images, True, key)
+        output, changed = setup.model.apply(without_memory(variables), batch.inputs, True, key)
         losses = domain_means(each_cross_entropy(output.logits, batch), members(batch, setup.domains))
         grown = variables[MEMORY]["weights"] * jnp.exp(h.eta * jax.lax.stop_gradient(losses))
         weights = grown / jnp.sum(grown)

@@ -46,7 +46,7 @@ def irm(setup: Setup, h: IRM) -> Method:
     weight, optimizer = annealed(setup, h, before=1.0, penalty=h.penalty, anneal=h.anneal)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = setup.model.apply(variables, batch.images, True, key)
+        output, changed = setup.model.apply(variables, batch.inputs, True, key)
         own = members(batch, setup.domains)
         loss = mean_over_domains(each_cross_entropy(output.logits, batch), own)
         return loss + weight(context) * invariance_penalty(output.logits, batch.labels, own), changed

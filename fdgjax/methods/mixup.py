@@ -50,7 +50,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
         other = partners(pair_key, own)
         draws = jax.random.beta(share_key, h.alpha, h.alpha, (setup.domains,))
         share = jnp.sum(own * draws[None, :], axis=1)
-        output, changed = setup.model.apply(variables, mixed_images(batch.images, share, other), True, apply_key)
+        output, changed = setup.model.apply(variables, mixed_images(batch.inputs, share, other), True, apply_key)
         theirs = batch._replace(labels=batch.labels[other])
         losses = share * each_cross_entropy(output.logits, batch)
         losses += (1 - share) * each_cross_entropy(output.logits, theirs)

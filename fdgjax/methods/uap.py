@@ -85,7 +85,7 @@ def gaussian_aligned(model: Model, h: UAP, means: Callable[[Variables, Context],
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         apply_key, sample_key, class_key = jax.random.split(key, 3)
-        output, changed = model.apply(variables, batch.images, True, apply_key)
+        output, changed = model.apply(variables, batch.inputs, True, apply_key)
         loss, counted = mean_cross_entropy(output.logits, batch), batch.mask * batch.label_weight
         if h.alpha:
             weights = flatten(means(variables, context))[classifier].T

@@ -46,7 +46,7 @@ def vrex(setup: Setup, h: VREx) -> Method:
     weight, optimizer = annealed(setup, h, before=1.0, penalty=h.penalty, anneal=h.anneal)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = setup.model.apply(variables, batch.images, True, key)
+        output, changed = setup.model.apply(variables, batch.inputs, True, key)
         own = members(batch, setup.domains)
         losses, there = domain_means(each_cross_entropy(output.logits, batch), own), present_domains(own)
         return masked_mean(losses, there) + weight(context) * domain_variance(losses, there), changed

@@ -23,7 +23,7 @@ def aligned_domains(
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         own = members(batch, domains)
         loss = mean_over_domains(each_cross_entropy(output.logits, batch), own)
         return loss + penalty * distance(output.features, own), changed

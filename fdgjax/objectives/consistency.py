@@ -138,7 +138,7 @@ def statistics_only(model: Model, fixed: Sequence[str] = ()) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         with nn.intercept_methods(by_fixed_statistics(context.received, fixed)):
-            _, changed = model.apply(variables, batch.images, True, key)
+            _, changed = model.apply(variables, batch.inputs, True, key)
         return jnp.zeros(()), changed
 
     return objective

@@ -37,9 +37,9 @@ def model_contrastive(
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         near, far = (
-            model.apply(fixed, batch.images, False, key)[0].features for fixed in (context.received, previous(context))
+            model.apply(fixed, batch.inputs, False, key)[0].features for fixed in (context.received, previous(context))
         )
         away = masked_mean(contrast(output.features, near, far, temperature), batch.mask)
         return mean_cross_entropy(output.logits, batch) + strength * away, changed

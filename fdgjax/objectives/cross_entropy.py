@@ -30,7 +30,7 @@ def cross_entropy(model: Model) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         return mean_cross_entropy(output.logits, batch), changed
 
     return objective

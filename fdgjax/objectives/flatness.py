@@ -125,14 +125,14 @@ def flat_head(
         return divergence(worst_logits(head, logits, mask, way, ways, strengths), logits, mask)
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         loss, logits = mean_cross_entropy(output.logits, batch), output.logits
         here, there = jax.random.split(jax.random.fold_in(key, 1))
         if own:
             head = Head(flatten(variables)[kernel], output.features, logits)
             loss += own * penalty(head, logits, batch.mask, here)
         if received:
-            theirs, _ = model.apply(context.received, batch.images, False, key)
+            theirs, _ = model.apply(context.received, batch.inputs, False, key)
             head = Head(flatten(context.received)[kernel], theirs.features, theirs.logits)
             loss += received * penalty(head, logits, batch.mask, there)
         return loss, changed

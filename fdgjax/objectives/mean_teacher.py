@@ -51,9 +51,9 @@ def mean_teacher(
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         teacher = followed(variables["teacher"], jax.lax.stop_gradient(variables["params"]), decay)
         own_view, view_key, apply_key = jax.random.split(key, 3)
-        output, changed = model.apply(student_of(variables), view(own_view, batch.images), True, apply_key)
+        output, changed = model.apply(student_of(variables), view(own_view, batch.inputs), True, apply_key)
         asked = student_of(context.received) | {"params": teacher["params"]}
-        guide, _ = model.apply(asked, view(view_key, batch.images), False, apply_key)
+        guide, _ = model.apply(asked, view(view_key, batch.inputs), False, apply_key)
         # A power of probabilities, scaled to a sum of one, is the softmax of scaled logits.
         wanted = jax.nn.softmax(guide.logits / temperature)
         apart = jnp.sum(jnp.square(jax.nn.softmax(output.logits) - wanted), axis=1)

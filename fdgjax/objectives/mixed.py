@@ -35,7 +35,7 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
         assert isinstance(batch.extra_batch, Batch), "the method has extra_batch=True"
         view_key, share_key, other_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
         share = jax.random.beta(share_key, alpha, alpha)
-        images, partners = views.weak(view_key, batch.images), views.weak(other_key, batch.extra_batch.images)
+        images, partners = views.weak(view_key, batch.inputs), views.weak(other_key, batch.extra_batch.inputs)
         mixed = share * images + (1 - share) * partners
         output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)
         own = mean_cross_entropy(output.logits, batch)

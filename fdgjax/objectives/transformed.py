@@ -27,13 +27,13 @@ def also_transformed(model: Model, transform: Transform, strength: float, meta_s
         return mean_cross_entropy(output.logits, batch), changed
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        loss, changed = loss_on(variables, batch.images, batch, key)
+        loss, changed = loss_on(variables, batch.inputs, batch, key)
         if not strength:
             return loss, changed
         transform_key, apply_key = jax.random.split(jax.random.fold_in(key, 1))
         params = variables["params"]
         if meta_step:
-            inner = jax.grad(lambda p: loss_on({**variables, "params": p}, batch.images, batch, key)[0])(params)
+            inner = jax.grad(lambda p: loss_on({**variables, "params": p}, batch.inputs, batch, key)[0])(params)
             params = jax.tree.map(lambda p, g: p - meta_step * jax.lax.stop_gradient(g), params, inner)
         moved = {**variables, **changed, "params": params}
         other, rest = loss_on(moved, transform(batch, transform_key, context), batch, apply_key)

@@ -60,7 +60,7 @@ class Views(NamedTuple):
 def two_views(view: View, batch: Batch, key: jax.Array) -> Views:
     """Two random views of a batch."""
     first_key, second_key, apply_key = jax.random.split(key, 3)
-    return Views(view(first_key, batch.images), view(second_key, batch.images), apply_key)
+    return Views(view(first_key, batch.inputs), view(second_key, batch.inputs), apply_key)
 
 
 def together(model: Model, variables: Variables, views: Views) -> tuple[Output, Output, Variables]:
@@ -162,8 +162,8 @@ def moco(model: Model, view: View, settings: TwoViewSettings) -> Objective:
         del context
         first_key, second_key, apply_key = jax.random.split(key, 3)
         target, queue = follow(variables["target"], variables, settings.decay), variables["queue"]["keys"]
-        asked, changed = model.apply(of_model(variables), view(first_key, batch.images), True, apply_key)
-        answer, _ = model.apply(target, view(second_key, batch.images), True, apply_key)
+        asked, changed = model.apply(of_model(variables), view(first_key, batch.inputs), True, apply_key)
+        answer, _ = model.apply(target, view(second_key, batch.inputs), True, apply_key)
         loss = info_nce(asked.logits, answer.logits, queue, batch.mask, temperature=settings.temperature)
         newest = jax.lax.stop_gradient(directions(answer.logits))
         keys = jnp.concatenate([newest, queue])[: len(queue)]

@@ -17,7 +17,7 @@ def entropy(model: Model) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         return masked_mean(entropies(output.logits), batch.mask), changed
 
     return objective
@@ -33,7 +33,7 @@ def information_maximisation(model: Model, weight: float) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.images, True, key)
+        output, changed = model.apply(variables, batch.inputs, True, key)
         share = batch.mask / jnp.maximum(jnp.sum(batch.mask), 1)
         mean = share @ jax.nn.softmax(output.logits)
         diversity = -jnp.sum(mean * jnp.log(jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)))
@@ -64,7 +64,7 @@ def replaced_statistics(model: Model) -> Objective:
 
         def updated(statistics: Variables) -> Variables:
             with with_statistics(BatchStatistics(masked=True)):
-                _, changed = model.apply({**bare, "batch_stats": statistics}, batch.images, True, key)
+                _, changed = model.apply({**bare, "batch_stats": statistics}, batch.inputs, True, key)
             return changed["batch_stats"]
 
         zeros, ones = (jax.tree.map(fill, bare["batch_stats"]) for fill in (jnp.zeros_like, jnp.ones_like))

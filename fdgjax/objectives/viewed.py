@@ -10,7 +10,7 @@ def on_view(objective: Objective, view: View) -> Objective:
     """The objective on a view of the images."""
 
     def on_view(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        images = view(jax.random.fold_in(key, 1), batch.images)
-        return objective(variables, batch._replace(images=images), key, context)
+        images = view(jax.random.fold_in(key, 1), batch.inputs)
+        return objective(variables, batch._replace(inputs=images), key, context)
 
     return on_view

@@ -112,7 +112,7 @@ def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     }
     opened = fdgjax.open_run(tmp_path / "command")
     assert opened.summary["ood_accuracy"] == alone.summary["ood_accuracy"]
-    images = np.asarray(alone.data.images[:70])
+    images = np.asarray(alone.data.inputs[:70])
     np.testing.assert_array_equal(opened.predict_proba(images), alone.predict_proba(images))
 
 

@@ -39,7 +39,7 @@ def write(data: Domains, rows: np.ndarray, folder: Path) -> None:
     for row in rows:
         of_class = folder / data.class_names[data.labels[row]]
         of_class.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.asarray(data.images[row])[..., 0]).save(of_class / f"{row}.png")
+        Image.fromarray(np.asarray(data.inputs[row])[..., 0]).save(of_class / f"{row}.png")
 
 
 def times(folder: Path) -> dict[Path, int]:

@@ -54,7 +54,7 @@ def test_stacked_seeds_keep_every_row(tables: list[tuple[list[int], ...]]) -> No
     assert stacked.train.places.shape == (len(tables), 3, longest)
     for rows, places, lengths in zip(tables, *map(np.asarray, stacked.train), strict=True):
         assert [p[:n].tolist() for p, n in zip(places, lengths, strict=True)] == list(rows)
-    assert stacked.images is base.images
+    assert stacked.inputs is base.inputs
     for name in set(TABLES) - {"train"}:
         assert getattr(stacked, name).places.shape == (len(tables), *getattr(base, name).places.shape)
 
@@ -92,9 +92,9 @@ def test_a_federation_is_the_data_and_the_partition() -> None:
     data = domains_of((20, 18, 16, 24))
     parts = split(data, shots=1)
     federation = federate(data, parts, batch_size=4, drop_last=False)
-    assert federation.images.dtype == jnp.uint8
+    assert federation.inputs.dtype == jnp.uint8
     assert federation.labels.dtype == federation.domains.dtype == federation.ids.dtype == jnp.int32
-    np.testing.assert_array_equal(federation.images, data.images)
+    np.testing.assert_array_equal(federation.inputs, data.inputs)
     np.testing.assert_array_equal(federation.labels, data.labels)
     assert len(set(np.asarray(federation.ids).tolist())) == 3
     parts = parts._replace(test=[rows[:client] for client, rows in enumerate(parts.validation)])

@@ -34,7 +34,7 @@ class Parties(NamedTuple):
 def own(federation: Federation, rows: object, place: int) -> OwnSamples:
     places, lengths = (np.asarray(leaf) for leaf in rows)  # type: ignore[attr-defined]
     here = places[place][: int(lengths[place])]
-    return OwnSamples(np.asarray(federation.images)[here], np.asarray(federation.labels)[here])
+    return OwnSamples(np.asarray(federation.inputs)[here], np.asarray(federation.labels)[here])
 
 
 def parties(name: str, **plan: bool) -> Parties:

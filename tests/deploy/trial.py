@@ -85,7 +85,7 @@ def make_trial(config: Config, most: int = 0) -> Trial:
     train = experiment.train._replace(
         train=first_rows(experiment.train.train, most), server=first_rows(experiment.train.server, most)
     )
-    terms = Terms(experiment.config, experiment.data.class_names, experiment.data.images.shape[1:], len(train.ids))
+    terms = Terms(experiment.config, experiment.data.class_names, experiment.data.inputs.shape[1:], len(train.ids))
     agree(terms)
     clients = [samples_of_row(experiment, train.train, client) for client in range(terms.clients)]
     init = partial(experiment.init.func, experiment.init.args[0], train)
@@ -105,7 +105,7 @@ def first_rows(rows: Rows, most: int) -> Rows:
 def samples_of_row(experiment: Experiment, rows: Rows, place: int) -> OwnSamples:
     """The samples of one row of a table, in its order."""
     own = np.asarray(rows.places)[place][: int(rows.length[place])]
-    return OwnSamples(experiment.data.images[own], experiment.data.labels[own])
+    return OwnSamples(experiment.data.inputs[own], experiment.data.labels[own])
 
 
 def simulate(trial: Trial) -> State:
@@ -118,7 +118,7 @@ def simulate(trial: Trial) -> State:
 
 def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
     """Writes samples as a folder of (lossless) PNG files, named by their order."""
-    for place, (image, label) in enumerate(zip(own.images, own.labels, strict=True)):
+    for place, (image, label) in enumerate(zip(own.inputs, own.labels, strict=True)):
         into = folder / class_names[int(label)]
         into.mkdir(parents=True, exist_ok=True)
         grey = image.shape[-1] == 1

@@ -54,7 +54,7 @@ def one_step(trainer: Method | ServerTraining) -> Any:
 
 def make_batch(federation: Federation, rows: np.ndarray, mask: np.ndarray) -> Batch:
     """The samples at `rows` with their own labels."""
-    pixels = np.asarray(federation.images)[rows].astype(np.float32) / np.float32(127.5) - np.float32(1)
+    pixels = np.asarray(federation.inputs)[rows].astype(np.float32) / np.float32(127.5) - np.float32(1)
     labels, domains = (np.asarray(table)[rows] for table in (federation.labels, federation.domains))
     return jax.device_put(Batch(pixels, labels, mask.astype(np.float32), domains=domains))
 

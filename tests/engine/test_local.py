@@ -36,11 +36,11 @@ def counting_case(axis: str, drop_last: bool, epochs: int) -> Case:
     """Each client's parameters count how often it saw each sample: the gradient of the objective is minus the count."""
     federation = toy_federation()
     images = jnp.broadcast_to(jnp.arange(SAMPLES, dtype=jnp.uint8)[:, None, None, None], (SAMPLES, 1, 1, 1))
-    federation = federation._replace(images=images)
+    federation = federation._replace(inputs=images)
     model = Model(lambda key: {"params": {"seen": jnp.zeros(SAMPLES)}}, lambda *args: (jnp.zeros((BATCH, 3)), {}))
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
-        sample = jnp.round((batch.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32)
+        sample = jnp.round((batch.inputs[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32)
         return -jnp.sum(variables["params"]["seen"][sample] * batch.mask), {}
 
     method = METHODS["local"].build(Setup(model, 4, 3), small_hyper("local"))
@@ -95,10 +95,10 @@ def augmented_case(axis: str) -> Case:
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
         # The gradient of the n-th number is minus the brightness of all images seen so far whose label is n.
-        return -jnp.sum(variables["params"]["seen"][batch.labels] * (batch.images[:, 0, 0, 0] + 1) * batch.mask), {}
+        return -jnp.sum(variables["params"]["seen"][batch.labels] * (batch.inputs[:, 0, 0, 0] + 1) * batch.mask), {}
 
     plan = plain.plan._replace(batching=plain.plan.batching._replace(augment=darkened))
-    bright = plain.federation._replace(images=jnp.full((SAMPLES, 1, 1, 1), 255, jnp.uint8))
+    bright = plain.federation._replace(inputs=jnp.full((SAMPLES, 1, 1, 1), 255, jnp.uint8))
     return make_case(plain.method._replace(objective=objective), bright, plan)
 
 
@@ -121,9 +121,9 @@ def test_augmentation_is_drawn_anew_for_each_batch_and_the_same_however_clients_
 
 
 def test_images_travel_as_bytes_and_arrive_between_minus_one_and_one() -> None:
-    federation = toy_federation()._replace(images=jnp.asarray([0, 255, 51], jnp.uint8)[:, None, None, None])
+    federation = toy_federation()._replace(inputs=jnp.asarray([0, 255, 51], jnp.uint8)[:, None, None, None])
     batch = take_batch(federation, jnp.asarray([2, 0, 1]), jnp.asarray([True, True, False]))
-    np.testing.assert_allclose(batch.images.ravel(), [-0.6, -1, 1], rtol=1e-6)
+    np.testing.assert_allclose(batch.inputs.ravel(), [-0.6, -1, 1], rtol=1e-6)
     np.testing.assert_array_equal(batch.labels, np.asarray(federation.labels)[[2, 0, 1]])
     np.testing.assert_array_equal(batch.mask, np.float32([1, 1, 0]))
 
@@ -168,6 +168,6 @@ def test_a_client_learns_from_its_own_data_alone(model: str) -> None:
     case = shared_case("local", model, make_plan())
     federation, client = case.federation, 2
     mine = np.asarray(federation.train.places)[client, : int(federation.train.length[client])]
-    others = np.setdiff1d(np.arange(len(federation.images)), mine)
-    altered = federation._replace(images=federation.images.at[others].set(255 - federation.images[others]))
+    others = np.setdiff1d(np.arange(len(federation.inputs)), mine)
+    altered = federation._replace(inputs=federation.inputs.at[others].set(255 - federation.inputs[others]))
     close(row(case.advance(2, federation=altered).clients, client), row(case.advance(2).clients, client))

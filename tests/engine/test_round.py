@@ -86,7 +86,7 @@ def expected(name: str, seed: int, rounds: int) -> tuple[State, list[float]]:
 def more_padding(federation: Federation) -> Federation:
     """The same clients behind rows that are longer, filled with other clients' samples."""
     places, length = (np.asarray(leaf) for leaf in federation.train)
-    padded = np.random.default_rng(0).integers(0, len(federation.images), (len(places), places.shape[1] + 3))
+    padded = np.random.default_rng(0).integers(0, len(federation.inputs), (len(places), places.shape[1] + 3))
     for client, count in enumerate(length):
         padded[client, :count] = places[client, :count]
     return federation._replace(train=Rows(jnp.asarray(padded, jnp.int32), federation.train.length))

@@ -176,7 +176,7 @@ def test_what_is_not_finite_in_one_seed_leaves_the_other_as_it_is(axes: tuple[st
     wanted, _ = compiled(copy(start), federation)
     held = set(np.asarray(one.validation.places).ravel().tolist())
     only_there = next(row for row in np.asarray(other.train.places)[1, :12].tolist() if row in held)
-    poisoned = federation._replace(images=federation.images.at[only_there].set(POISON))
+    poisoned = federation._replace(inputs=federation.inputs.at[only_there].set(POISON))
     state, info = compiled(start, poisoned)
     assert np.asarray(info.finite).tolist() == [[True] * CLIENTS, [client != 1 for client in range(CLIENTS)]]
     states = each_seed(state, 2)
@@ -190,7 +190,7 @@ def test_one_seed_has_no_axis() -> None:
     tree = {"a": jnp.arange(2)}
     assert each_seed(tree, 1) == [tree]
     both = stack_seeds([one, other])
-    assert both.images is one.images, "the data are copied"
+    assert both.inputs is one.inputs, "the data are copied"
     got = over_seeds(lambda x, federation: x + federation.train.length.sum(), "map")
     assert int(got(jnp.int32(1), one)) == 24
     np.testing.assert_array_equal(got(jnp.arange(2), both), [23, 24])

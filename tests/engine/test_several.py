@@ -30,9 +30,9 @@ def test_each_device_needs_no_more_than_the_images_of_its_clients_and_of_the_uns
     case = shared_case("fedavg", plan=make_plan(devices=3))
     place = everywhere(THREE)
     assert place is not None
-    held = shard_images(np.asarray(case.federation.images), own_samples([case.federation], 3), place)
-    assert held.pixels.addressable_shards[0].data.shape[0] < len(case.federation.images)
-    apart = on_every_device(case.federation._replace(images=np.zeros(1)), place)._replace(images=held)
+    held = shard_images(np.asarray(case.federation.inputs), own_samples([case.federation], 3), place)
+    assert held.pixels.addressable_shards[0].data.shape[0] < len(case.federation.inputs)
+    apart = on_every_device(case.federation._replace(inputs=np.zeros(1)), place)._replace(inputs=held)
     one_round = jax.jit(functools.partial(run_round, case.method, case.plan), out_shardings=place)
     state, info = one_round(jax.device_put(case.start(), place), apart)
     wanted, same = case.round(case.start(), case.federation)
@@ -44,7 +44,7 @@ def test_images_that_any_seed_uses_are_at_the_device() -> None:
     other = federation._replace(train=jax.tree.map(lambda leaf: leaf[::-1], federation.train))
     place = everywhere(THREE)
     assert place is not None
-    images = np.asarray(federation.images)
+    images = np.asarray(federation.inputs)
     held = shard_images(images, own_samples([federation, other], place.mesh.size), place)
     share = -(-CLIENTS // 3)
     for device, (pixels, where) in enumerate(

@@ -22,7 +22,7 @@ from tests.toys import FULL_LENGTHS, build, close, make_plan, tolerance, toy_fed
 def federation(streaming: bool) -> Federation:
     """The toy federation, its images on the device or on the host."""
     one = toy_federation(FULL_LENGTHS)
-    return one._replace(images=Streamed(np.asarray(one.images))) if streaming else one
+    return one._replace(inputs=Streamed(np.asarray(one.inputs))) if streaming else one
 
 
 @pytest.mark.slow
@@ -68,5 +68,5 @@ def test_no_image_is_an_argument_of_the_program() -> None:
     program = compile_round(method, make_plan()).lower(state, federation(True)).compile()
     analysis = program.memory_analysis()
     assert analysis.argument_size_in_bytes <= tree_bytes(state) + tree_bytes(federation(True))
-    images = toy_federation(FULL_LENGTHS).images
+    images = toy_federation(FULL_LENGTHS).inputs
     assert tree_bytes(federation(False)) - tree_bytes(federation(True)) == images.nbytes

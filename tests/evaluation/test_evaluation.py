@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 def look(name: str, variables: Variables, federation: Federation, rows: np.ndarray) -> Seen:
-    images = np.asarray(federation.images).astype(np.float32) / 127.5 - 1
+    images = np.asarray(federation.inputs).astype(np.float32) / 127.5 - 1
     output, _ = forward(name)(variables, jnp.asarray(images), False, jax.random.key(0))
     logits = np.asarray(output.logits, np.float64)[rows]
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -198,7 +198,7 @@ def test_a_backdoors_success_is_the_share_of_other_classes_that_are_taken_for_it
     rows = np.asarray(federation.target.places)[0, : int(federation.target.length[0])]
     others = rows[np.asarray(federation.labels)[rows] != TARGET]
     assert 0 < len(others) < len(rows)
-    images = np.asarray(federation.images).astype(np.float32) / 127.5 - 1
+    images = np.asarray(federation.inputs).astype(np.float32) / 127.5 - 1
     behind = np.asarray(with_trigger(jnp.asarray(images)))[others]
     output, _ = forward("fedavg")(
         row(method.unseen(state.server, state.clients), 0), jnp.asarray(behind), False, jax.random.key(0)

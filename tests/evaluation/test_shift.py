@@ -58,10 +58,10 @@ def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() 
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:
         drawn = jax.random.normal(key)
-        return variables["params"]["w"] ** 2 * jnp.mean(batch.images) * drawn, {}
+        return variables["params"]["w"] ** 2 * jnp.mean(batch.inputs) * drawn, {}
 
     context = Context((), (), variables, jnp.int32(0))
     found = minibatch_gradient(objective, variables, context, samples, key)["w"]
     draws = [float(jax.random.normal(jax.random.fold_in(key, i))) for i in range(3)]
-    means = (samples.images.astype(np.float64) / 127.5 - 1).mean(axis=(1, 2, 3, 4))
+    means = (samples.inputs.astype(np.float64) / 127.5 - 1).mean(axis=(1, 2, 3, 4))
     np.testing.assert_allclose(found, np.mean(4.0 * means * draws), rtol=1e-5)

@@ -71,7 +71,7 @@ def test_batchnorms_statistics_by_config(key: str) -> None:
         model = client_model(chosen, data, DataConfig(scaling="signed"), None, "float32").rest
         variables = jax.jit(model.init)(jax.random.key(0))
         with with_mask(mask):
-            _, changed = model.apply(variables, as_floats(jnp.asarray(data.images)), True, jax.random.key(0))
+            _, changed = model.apply(variables, as_floats(jnp.asarray(data.inputs)), True, jax.random.key(0))
         found.append(changed["batch_stats"]["conv_1"]["bn"])
     (default, chosen_one), momentum = found, 0.9
     if key == "masked_statistics":
@@ -90,7 +90,7 @@ def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") ->
 
 def test_a_network_sees_crops_of_larger_images() -> None:
     built, smaller = cropped(16, 8), cropped(8, 0, "none")
-    assert built.data.images.shape[1:3] == (16, 16)
+    assert built.data.inputs.shape[1:3] == (16, 16)
     assert built.cost == smaller.cost
     shapes = [jax.eval_shape(one.model.init, jax.random.key(0)) for one in (built, smaller)]
     assert shapes[0] == shapes[1]

@@ -31,7 +31,7 @@ def test_adapted_predictions_of_the_unseen_domain_are_the_recorded_accuracy(
     data, rows = experiment.data, experiment.parts[0].target
     (tmp_path / "new").mkdir()
     for row in rows:
-        Image.fromarray(np.asarray(data.images[row])[..., 0]).save(tmp_path / f"new/{row:05}.png")
+        Image.fromarray(np.asarray(data.inputs[row])[..., 0]).save(tmp_path / f"new/{row:05}.png")
 
     def accuracy(*words: str) -> float:
         assert predict.main(["predict", str(run), str(tmp_path / "new"), *words]) == 0

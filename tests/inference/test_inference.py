@@ -47,7 +47,7 @@ def trained(cache: Path, tmp_path_factory: pytest.TempPathFactory, perceptron: N
 
 @pytest.fixture
 def files(trained: Path, tmp_path: Path) -> list[Path]:
-    images = reopen(trained).experiment.data.images
+    images = reopen(trained).experiment.data.inputs
     found = [tmp_path / f"{i}.png" for i in (0, 700)]
     for file, i in zip(found, (0, 700), strict=True):
         Image.fromarray(np.asarray(images[i])[..., 0]).save(file)

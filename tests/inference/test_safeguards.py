@@ -38,7 +38,7 @@ def images(run: Path) -> list[str]:
     data, found = rebuilt(run).data, []
     for i in range(0, 700, 35):
         found.append(str(run.parent / f"{i}.png"))
-        Image.fromarray(np.asarray(data.images[i])[..., 0]).save(found[-1])
+        Image.fromarray(np.asarray(data.inputs[i])[..., 0]).save(found[-1])
     return found
 
 

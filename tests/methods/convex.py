@@ -51,7 +51,7 @@ def gradient_at_rest(name: str, **chosen: Any) -> float:
         total = DECAY / 2 * sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(params))
         for client, length in enumerate(lengths.tolist()):
             rows = federation.train.places[client, :length]
-            images = federation.images[rows].astype(jnp.float32) / 127.5 - 1.0
+            images = federation.inputs[rows].astype(jnp.float32) / 127.5 - 1.0
             batch = Batch(images, federation.labels[rows], jnp.ones(length))
             context = Context({}, {}, variables, jnp.int32(0))
             total += (

@@ -58,7 +58,7 @@ def compiled(name: str, **chosen: Any) -> Any:
     @jax.jit
     def compute(memory: Any, batch: Batch, round_: jax.Array) -> Any:
         variables = model.init(jax.random.key(0))
-        output, _ = model.apply(variables, batch.images, True, jax.random.key(1))
+        output, _ = model.apply(variables, batch.inputs, True, jax.random.key(1))
         started = variables if memory is None else {**variables, MEMORY: memory}
         context = Context((), Extended((), memory), variables, round_)
         loss, changed = method.objective(started, batch, jax.random.key(1), context)
@@ -137,7 +137,7 @@ def test_mixup_of_a_batch_of_one_domain_is_centrals_loss_and_of_two_is_not() -> 
 
 def test_mixed_images_lie_between_a_sample_and_its_partner() -> None:
     share, other = jnp.asarray([1.0, 0.0, 0.25, 0.5, 0.5, 1.0]), jnp.asarray([1, 0, 3, 2, 5, 4])
-    found, images = np.asarray(mixed_images(BATCH.images, share, other)), np.asarray(BATCH.images)
+    found, images = np.asarray(mixed_images(BATCH.inputs, share, other)), np.asarray(BATCH.inputs)
     np.testing.assert_array_equal(found[[0, 1]], images[[0, 0]])
     np.testing.assert_allclose(found[2], 0.25 * images[2] + 0.75 * images[3], rtol=1e-6)
 

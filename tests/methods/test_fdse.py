@@ -178,7 +178,7 @@ def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
     federation = toy_federation()
     _, before, after = fitted("fdse", federation, adaptation_epochs=20, adaptation_learning_rate=0.5)
     model: Model = tiny_model(method="fdse")
-    images = jnp.asarray(federation.images[np.asarray(federation.target.places)[0]], jnp.float32) / 127.5 - 1
+    images = jnp.asarray(federation.inputs[np.asarray(federation.target.places)[0]], jnp.float32) / 127.5 - 1
     gaps = []
     for variables in (before, after):
         _, changed = model.apply(variables, images, True, jax.random.key(0))
@@ -195,7 +195,7 @@ def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     federation = toy_federation()
     _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=1)
     chex.assert_trees_all_equal(after["params"], before["params"])
-    images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
+    images = np.asarray(federation.inputs, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
     first = flatten(before["params"])
     features = images.reshape(len(images), -1) @ np.asarray(first["linear_1/kernel"]) + np.asarray(
         first["linear_1/bias"]
@@ -212,7 +212,7 @@ def test_fedbns_statistics_come_as_near_as_their_momentum_takes_them(epochs: int
     """The domain is one batch: received statistics count momentum^epochs, that batch's the rest."""
     federation = toy_federation(unseen=4)
     _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=epochs)
-    images = np.asarray(federation.images, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
+    images = np.asarray(federation.inputs, np.float32)[np.asarray(federation.target.places)[0]] / 127.5 - 1
     layer = before["params"]["linear_1"]
     features = images.reshape(len(images), -1) @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"])
     for name, seen in (("mean", features.mean(0)), ("var", features.var(0))):

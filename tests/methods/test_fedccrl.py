@@ -49,7 +49,7 @@ def test_the_bank_holds_the_styles_that_clients_showed_last() -> None:
     assert bank.there.all()
     for client in range(CLIENTS):
         rows = np.asarray(federation.train.places[client])[: int(federation.train.length[client])]
-        chosen = np.asarray(federation.images)[rows[(SHOWN + np.arange(SHOWN)) % len(rows)]] / 127.5 - 1
+        chosen = np.asarray(federation.inputs)[rows[(SHOWN + np.arange(SHOWN)) % len(rows)]] / 127.5 - 1
         np.testing.assert_allclose(bank.shown.mean[client], chosen.mean((1, 2)), rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(bank.shown.deviation[client], chosen.std((1, 2), ddof=1), rtol=1e-3)
 

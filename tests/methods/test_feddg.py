@@ -47,7 +47,7 @@ def shown(client: int, round_: int) -> jax.Array:
     federation = toy_federation()
     rows = np.asarray(federation.train.places[client])[: int(federation.train.length[client])]
     chosen = rows[(round_ * SHOWN + np.arange(SHOWN)) % len(rows)]
-    return low_amplitudes(jnp.asarray(np.asarray(federation.images)[chosen] / 127.5 - 1, jnp.float32), 0.01)
+    return low_amplitudes(jnp.asarray(np.asarray(federation.inputs)[chosen] / 127.5 - 1, jnp.float32), 0.01)
 
 
 def test_the_bank_holds_the_amplitudes_that_clients_showed_last() -> None:

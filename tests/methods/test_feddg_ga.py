@@ -42,7 +42,7 @@ def predictions(variables: PyTree, client: int) -> tuple[np.ndarray, np.ndarray]
     """Logits in float64, and labels, of all samples of a client."""
     federation = toy_federation()
     rows = np.asarray(federation.train.places[client])[: int(federation.train.length[client])]
-    images = jnp.asarray(np.asarray(federation.images)[rows] / 127.5 - 1, jnp.float32)
+    images = jnp.asarray(np.asarray(federation.inputs)[rows] / 127.5 - 1, jnp.float32)
     logits = tiny_model().apply(variables, images, False, jax.random.key(0))[0].logits
     return np.asarray(logits, np.float64), np.asarray(federation.labels)[rows]
 

@@ -41,7 +41,7 @@ def differentiated(variables: dict, batch: Batch) -> HeadGradient:
 def test_the_gradient_of_the_last_layer_and_the_penalty_by_differentiation() -> None:
     variables, batch = some_batch()
     wanted = differentiated(variables, batch)
-    output, _ = MODEL.apply(variables, batch.images, True, jax.random.key(0))
+    output, _ = MODEL.apply(variables, batch.inputs, True, jax.random.key(0))
     close(head_gradient(output.features, output.logits, batch.labels, batch.mask * batch.label_weight), wanted)
     mean = HeadGradient(jnp.full((FEATURES, CLASSES), 0.1), jnp.float32([0.3, -0.1, 0]))
     losses = []
@@ -64,7 +64,7 @@ def test_the_server_keeps_a_moving_mean_of_gradients_at_the_models_it_sent() -> 
         gradients = []
         for client in range(CLIENTS):
             rows = np.asarray(federation.train.places[client])[: int(federation.train.length[client])]
-            images = jnp.asarray(np.asarray(federation.images)[rows] / 127.5 - 1, jnp.float32)
+            images = jnp.asarray(np.asarray(federation.inputs)[rows] / 127.5 - 1, jnp.float32)
             batch = Batch(images, jnp.asarray(np.asarray(federation.labels)[rows]), jnp.ones(len(rows)))
             gradients.append(flat(differentiated(variables, batch)))
         wanted = 0.95 * wanted + 0.05 * share @ np.stack(gradients)

@@ -134,8 +134,8 @@ def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model
     entry = METHODS[name]
     network = narrow(model, entry.unit, entry.head, name not in LOOKING)
     method = entry.build(Setup(network, ROWS, 3, domains=DOMAINS), entry.hyper())
-    images = jax.ShapeDtypeStruct((len(toy_federation().images), *IMAGE), jnp.uint8)
-    table = label_table(traffic(method, toy_federation()._replace(images=images)).received, method.label)
+    images = jax.ShapeDtypeStruct((len(toy_federation().inputs), *IMAGE), jnp.uint8)
+    table = label_table(traffic(method, toy_federation()._replace(inputs=images)).received, method.label)
     assert table == {path: FATES[name](Path(path)) for path in table}
 
 

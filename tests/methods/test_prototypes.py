@@ -113,6 +113,6 @@ def test_prototypes_are_mean_features_of_a_class_and_clients_count_by_their_samp
 def features_of(variables: Any, federation: Any) -> tuple[np.ndarray, np.ndarray]:
     """The features and labels of all training samples, under a model."""
     places = np.concatenate([row[:n] for row, n in zip(*map(np.asarray, federation.train), strict=True)])
-    images = np.asarray(federation.images)[places].astype(np.float32) / 127.5 - 1
+    images = np.asarray(federation.inputs)[places].astype(np.float32) / 127.5 - 1
     output, _ = tiny_model(method="fedproto").apply(variables, jnp.asarray(images), False, jax.random.key(0))
     return np.asarray(output.features), np.asarray(federation.labels)[places]

@@ -196,7 +196,7 @@ def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(na
         received, zero = method.start(sent, mine), jnp.zeros((), jnp.int32)
         context = Context(sent, mine, received, zero)
         if method.prepare:
-            federation = case.federation._replace(images=images)
+            federation = case.federation._replace(inputs=images)
             samples = samples_of(LocalData(federation, train.places[0], train.length[0]), 2)
             context = context._replace(aux=method.prepare(context, samples).aux)
         begin = optimizer if method.keep_optimizer else method.optimizer.init(received["params"])
@@ -204,7 +204,7 @@ def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(na
         return message, method.updates.get(message), method.updates.set(message, method.updates.get(message))
 
     message, update, again = untrained(
-        state.server, row(state.clients, 0), row(state.optimizers, 0), case.federation.images
+        state.server, row(state.clients, 0), row(state.optimizers, 0), case.federation.inputs
     )
     chex.assert_trees_all_equal(message, again)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(update))
@@ -221,8 +221,8 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     setup = Setup(model, CLIENTS, 200, domains=DOMAINS)
     method = METHODS[name].build(setup, METHODS[name].hyper())
     federation = toy_federation()
-    images = jax.ShapeDtypeStruct((len(federation.images), 32, 32, 3), federation.images.dtype)
-    server, clients = jax.eval_shape(method.init, jax.random.key(0), federation._replace(images=images))
+    images = jax.ShapeDtypeStruct((len(federation.inputs), 32, 32, 3), federation.inputs.dtype)
+    server, clients = jax.eval_shape(method.init, jax.random.key(0), federation._replace(inputs=images))
     mine = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), clients)
     predicting = jax.eval_shape(method.predict, server, mine)
     many = sum(leaf.size for leaf in jax.tree.leaves(predicting["params"]))

@@ -127,14 +127,14 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     """A client of `count` samples in a row of nine, some of them trusted, whose parameters count how often each sample
     led and how often it came along: the gradient of the objective is minus the count."""
     federation = toy_federation()
-    samples = len(federation.images)
+    samples = len(federation.inputs)
     images = jnp.broadcast_to(jnp.arange(samples, dtype=jnp.uint8)[:, None, None, None], (samples, 1, 1, 1))
-    federation = federation._replace(images=images)
+    federation = federation._replace(inputs=images)
 
     def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> tuple:
         del key, context
         led, along = (
-            jnp.round((one.images[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.extra_batch)
+            jnp.round((one.inputs[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.extra_batch)
         )
         params = variables["params"]
         return -jnp.sum(params["led"][led] * batch.mask) - jnp.sum(params["along"][along]), {}

@@ -54,7 +54,7 @@ def test_gradients_are_the_official_codes(kind: str) -> None:
 
     def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         p = variables["params"]
-        hidden = jnp.tanh(batch.images @ p["first_kernel"] + p["first_bias"][None])
+        hidden = jnp.tanh(batch.inputs @ p["first_kernel"] + p["first_bias"][None])
         logits = hidden @ p["last_kernel"] + p["last_bias"][None]
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels)), {}
 

@@ -139,7 +139,7 @@ def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None
     ends = []
     for keep in (True, False):
         experiment = built(cache, method, keep)
-        assert experiment.federation.images.shape[1:] == ((12,) if keep else (8, 8, 1))
+        assert experiment.federation.inputs.shape[1:] == ((12,) if keep else (8, 8, 1))
         state = rounds(experiment, 2)
         ends.append(
             (jax.device_get(state), jax.device_get(experiment.evaluation.observe(state, experiment.federation)))
@@ -156,10 +156,10 @@ def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> Non
     state = rounds(experiment, 2)
     chex.assert_trees_all_equal(experiment.trunk.variables, before)
     trained = jax.tree.map(lambda leaf: leaf[0], experiment.method.unseen(state.server, state.clients))
-    x = jnp.asarray(experiment.data.images[:5], jnp.float32) / 127.5 - 1
+    x = jnp.asarray(experiment.data.inputs[:5], jnp.float32) / 127.5 - 1
     for train in (False, True):
         ours, changed = experiment.whole.apply(trained, x, train, jax.random.key(0))
-        kept = experiment.federation.images[:5]
+        kept = experiment.federation.inputs[:5]
         from_features, _ = experiment.model.apply(trained, kept, train, jax.random.key(0))
         np.testing.assert_allclose(ours.logits, from_features.logits, rtol=1e-4, atol=1e-5)
         assert "first" not in changed.get("batch_stats", {})
@@ -192,7 +192,7 @@ def test_images_that_a_method_looks_at_are_images(
     with caplog.at_level(logging.INFO, "fdgjax"):
         experiment = build(config)
     assert f"is computed in each step: {method} changes images" in caplog.text
-    assert experiment.federation.images.dtype == jnp.uint8
+    assert experiment.federation.inputs.dtype == jnp.uint8
     assert "first" not in str(jax.tree.structure(experiment.shapes))
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
@@ -200,7 +200,7 @@ def test_images_that_a_method_looks_at_are_images(
 def test_methods_without_labels_see_images(cache: Path) -> None:
     assert all(entry.unlabelled for name, entry in METHODS.items() if entry.head in ("projection", "prediction"))
     experiment = build(frozen(cache, "fedsimclr"))
-    assert experiment.federation.images.dtype == jnp.uint8
+    assert experiment.federation.inputs.dtype == jnp.uint8
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
 
@@ -267,11 +267,11 @@ def built_with_copies(cache: Path, axis: str = "map", devices: int = 1) -> Exper
 def test_kept_copies_are_augmented_and_the_samples_themselves_are_not(cache: Path) -> None:
     plain, experiment = built(cache), built_with_copies(cache)
     samples = len(plain.federation.labels)
-    features = np.asarray(experiment.federation.images)
+    features = np.asarray(experiment.federation.inputs)
     assert features.shape == (4 * samples, 12)
-    np.testing.assert_array_equal(features[:samples], plain.federation.images)
+    np.testing.assert_array_equal(features[:samples], plain.federation.inputs)
     assert experiment.trunk is not None
-    images = jnp.asarray(experiment.data.images, jnp.float32) / 127.5 - 1
+    images = jnp.asarray(experiment.data.inputs, jnp.float32) / 127.5 - 1
     flipped = np.asarray(experiment.trunk(images[:, :, ::-1]))
     for block in features[samples:].reshape(3, samples, 12):
         mirrored = np.isclose(block, flipped, atol=1e-4).all(axis=1)
@@ -288,11 +288,11 @@ def test_every_sample_of_a_step_draws_one_of_its_copies() -> None:
         batching = Batching(1, 4, False, copies=copies)
         batch = training_batch(batching, federation, rows, jnp.ones(rows.shape), jax.random.key(seed))
         np.testing.assert_array_equal(batch.labels, federation.labels[rows])
-        return np.asarray(batch.images)[:, 0]
+        return np.asarray(batch.inputs)[:, 0]
 
     federation = toy_federation()
     samples = len(federation.labels)
-    federation = federation._replace(images=jnp.arange(4 * samples, dtype=jnp.float32)[:, None])
+    federation = federation._replace(inputs=jnp.arange(4 * samples, dtype=jnp.float32)[:, None])
     rows = jnp.arange(samples)
     found = drawn(0)
     np.testing.assert_array_equal(found % samples, rows)
@@ -322,7 +322,7 @@ def test_copies_without_an_augmentation_change_nothing(cache: Path) -> None:
 def test_a_device_holds_the_copies_of_its_clients_samples() -> None:
     federation = toy_federation()
     samples = len(federation.labels)
-    doubled = federation._replace(images=jnp.concatenate([federation.images] * 2))
+    doubled = federation._replace(inputs=jnp.concatenate([federation.inputs] * 2))
     for rows, both in zip(*(own_samples([one], 2) for one in (federation, doubled)), strict=True):
         np.testing.assert_array_equal(both, [*rows, *(rows + samples)])
 
@@ -345,7 +345,7 @@ def test_copies_need_frozen_stages(cache: Path) -> None:
 
 def test_an_augmentation_without_copies_is_computed_in_each_step(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fdgjax"):
-        assert build(copied(cache, 0)).federation.images.dtype == jnp.uint8
+        assert build(copied(cache, 0)).federation.inputs.dtype == jnp.uint8
     assert "data.augmentation=flip changes images before the model sees them; model.frozen_copies=8" in caplog.text
 
 

@@ -180,8 +180,8 @@ def test_fixed_layers_normalise_as_in_the_test_and_still_note_what_they_see() ->
     outcomes = {}
     for fixed in ((), ("linear_1/bn_dfe",), ("linear_1/bn_dfe", "linear_1/bn_dse")):
         with nn.intercept_methods(by_fixed_statistics(moved, fixed)):
-            outcomes[len(fixed)] = model.apply(moved, batch.images, True, key)
-    tested, _ = model.apply(moved, batch.images, False, key)
+            outcomes[len(fixed)] = model.apply(moved, batch.inputs, True, key)
+    tested, _ = model.apply(moved, batch.inputs, False, key)
     np.testing.assert_allclose(outcomes[2][0].logits, tested.logits, rtol=1e-4, atol=1e-5)
     for fewer in (0, 1):
         assert not np.allclose(outcomes[fewer][0].logits, tested.logits, atol=1e-3)

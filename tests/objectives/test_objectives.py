@@ -48,7 +48,7 @@ def make(seed: int, mask: list[bool]) -> tuple[Any, Batch, Context]:
 def test_cross_entropy_is_its_formula(seed: int, mask: list[bool]) -> None:
     variables, batch, context = make(seed, mask)
     (loss, changed), _ = GRADIENT["plain"](variables, batch, KEY, context)
-    logits = np.asarray(MODEL.apply(variables, batch.images, False, KEY)[0].logits, np.float64)
+    logits = np.asarray(MODEL.apply(variables, batch.inputs, False, KEY)[0].logits, np.float64)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     nll = -np.log(p[np.arange(5), np.asarray(batch.labels)])
     np.testing.assert_allclose(loss, nll[mask].mean() if any(mask) else 0, rtol=1e-4, atol=1e-6)
@@ -62,7 +62,7 @@ def test_the_mask_hides_samples(kind: str, seed: int, mask: list[bool]) -> None:
     variables, batch, context = make(seed, mask)
     seen = batch.mask.astype(bool)
     other = batch._replace(
-        images=jnp.where(seen[:, None, None, None], batch.images, -batch.images),
+        inputs=jnp.where(seen[:, None, None, None], batch.inputs, -batch.inputs),
         labels=jnp.where(seen, batch.labels, (batch.labels + 1) % CLASSES),
     )
     (loss, _), grads = GRADIENT[kind](variables, batch, KEY, context)
@@ -95,7 +95,7 @@ def test_a_shift_is_one_of_the_gradient_alone(seed: int) -> None:
 
 
 def features_of(variables: Any, batch: Batch) -> np.ndarray:
-    return np.asarray(MODEL.apply(variables, batch.images, False, KEY)[0].features, np.float64)
+    return np.asarray(MODEL.apply(variables, batch.inputs, False, KEY)[0].features, np.float64)
 
 
 @LAW

@@ -44,7 +44,7 @@ def setting(part: str) -> tuple[Any, Batch, Any]:
 
 def two(batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
     first, second, _ = jax.random.split(key, 3)
-    return marked(first, batch.images), marked(second, batch.images)
+    return marked(first, batch.inputs), marked(second, batch.inputs)
 
 
 def run(part: str, which: Any, images: jax.Array) -> Any:

@@ -46,7 +46,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
     return Domains(
-        images=np.concatenate([images for images, _ in pairs.values()]),
+        inputs=np.concatenate([images for images, _ in pairs.values()]),
         labels=labels,
         domains=np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()]),
         domain_names=tuple(pairs),
@@ -90,8 +90,8 @@ def channels_first(shape: Sequence[int]) -> str:
 
 def arrays_name(data: Domains) -> str:
     """A name that changes with anything in the data set: `arrays-` and 12 hexadecimal digits."""
-    digest = hashlib.sha256(repr((data.images.shape, data.domain_names, data.class_names)).encode())
-    for array in (data.images, data.labels, data.domains):
+    digest = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names)).encode())
+    for array in (data.inputs, data.labels, data.domains):
         digest.update(np.ascontiguousarray(array).data)
     return f"arrays-{digest.hexdigest()[:12]}"
 
@@ -102,7 +102,7 @@ def unresized(data: Domains, name: str, image_size: int) -> Domains:
     Raises:
       UserError: `image_size` requests another size.
     """
-    height, width, _ = data.images.shape[1:]
+    height, width, _ = data.inputs.shape[1:]
     if image_size and not image_size == height == width:
         raise UserError(
             f"config.data.image_size got {image_size}, but the images of '{name}' are arrays of {height}x{width}; "

@@ -184,7 +184,7 @@ def read_arrays(folder: Path) -> Domains:
 
 def _check(data: Domains) -> None:
     """Raises `Damaged` if the arrays do not fit each other or the tables of names."""
-    images = data.images
+    images = data.inputs
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2]:
         raise Damaged(f"images.npy has {images.dtype} {list(images.shape)}, not bytes [samples, size, size, channels]")
     for name, indices, table in (

@@ -9,14 +9,14 @@ class Domains(NamedTuple):
     """Labelled images of several domains, in one set of arrays.
 
     Attributes:
-      images: uint8 `[samples, height, width, channels]`, memory-mapped and read-only.
+      inputs: uint8 `[samples, height, width, channels]`, memory-mapped and read-only.
       labels: int32 `[samples]`, index into `class_names`.
       domains: int32 `[samples]`, index into `domain_names`.
       domain_names: the domains, in the data set's own order.
       class_names: the classes, in the order of the labels.
     """
 
-    images: np.ndarray
+    inputs: np.ndarray
     labels: np.ndarray
     domains: np.ndarray
     domain_names: tuple[str, ...]

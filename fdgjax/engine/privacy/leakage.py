@@ -68,11 +68,11 @@ def first_states(method: Method, federation: Federation) -> tuple[PyTree, PyTree
 
 def begins_from_data(method: Method, federation: Federation) -> bool:
     """Whether the states before the first round depend on the clients' samples or on how many they have."""
-    data = (federation.images, federation.labels, federation.train, federation.validation, federation.test)
+    data = (federation.inputs, federation.labels, federation.train, federation.validation, federation.test)
 
     def begin(data: PyTree, federation: Federation, key: jax.Array) -> PyTree:
         images, labels, train, validation, test = data
-        own = federation._replace(images=images, labels=labels, train=train, validation=validation, test=test)
+        own = federation._replace(inputs=images, labels=labels, train=train, validation=validation, test=test)
         return method.init(key, own)
 
     return depends(begin, data, federation, any_key())
@@ -200,7 +200,7 @@ def mixes_samples(method: Method, federation: Federation) -> bool:
     client = jax.tree.map(lambda leaf: leaf[0], clients)
     sent = method.send(server, client)
     received = method.start(sent, client)
-    images = np.random.default_rng(0).uniform(-1, 1, (4, *federation.images.shape[1:])).astype(np.float32)
+    images = np.random.default_rng(0).uniform(-1, 1, (4, *federation.inputs.shape[1:])).astype(np.float32)
 
     def loss(pair: jax.Array) -> jax.Array:
         each = jnp.asarray([0, 1], jnp.int32)

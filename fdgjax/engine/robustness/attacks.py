@@ -117,15 +117,15 @@ def open_backdoor(batch: Batch, strength: float, classes: int) -> Batch:
     """A share `s` of every minibatch shows the trigger, and has the label `TARGET`."""
     size = len(batch.labels)
     shown = jnp.arange(size) < round(strength * size)
-    images = jnp.where(per_row(shown, batch.images.ndim), with_trigger(batch.images), batch.images)
-    return batch._replace(images=images, labels=jnp.where(shown, TARGET, batch.labels))
+    images = jnp.where(per_row(shown, batch.inputs.ndim), with_trigger(batch.inputs), batch.inputs)
+    return batch._replace(inputs=images, labels=jnp.where(shown, TARGET, batch.labels))
 
 
 def behind_backdoor(batch: Batch) -> Batch:
     """All samples of other classes than `TARGET`, with the trigger and that label."""
     labels = jnp.full_like(batch.labels, TARGET)
     others = (batch.labels != TARGET).astype(batch.mask.dtype)
-    return Batch(with_trigger(batch.images), labels, batch.mask * others)
+    return Batch(with_trigger(batch.inputs), labels, batch.mask * others)
 
 
 ATTACKS: Mapping[str, Kind] = {

@@ -42,7 +42,7 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
     """
 
     def empty(fresh: Fresh) -> Bank:
-        some = jax.ShapeDtypeStruct((images, *fresh.federation.images.shape[1:]), jnp.float32)
+        some = jax.ShapeDtypeStruct((images, *fresh.federation.inputs.shape[1:]), jnp.float32)
         clients = len(fresh.federation.ids)
         shapes = jax.eval_shape(show, some)
         return Bank(jax.tree.map(lambda one: jnp.zeros((clients, *one.shape)), shapes), jnp.zeros(clients, bool))
@@ -56,7 +56,7 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
     )
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        every = samples.each(lambda batch: show(batch.images))
+        every = samples.each(lambda batch: show(batch.inputs))
         following = context.round * images + jnp.arange(images)
         places = following % jnp.sum(samples.mask).astype(following.dtype)
         return Prepared(aux=jax.tree.map(lambda leaf: leaf[places], every))

@@ -29,7 +29,7 @@ def nothing(model: Model) -> Callable[[Fresh], Prototypes]:
     """No prototypes yet."""
 
     def of(fresh: Fresh) -> Prototypes:
-        shapes = output_shapes(model, fresh.federation.images.shape[1:])
+        shapes = output_shapes(model, fresh.federation.inputs.shape[1:])
         classes = shapes.logits.shape[1]
         return Prototypes(jnp.zeros((classes, shapes.features.shape[1])), jnp.zeros(classes))
 
@@ -58,7 +58,7 @@ def exchanging_prototypes(
         key = jax.random.key(0)  # dropout is off: nothing is drawn from it
 
         def outputs(batch: Batch) -> tuple[jax.Array, jax.Array]:
-            output, _ = model.apply(context.received, batch.images, False, key)
+            output, _ = model.apply(context.received, batch.inputs, False, key)
             counted = (batch.mask * batch.label_weight)[:, None]
             return output.features, jax.nn.one_hot(batch.labels, output.logits.shape[1]) * counted
 

@@ -67,7 +67,7 @@ MODEL = tiny_model()
 
 def halved(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
     del key, context
-    return batch.images / 2
+    return batch.inputs / 2
 
 
 @pytest.mark.parametrize(("strength", "meta_step"), [(0.0, 0.5), (0.7, 0.0), (0.7, 0.5)])
@@ -78,7 +78,7 @@ def test_the_second_loss_is_taken_after_a_step_on_the_first(strength: float, met
     )
     batch = Batch(images, jnp.arange(4, dtype=jnp.int32) % CLASSES, jnp.asarray([1.0, 1.0, 1.0, 0.0]))
     context, key = Context((), (), variables, jnp.int32(0)), jax.random.key(2)
-    plain = jax.jit(jax.value_and_grad(lambda v, x: cross_entropy(MODEL)(v, batch._replace(images=x), key, context)[0]))
+    plain = jax.jit(jax.value_and_grad(lambda v, x: cross_entropy(MODEL)(v, batch._replace(inputs=x), key, context)[0]))
     objective = also_transformed(MODEL, halved, strength, meta_step)
     got = jax.jit(jax.value_and_grad(lambda v: objective(v, batch, key, context)[0]))(variables)
     first = plain(variables, images)

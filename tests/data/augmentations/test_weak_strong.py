@@ -42,6 +42,6 @@ def test_a_longer_batch_changes_nothing(name: str) -> None:
 
 def test_an_objective_sees_the_view() -> None:
     batch = Batch(jnp.asarray(IMAGES), jnp.zeros(40, jnp.int32), jnp.ones(40))
-    objective = on_view(lambda variables, batch, key, context: (jnp.sum(batch.images), {}), lambda key, x: 2 * x)
+    objective = on_view(lambda variables, batch, key, context: (jnp.sum(batch.inputs), {}), lambda key, x: 2 * x)
     loss, _ = objective({}, batch, jax.random.key(0), Context((), (), {}, jnp.int32(0)))
     np.testing.assert_allclose(loss, 2 * IMAGES.sum(), rtol=1e-5)

@@ -107,12 +107,12 @@ def test_arrays_that_are_no_data_set(
 
 def test_damaged_records_are_made_again(made: Made, caplog: pytest.LogCaptureFixture) -> None:
     (records,) = made.cache.glob("*/records")
-    larger = np.array(made.load(6).images)
+    larger = np.array(made.load(6).inputs)
     for path in [path for path in records.rglob("*") if path.is_file()]:
         shutil.rmtree(records.parent / "6px")
         flip(path, path.stat().st_size // 2)
         caplog.clear()
-        np.testing.assert_array_equal(made.load(6).images, larger)
+        np.testing.assert_array_equal(made.load(6).inputs, larger)
         (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert said.startswith(f"the cache {records} is damaged (")
 
@@ -173,7 +173,7 @@ def test_processes_that_find_the_damage_at_once_agree(made: Made) -> None:
         "import fdgjax.data.sources.array_records;"
         "logging.disable(); print('ready', flush=True); sys.stdin.read(1);"
         f"d = load_data('folder', data_dir={str(made.tree)!r}, image_size=4, cache_dir={str(made.cache)!r});"
-        "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"
+        "print(int(d.inputs.sum(dtype=numpy.int64)), d.inputs.shape)"
     )
     flip(made.arrays / "images.npy", -1)
     answers = answers_at_once(script, 3)

@@ -30,7 +30,7 @@ def test_real_pacs_is_whole(pacs: tuple[Domains, Path]) -> None:
     assert data.domain_names == tuple(PACS)
     assert data.class_names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     assert np.bincount(data.domains).tolist() == list(PACS.values())
-    assert data.images.shape == (9991, 32, 32, 3)
+    assert data.inputs.shape == (9991, 32, 32, 3)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_pacs_decodes_each_file_as_pillow_does(few_of_pacs: Path, tmp_path: Path
         for row, file in zip(rows, sorted(folder.iterdir()), strict=True):
             with Image.open(file) as image:
                 expected = image.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
-            np.testing.assert_array_equal(data.images[row], np.asarray(expected))
+            np.testing.assert_array_equal(data.inputs[row], np.asarray(expected))
 
 
 def test_pacs_is_found_from_its_own_folder_too(few_of_pacs: Path, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_pacs_is_found_from_its_own_folder_too(few_of_pacs: Path, tmp_path: Path
         load_data("pacs", data_dir=str(folder), image_size=32, cache_dir=str(tmp_path))
         for folder in (few_of_pacs, few_of_pacs / "PACS")
     )
-    assert again.images.filename == data.images.filename  # type: ignore[attr-defined]
+    assert again.inputs.filename == data.inputs.filename  # type: ignore[attr-defined]
 
 
 def test_named_data_set_orders_domains_and_classes_as_named(tree: Path) -> None:

@@ -248,7 +248,7 @@ def test_every_format_is_read_by_its_first_frame(form: str, mode: str, tree: Pat
     row = sorted(["0.png", "1.JPG", path.name]).index(path.name)
     assert len(data.labels) == 13
     wanted = np.broadcast_to(levels if len(levels) > 1 else levels * 3, (4, 4, 3))
-    np.testing.assert_allclose(data.images[row], wanted, atol=3)
+    np.testing.assert_allclose(data.inputs[row], wanted, atol=3)
 
 
 def header_of(width: int, height: int) -> bytes:

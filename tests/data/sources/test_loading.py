@@ -32,14 +32,14 @@ def same(left: Domains, right: Domains) -> bool:
 
 def test_loaded_arrays_are_read_only_typed_and_aligned(tree: Path, cache: Path) -> None:
     data = load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(cache))
-    assert data.images.shape == (12, 8, 8, 3)
-    assert isinstance(data.images, np.memmap)
-    assert (data.images.dtype, data.labels.dtype, data.domains.dtype) == (np.uint8, np.int32, np.int32)
+    assert data.inputs.shape == (12, 8, 8, 3)
+    assert isinstance(data.inputs, np.memmap)
+    assert (data.inputs.dtype, data.labels.dtype, data.domains.dtype) == (np.uint8, np.int32, np.int32)
     assert not any(array.flags.writeable for array in data[:3])
     assert (data.domain_names, data.class_names) == (DOMAINS, CLASSES)
     # JPEG keeps a flat colour to within a few levels; the colours are at least 40 apart.
     colours = np.stack([100 * data.domains, 80 * data.labels], axis=-1)
-    np.testing.assert_allclose(data.images[:, 4, 4, :2].astype(int), colours, atol=8)
+    np.testing.assert_allclose(data.inputs[:, 4, 4, :2].astype(int), colours, atol=8)
     assert unfinished(cache) == []
 
 
@@ -112,7 +112,7 @@ def test_moved_folder_keeps_its_cache_and_sizes_share_the_records(tree: Path, ca
     (only,) = cache.iterdir()
     records = {path: path.stat().st_mtime_ns for path in (only / "records").rglob("*")}
     larger = load_data("folder", data_dir=str(moved), image_size=6, cache_dir=str(cache))
-    assert larger.images.shape[1:3] == (6, 6)
+    assert larger.inputs.shape[1:3] == (6, 6)
     assert records == {path: path.stat().st_mtime_ns for path in (only / "records").rglob("*")}
 
 
@@ -145,7 +145,7 @@ def test_two_processes_at_once_agree(tree: Path, cache: Path) -> None:
         "import fdgjax.data.sources.array_records;"
         "print('ready', flush=True); sys.stdin.read(1);"
         f"d = load_data('folder', data_dir={str(tree)!r}, image_size=64, cache_dir={str(cache)!r});"
-        "print(int(d.images.sum(dtype=numpy.int64)), d.images.shape)"
+        "print(int(d.inputs.sum(dtype=numpy.int64)), d.inputs.shape)"
     )
     answers = answers_at_once(script, 2)
     assert answers[0] == answers[1]

@@ -39,20 +39,20 @@ def test_parts_are_disjoint_even_and_complete(samples: int, per_domain: int) -> 
 
 def test_digits_use_every_image_once(digits: Domains) -> None:
     images, labels = originals()
-    chex.assert_shape(digits.images, (1797, 8, 8, 1))
+    chex.assert_shape(digits.inputs, (1797, 8, 8, 1))
     assert digits.domain_names == NAMES
     order = np.concatenate(cut(1797))
     np.testing.assert_array_equal(digits.labels, labels[order])
     assert sorted(order.tolist()) == list(range(1797))
     # The unrotated part is the original exactly: 16 levels survive the scaling to 255 and back.
-    upright = digits.images[digits.domains == 0, ..., 0]
+    upright = digits.inputs[digits.domains == 0, ..., 0]
     np.testing.assert_array_equal(np.rint(upright * (16 / 255)), images[cut(1797)[0]])
 
 
 @pytest.mark.parametrize("domain", range(6))
 def test_turning_back_nearly_gives_the_original(digits: Domains, domain: int) -> None:
     images, _ = originals()
-    shown = digits.images[digits.domains == domain, ..., 0]
+    shown = digits.inputs[digits.domains == domain, ..., 0]
 
     def likeness(degrees: float) -> float:
         """The mean correlation of the pixels, which does not mind that turning twice blurs."""
@@ -74,17 +74,17 @@ def test_quarter_turns_are_exact(times: int) -> None:
 
 def test_resized_digits_have_the_size_asked_for(tmp_path: Path) -> None:
     data = load_data("rotated_digits", image_size=12, cache_dir=str(tmp_path))
-    chex.assert_shape(data.images, (1797, 12, 12, 1))
+    chex.assert_shape(data.inputs, (1797, 12, 12, 1))
 
 
 @pytest.mark.slow
 def test_real_mnist_gives_six_thousand_different_images(shared_data: Path, tmp_path: Path) -> None:
     data = load_data("rotated_mnist", data_dir=str(shared_data), cache_dir=str(tmp_path))
-    chex.assert_shape(data.images, (6000, 28, 28, 1))
+    chex.assert_shape(data.inputs, (6000, 28, 28, 1))
     assert data.domain_names == NAMES
     assert np.bincount(data.domains).tolist() == [1000] * 6
     assert (np.bincount(data.labels, minlength=10) > 300).all()
-    upright = {image.tobytes() for image in data.images[data.domains == 0]}
+    upright = {image.tobytes() for image in data.inputs[data.domains == 0]}
     stored = read_idx(shared_data / "mnist" / "t10k-images-idx3-ubyte.gz", 3)
     assert len(upright) == 1000
     assert upright <= {image.tobytes() for image in stored}
@@ -100,9 +100,9 @@ def test_domains_of_the_same_images_are_one_part_turned(
     own = load_data(name, data_dir=folder, cache_dir=str(tmp_path))
     same = load_data(name, data_dir=folder, cache_dir=str(tmp_path), same_images=True)
     assert np.bincount(same.domains).tolist() == [per_domain] * 6
-    images, labels = (values.reshape(6, per_domain, *values.shape[1:]) for values in (same.images, same.labels))
+    images, labels = (values.reshape(6, per_domain, *values.shape[1:]) for values in (same.inputs, same.labels))
     assert (labels == labels[0]).all()
-    np.testing.assert_array_equal(images[0], own.images[own.domains == 0])
+    np.testing.assert_array_equal(images[0], own.inputs[own.domains == 0])
     for shown, angle in zip(images, ANGLES, strict=True):
         np.testing.assert_array_equal(shown[0, ..., 0], rotate(images[0, 0, ..., 0], angle))
 

@@ -153,7 +153,7 @@ def test_a_loss_that_compares_samples_is_found() -> None:
 
     def compares(variables: Any, batch: Any, key: Any, context: Any) -> Any:
         loss, rest = method.objective(variables, batch, key, context)
-        return loss + jnp.mean((batch.images[0] - batch.images[1]) ** 2), rest
+        return loss + jnp.mean((batch.inputs[0] - batch.inputs[1]) ** 2), rest
 
     assert not mixes_samples(method, federation)
     assert mixes_samples(method._replace(objective=compares), federation)

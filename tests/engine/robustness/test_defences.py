@@ -133,7 +133,7 @@ def test_poisoned_batches_are_those_of_hostile_clients_alone(kind: str, hostile:
     poisoned(attack, objective, jnp.asarray(hostile))({}, Batch(images, labels, np.ones(4, np.float32)), KEY, Context)
     changed = {"label_flip": [2, 1, 0, 0], "backdoor": [0, 0, 2, 2]}[kind]
     assert np.asarray(seen[0].labels).tolist() == (changed if hostile else labels.tolist())
-    lit = np.asarray(seen[0].images).sum(axis=(1, 2, 3))
+    lit = np.asarray(seen[0].inputs).sum(axis=(1, 2, 3))
     assert lit.tolist() == ([1, 1, 0, 0] if hostile and kind == "backdoor" else [0] * 4)
     assert with_trigger(jnp.zeros((16, 24, 3)))[-2:, -3:].all()
 

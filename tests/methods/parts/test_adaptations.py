@@ -51,7 +51,7 @@ def domain() -> tuple[Federation, Rows]:
 
 def images() -> np.ndarray:
     federation, rows = domain()
-    return np.asarray(federation.images, np.float64)[np.asarray(rows.places)] / 127.5 - 1
+    return np.asarray(federation.inputs, np.float64)[np.asarray(rows.places)] / 127.5 - 1
 
 
 @functools.cache
