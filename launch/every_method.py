@@ -54,10 +54,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_kept(name: str, figure: str) -> dict[str, Values]:
-    """A figure of each method by target and seed."""
+def read_kept(file: Path, figure: str) -> dict[str, Values]:
+    """A figure of each method by target and seed, of a file that was kept."""
     found: dict[str, Values] = {}
-    for line in csv.DictReader((FOLDER / f"{name}.csv").read_text().splitlines()):
+    for line in csv.DictReader(file.read_text().splitlines()):
         pair = line["target"], int(line["seed"])
         found[line["method"]] = {**found.get(line["method"], {}), pair: float(line[figure])}
     return found
@@ -65,7 +65,7 @@ def read_kept(name: str, figure: str) -> dict[str, Values]:
 
 def every_method(_: str) -> str:
     """For each data set: every method's id and ood, and its differences from FedAvg; by ood on Office-Caltech10."""
-    kept = {name: {figure: read_kept(name, figure) for figure in FIGURES.values()} for name in NAMES}
+    kept = {name: {figure: read_kept(FOLDER / f"{name}.csv", figure) for figure in FIGURES.values()} for name in NAMES}
     pairs = [(NAMES[name], figure) for name in NAMES for figure in FIGURES.values()]
     head = [cell for name, figure in pairs for cell in (f"{name}, {figure}", "minus FedAvg")]
     lines = [f"| method | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]

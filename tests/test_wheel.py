@@ -4,11 +4,15 @@ Four minutes on two busy cores, of which the installation takes most.
 """
 
 import csv
+import json
+import math
 import os
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +39,9 @@ def done(*command: str | Path, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path, cache: Path) -> None:
+def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(
+    tmp_path: Path, cache: Path, shared_data: Path
+) -> None:
     empty, built, home = tmp_path / "empty", tmp_path / "built", tmp_path / "environment"
     empty.mkdir()
     done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", built, ROOT, folder=tmp_path)
@@ -62,3 +68,28 @@ def test_the_wheel_trains_predicts_and_exports_in_an_empty_folder(tmp_path: Path
     assert any(row["set"] for row in rows)
     assert all(float(row["distance"]) > 0 for row in rows)
     np.testing.assert_allclose(np.load(empty / "alone.npy"), predicted, atol=2e-6)
+    of_four_hospitals(empty, python, fdgjax, shared_data / "heart_disease")
+
+
+def of_four_hospitals(folder: Path, python: Path, fdgjax: Path, hospitals: Path) -> None:
+    """Four hospitals' tables: three train, and the fourth, whose file the program has not seen, is predicted."""
+    keys = (f"--config.data.dir={hospitals}", "--config.data.target=hungary", "--config.rounds=5", "--workdir=hearts")
+    done(fdgjax, "train", "--config=fedavg:heart_disease", *keys, folder=folder)
+    new = hospitals / "reprocessed.hungarian.data"
+    done(fdgjax, "predict", "hearts", new, "--out", "hungary.csv", folder=folder)
+    done(fdgjax, "export", "hearts", "--out", "taken", folder=folder)
+    facts = json.loads((folder / "taken" / "model.json").read_text())
+    rows = list(csv.DictReader(new.read_text().splitlines()))
+    np.save(folder / "images.npy", np.array([[cell(row, column) for column in facts["columns"]] for row in rows], "f4"))
+    done(python, "-c", ALONE, folder=folder)
+    predicted = [float(row["p(present)"]) for row in csv.DictReader((folder / "hungary.csv").read_text().splitlines())]
+    assert len(predicted) == len(rows) == 294
+    np.testing.assert_allclose(np.load(folder / "alone.npy")[:, facts["classes"].index("present")], predicted, atol=2e-6)
+
+
+def cell(row: Mapping[str, str], column: Mapping[str, Any]) -> float:
+    """A cell as the program takes it, by the model card."""
+    text, names = row[column["name"]], column["categories"]
+    if text in ("?", "-9"):
+        return math.nan
+    return float(names.index(text) if names else text)

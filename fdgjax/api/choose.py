@@ -100,7 +100,7 @@ def config_of(
     what = f"{name}:{preset.lstrip(':')}" if preset else name
     if given:
         ((arrays, found),) = given.items()
-        config = config_on(what, arrays, found.inputs.shape[1:])
+        config = config_on(what, arrays, found.inputs.shape[1:], found.images)
     else:
         config = config_for(what)
     if model is not None:

@@ -148,13 +148,15 @@ class Result:
         trained = of_seed(self.built, self.state, self.seed_records, seed)
         return classifier_of(trained, client_of(trained, domain, client))
 
-    def checked(self, images: Any) -> np.ndarray:
-        """The images as an array; raises like `predict_proba`."""
-        found, shape = np.asarray(images), list(self.built.data.inputs.shape[1:])
-        if found.dtype != np.uint8 or found.ndim != 4 or list(found.shape[1:]) != shape or not len(found):
+    def checked(self, samples: Any) -> np.ndarray:
+        """The samples as an array of the type that is stored; raises like `predict_proba`."""
+        data = self.built.data
+        found, shape, kind = np.asarray(samples), list(data.inputs.shape[1:]), data.inputs.dtype
+        found = found if data.images or not np.issubdtype(found.dtype, np.number) else found.astype(np.float32)
+        if found.dtype != kind or list(found.shape[1:]) != shape or not len(found):
             raise UserError(
-                f"images got {found.dtype} {list(found.shape)}; expected uint8 [n, {', '.join(map(str, shape))}], as "
-                f"those trained on{channels_first(found.shape)}"
+                f"{'images' if data.images else 'samples'} got {found.dtype} {list(found.shape)}; expected {kind} "
+                f"[n, {', '.join(map(str, shape))}], as those trained on{channels_first(found.shape)}"
             )
         return found
 

@@ -52,23 +52,32 @@ def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
     return read_flags(["fdgjax", f"--config={os.fspath(what)}"])[0]
 
 
-def config_on(what: str | Entry | ConfigDict, data: str, image_shape: tuple[int, ...]) -> ConfigDict:
+def config_on(
+    what: str | Entry | ConfigDict, data: str, sample_shape: tuple[int, ...], images: bool = True
+) -> ConfigDict:
     """`config_for`, with the config's data set replaced by one of arrays; raises like `config_for`.
 
     Args:
       what: as for `config_for`; a bare method name or an entry gets no settings that were chosen for another data set.
       data: the name of the arrays in the registry.
-      image_shape: `(H, W, channels)`.
+      sample_shape: that of one sample, `(H, W, channels)` of an image. images: whether samples are images.
     """
     bare = what.name if isinstance(what, Entry) else what if isinstance(what, str) and METHOD.fullmatch(what) else ""
     if isinstance(what, Entry):
         register_method(what)
     config = make_config(bare, data) if bare else config_for(what)
     places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
-    config.update({"data": places})
-    if bare and min(image_shape[:2]) < SMALL:
-        config.model.name = "digits_cnn"
+    config.update({"data": places | dict.fromkeys(("label", "categorical", "ignored"), "") | {"missing": "?"}})
+    if bare:
+        config.model.name = default_network(sample_shape, images) or config.model.name
     return config
+
+
+def default_network(sample_shape: tuple[int, ...], images: bool) -> str:
+    """The network for samples of a shape where none is chosen; '' for that of the config."""
+    if not images:
+        return {1: "mlp", 2: "conv1d"}.get(len(sample_shape), "")
+    return "digits_cnn" if min(sample_shape[:2]) < SMALL else ""
 
 
 def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:

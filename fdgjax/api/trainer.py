@@ -20,8 +20,7 @@ from fdgjax.config import Config, read_config, to_plain
 from fdgjax.config.register import register_method, register_model, same_data
 from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.loading import DATASETS
-from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.loading import DATASETS, Found
 from fdgjax.distributed import Stop, process_group
 from fdgjax.engine.devices import split_cpu
 from fdgjax.evaluation.metrics import Record
@@ -61,8 +60,8 @@ def experiment(
     Args:
       method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the `Entry` of a
         user-defined method.
-      data: arrays `{domain: (images, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
-        labels whole numbers `[n]` from 0.
+      data: arrays `{domain: (inputs, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
+        or numbers `[n, ...]` of any shape; labels whole numbers `[n]` from 0.
       target: the unseen domain; None for the preset's, or the first domain of `data`.
       classes: the names of the classes of `data`, in the order of the labels; None uses the numbers.
       model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx module wrapped by
@@ -79,7 +78,7 @@ def experiment(
     with lending(given):
         if given:
             ((name, found),) = given.items()
-            config = config_on(method, name, found.inputs.shape[1:])
+            config = config_on(method, name, found.inputs.shape[1:], found.images)
         else:
             config = config_for(method)
         if model is not None:
@@ -139,9 +138,7 @@ def named_arrays(data: Arrays | None, classes: Sequence[str] | None) -> dict[str
 
 def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
     """A context within which the given arrays are in the registry of data sets."""
-    added: dict[str, Callable[[str], Source | Domains]] = {
-        name: partial(same_data, found) for name, found in given.items()
-    }
+    added: dict[str, Callable[[str], Found]] = {name: partial(same_data, found) for name, found in given.items()}
     return lent(DATASETS, added)
 
 

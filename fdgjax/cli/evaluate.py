@@ -1,9 +1,10 @@
-"""How well a trained run, or an export, does on a folder of labelled images of one's own.
+"""How well a trained run, or an export, does on labelled samples of one's own.
 
-    fdgjax evaluate RUN|EXPORT --data DIR [--client K] [--json FILE] [--csv FILE]
+    fdgjax evaluate RUN|EXPORT --data DATA [--client K] [--json FILE] [--csv FILE]
 
-DIR has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
-the classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
+DATA has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
+for a model of tables (or arrays) it is a file, or a folder with one for each domain, with the column of the labels. The
+classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
 of each class, and the confusion matrix, with 95 % intervals (Wilson). The run's own records stay as they are.
 """
 
@@ -19,11 +20,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fdgjax.cli.predict import add_run, chosen_of
+from fdgjax.cli.predict import KINDS, add_run, chosen_of
 from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figures
-from fdgjax.inference.images import ImagePath, predict_images
-from fdgjax.inference.labelled_folder import labelled_images
-from fdgjax.inference.predictor import open_predictor
+from fdgjax.inference.images import predict_decoded
+from fdgjax.inference.labelled_samples import labelled_samples
+from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import write_json, write_text
@@ -41,17 +42,12 @@ def main(argv: Sequence[str]) -> int:
     for file in filter(None, (args.json, args.csv)):
         check_outside(file, args.run)
     predictor = open_predictor(args.run, chosen_of(args))
-    images = labelled_images(args.data, predictor.class_names, predictor.facts.get("dataset", ""))
-    kept, probabilities, _ = predict_images(predictor, [ImagePath(one.path, named=False) for one in images])
-    read = [images[place] for place in kept]
-    found = class_figures(
-        np.array([one.label for one in read]),
-        probabilities.argmax(axis=1),
-        predictor.class_names,
-        [one.domain for one in read],
-    )
-    skipped = sorted({str(one.path) for one in images} - {str(one.path) for one in read})
-    show(found, Console(), args, len(skipped))
+    samples = labelled_samples(predictor.facts, args.data)
+    kept, probabilities, _ = predict_decoded(predictor, samples.pieces)
+    domains = [samples.domains[place] for place in kept]
+    found = class_figures(samples.labels[kept], probabilities.argmax(axis=1), predictor.class_names, domains)
+    skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
+    show(found, Console(), args, len(skipped), KINDS[described(predictor.facts)])
     if args.json:
         about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}
         write_json(args.json, about | as_json(found))
@@ -65,7 +61,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fdgjax evaluate", description=str(__doc__).partition("\n")[0])
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="folder of labelled images: [<domain>/]<class>/*")
+    add("--data", type=Path, required=True, metavar="DATA", help="[<domain>/]<class>/*, a table, or a folder of tables")
     add("--json", type=Path, metavar="FILE", help="all figures as JSON")
     add("--csv", type=Path, metavar="FILE", help="a line for each class, with its row of the confusion matrix")
     return parser.parse_args(argv[1:])
@@ -79,12 +75,13 @@ def check_outside(file: Path, run: Path) -> None:
         )
 
 
-def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int) -> None:
-    """Prints the figures."""
+def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int, samples: str) -> None:
+    """Prints the figures; `samples`: what samples are called."""
     left_out = f", {skipped:,} skipped" if skipped else ""
+    accuracy = in_words(found.accuracy, f" of {{n:,}} {samples}")
     console.print(
-        f"{printable(args.run)} on {printable(args.data)}: accuracy {in_words(found.accuracy)}{left_out}; means over "
-        f"classes: {', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
+        f"{printable(args.run)} on {printable(args.data)}: accuracy {accuracy}{left_out}; means over classes: "
+        f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -102,7 +99,7 @@ def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: 
     console.print(confusion_table(found))
 
 
-def in_words(one: Share, unit: str = " of {n:,} images") -> str:
+def in_words(one: Share, unit: str) -> str:
     """A share with its interval: `0.875 (0.64 to 0.97) of 16 images`; empty for none."""
     if one.value is None or one.interval is None:
         return ""

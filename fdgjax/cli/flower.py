@@ -6,7 +6,9 @@
 With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
 
-With --app: --workdir is the server's folder; --images the folder of its own labelled images, if the method needs some;
+With --app: --workdir is the server's folder; --images the folder of its own labelled images, or --table its table, if
+the method needs some; --columns, for tables, what all parties' columns are: 'age,chol,sex=0|1,cp=1|2|3|4', a name for
+numbers, and the categories of others;
 --authentication admits only nodes with a registered key; --deadline SECONDS continues a round without clients that have
 not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round.
 """
@@ -20,6 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.loading import TABLE_DATA
+from fdgjax.data.sources.tables import words_of
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -63,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--classes", default="")
     made.add_argument("--workdir", default="")
     made.add_argument("--images", default="")
+    made.add_argument("--table", default="")
+    made.add_argument("--columns", default="")
     made.add_argument("--deadline", type=float, default=0.0)
     made.add_argument("--least", type=int, default=1)
     made.add_argument("--keys", default="")
@@ -83,17 +90,31 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
 
     config, workdir = parse(words)
     classes = tuple(sorted(filter(None, asked.classes.split(","))))
-    if len(classes) < 2 or not config.data.clients or not config.data.image_size:
+    columns, size = columns_in(asked.columns), config.data.image_size
+    table = config.data.name in TABLE_DATA
+    if len(classes) < 2 or not config.data.clients or not (columns if table else size):
+        form = "--columns 'age,sex=0|1,...'" if table else "--config.data.image_size=PIXELS"
         raise UserError(
             "fdgjax flower --app needs what no party's data can tell it; expected --classes a,b,c, "
-            "--config.data.clients=N and --config.data.image_size=PIXELS"
+            f"--config.data.clients=N and {form}"
         )
-    size = config.data.image_size
-    terms = Terms(dataclasses.replace(config, devices=1), classes, (size, size, 3), config.data.clients)
+    shape = (len(columns),) if table else (size, size, 3)
+    terms = Terms(dataclasses.replace(config, devices=1), classes, shape, config.data.clients, columns)
     agree(terms)
-    images = str(Path(asked.images).absolute()) if asked.images else ""
+    place = asked.table if table else asked.images
+    samples = str(Path(place).absolute()) if place else ""
     write_app(
-        Path(asked.app), ServerSettings(terms, workdir, images, asked.deadline, asked.least, asked.authentication)
+        Path(asked.app), ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
     )
     print(f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients; the server's folder is {workdir}")
     return 0
+
+
+def columns_in(words: str) -> tuple[Column, ...]:
+    """The columns of a table in words, `age,sex=0|1`; raises a `UserError` for a name that stands twice or is empty."""
+    each = [word.partition("=") for word in words.split(",") if word.strip()]
+    columns = tuple(Column(name.strip(), words_of(values.replace("|", ","))) for name, _, values in each)
+    names = [column.name for column in columns]
+    if "" in names or len(set(names)) < len(names):
+        raise UserError(f"--columns got '{words}'; expected each name once, such as 'age,chol,sex=0|1'")
+    return columns

@@ -1,12 +1,14 @@
-"""Class and probabilities of images, predicted by a trained run or an export.
+"""Class and probabilities of images, or of rows of a table, predicted by a trained run or an export.
 
-    fdgjax predict RUN|EXPORT IMAGES... [--client K] [--round last|selected|N] [--out FILE.csv] [--calibrated]
-    fdgjax predict RUN IMAGES... --coverage 0.9 --refuse-above 95%
+    fdgjax predict RUN|EXPORT SAMPLES... [--client K] [--round last|selected|N] [--out FILE.csv] [--calibrated]
+    fdgjax predict RUN SAMPLES... --coverage 0.9 --refuse-above 95%
 
-IMAGES are files, or folders, which are searched with their subfolders. Of a run, the model for an unseen domain
-predicts, or that of --client; if the method has several for an unseen domain, their probabilities are averaged. Images
-are decoded and resized like those that the model was trained on. The result is CSV: file, class, and a column for the
-probability of each class. An image in a folder that cannot be read is named and skipped.
+SAMPLES are image files, or folders, which are searched with their subfolders; for a model of tables, CSV or Parquet
+files, or folders of them, with the columns that it was trained on in any order; for one of arrays, .npz or .npy. Of a
+run, the model for an unseen domain predicts, or that of --client; if the method has several for an unseen domain, their
+probabilities are averaged. Images are decoded and resized like those that the model was trained on. The result is CSV:
+file (and line, or index, of a row), class, and a column for the probability of each class. An image in a folder that
+cannot be read is named and skipped.
 
 Further columns say when not to trust a prediction: `set`, the classes that hold the true one with the probability
 --coverage for images like the clients' own (split conformal prediction; an image of another domain has no such
@@ -15,7 +17,7 @@ promise); `distance` of the image's features from the training images, about 1 f
 such as 95%. `fdgjax train` keeps in the run's folder what they are computed from; for another run, another round or a
 client's model, --coverage and --refuse-above measure it on the run's data. An export has sets and no distances.
 
---adapt adapts the model to all IMAGES, without labels, before it predicts them: as the run was tested
+--adapt adapts the model to all SAMPLES, without labels, before it predicts them: as the run was tested
 (`config.adaptation`, or the method's own way), or by a KIND: statistics, tent, shot or t3a. It suits many images of one
 new domain. Sets and distances are of the model that was trained, and are left out.
 """
@@ -25,7 +27,7 @@ import contextlib
 import csv
 import io
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +35,17 @@ import numpy as np
 from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.adapting import OF_RUN, adapted_predictor
 from fdgjax.inference.classifier import UNSEEN
-from fdgjax.inference.images import Decoded, ImagePath, Predictions, decoded_images, images_at, predict_decoded
-from fdgjax.inference.predictor import Chosen, Predictor, open_predictor
+from fdgjax.inference.images import Predictions, predict_decoded
+from fdgjax.inference.new_samples import NewSamples, samples_at
+from fdgjax.inference.predictor import Chosen, Predictor, described, open_predictor
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import write_text
 
 LOGGER = logging.getLogger("fdgjax")
+KINDS: Mapping[str, str] = {"image_shape": "images", "columns": "rows", "sample_shape": "samples"}
+"""What samples are called, by the fact that says what they are."""
 
 
 @command
@@ -48,18 +53,17 @@ def main(argv: Sequence[str]) -> int:
     """Writes the predictions; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
-    images = images_at(args.images)
-    predictor, decoded = opened(args, images)
+    predictor, samples = opened(args)
     adapted = args.adapt is not None
     quantile = None if adapted else set_quantile(predictor, args)
     farthest = None if adapted else farthest_kept(predictor, args)
-    found = predict_decoded(predictor, decoded)
-    text = predictions_csv(predictor.class_names, images, found, quantile, farthest)
+    found = predict_decoded(predictor, samples.pieces)
+    text = predictions_csv(predictor.class_names, samples, found, quantile, farthest)
     if args.out:
         write_text(args.out, text)
-        skipped = f", {len(images) - len(found.kept):,} skipped" if len(found.kept) < len(images) else ""
+        skipped = f", {len(samples.names) - len(found.kept):,} skipped" if len(found.kept) < len(samples.names) else ""
         refused = "" if farthest is None else f", {int(np.sum(refusals(found, farthest))):,} refused"
-        print(f"{len(found.kept)} images in {printable(args.out)}{skipped}{refused}")
+        print(f"{len(found.kept)} {KINDS[described(predictor.facts)]} in {printable(args.out)}{skipped}{refused}")
     else:
         print(text, end="")
     return 0
@@ -69,11 +73,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     parser = argparse.ArgumentParser(prog="fdgjax predict", description=str(__doc__).partition("\n")[0])
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
-    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGES", help="image files, or folders of them")
+    parser.add_argument(
+        "samples", type=Path, nargs="+", metavar="SAMPLES", help="image files, tables or arrays, or folders"
+    )
     add = parser.add_argument
     add("--coverage", type=share, metavar="P", help=f"probability that a set has the true class; else {COVERAGE}")
     add("--refuse-above", type=share_or_distance, metavar="X", help="a distance, or 95%%: of the clients' own images")
-    add("--adapt", nargs="?", const=OF_RUN, metavar="KIND", help="adapt the model to all IMAGES first, see below")
+    add("--adapt", nargs="?", const=OF_RUN, metavar="KIND", help="adapt the model to all SAMPLES first, see below")
     add("--out", type=Path, help="the CSV file; without it the text is printed")
     return parser.parse_args(argv[1:])
 
@@ -94,8 +100,8 @@ def chosen_of(args: argparse.Namespace) -> Chosen:
     return Chosen(args.client, args.seed, args.round, args.data_dir, args.calibrated)
 
 
-def opened(args: argparse.Namespace, images: Sequence[ImagePath]) -> tuple[Predictor, Iterable[Decoded]]:
-    """What predicts (the run or export, or, with --adapt, the run adapted to the images), and the images.
+def opened(args: argparse.Namespace) -> tuple[Predictor, NewSamples]:
+    """What predicts (the run or export, or, with --adapt, the run adapted to the samples), and the samples.
 
     Raises:
       UserError: sets or distances together with --adapt; or like `open_predictor` and `adapted_predictor`.
@@ -103,13 +109,13 @@ def opened(args: argparse.Namespace, images: Sequence[ImagePath]) -> tuple[Predi
     guarded = args.coverage is not None or args.refuse_above is not None
     if args.adapt is None:
         predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
-        return predictor, decoded_images(predictor.image_shape, images)
+        return predictor, samples_at(predictor.facts, args.samples)
     if guarded:
         raise UserError(
             "--adapt got --coverage or --refuse-above, too, which are measured for the model as it was trained; "
             "expected one without the other"
         )
-    return adapted_predictor(args.run, chosen_of(args), args.adapt, images)
+    return adapted_predictor(args.run, chosen_of(args), args.adapt, args.samples)
 
 
 def share(word: str) -> float:
@@ -175,21 +181,21 @@ def refusals(found: Predictions, farthest: float) -> np.ndarray:
 
 def predictions_csv(
     class_names: Sequence[str],
-    images: Sequence[ImagePath],
+    samples: NewSamples,
     found: Predictions,
     quantile: float | None,
     farthest: float | None,
 ) -> str:
-    """The predictions as CSV, a line for each image that was read.
+    """The predictions as CSV, a line for each sample that was read.
 
     Args:
-      class_names: of the model. images: all of them. found: what is predicted.
+      class_names: of the model. samples: all of them. found: what is predicted.
       quantile: of the sets; None without them. farthest: the distance above which images are refused; None for none.
     """
     p, distances = found.probabilities, found.distances
     names = [printable(name) for name in class_names]
     columns = [
-        ("file", [printable(images[place].path) for place in found.kept]),
+        *((name, [samples.names[place][i] for place in found.kept]) for i, name in enumerate(samples.header)),
         ("class", [names[best] for best in p.argmax(axis=1)]),
         *((f"p({name})", [f"{value:.6f}" for value in p[:, i]]) for i, name in enumerate(names)),
     ]

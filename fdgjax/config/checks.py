@@ -10,7 +10,7 @@ from fdgjax.config.privacy import check_privacy
 from fdgjax.config.robustness import defence_of
 from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.data.sources.loading import SAME_IMAGES
+from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import hostile_ids
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.hyper import check_values
@@ -36,6 +36,12 @@ def check_config(config: Config) -> None:
             f"config.data.same_images got True, but the domains of '{config.data.name}' have images of their own; "
             f"expected False, or config.data.name={' or '.join(SAME_IMAGES)}"
         )
+    check_table(config.data)
+    if config.privacy.unit and config.data.standardise:
+        raise UserError(
+            f"config.data.standardise got True with config.privacy.unit={config.privacy.unit}, but the sums of columns "
+            "that it needs are exact, and no noise covers them; expected False; scale the columns beforehand"
+        )
     if config.model.frozen_copies and not config.model.frozen:
         raise UserError(
             f"config.model.frozen_copies got {config.model.frozen_copies}, but nothing is frozen whose features could "
@@ -46,6 +52,21 @@ def check_config(config: Config) -> None:
     _ = config.probe.percents
     check_privacy(config)
     check_protocol(config)
+
+
+OF_TABLES = ("label", "categorical", "ignored", "missing")
+"""The keys of `config.data` that say what a table's columns are."""
+
+
+def check_table(data: DataConfig) -> None:
+    """Raises a `UserError` for keys of tables with other data."""
+    default = DataConfig()
+    for key in OF_TABLES if data.name not in TABLE_DATA else ():
+        if (value := getattr(data, key)) != getattr(default, key):
+            raise UserError(
+                f"config.data.{key} got '{value}', but the data set '{data.name}' has no columns; expected "
+                f"'{getattr(default, key)}', or config.data.name={' or '.join(TABLE_DATA)}"
+            )
 
 
 def check_protocol(config: Config) -> None:

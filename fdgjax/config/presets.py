@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fdgjax.data.sources import heart_disease
+
 FDSE_PAPER: Mapping[str, Any] = {
     "rounds": 500,
     "batch_size": 50,
@@ -109,6 +111,21 @@ def pretrained_on(dataset: str) -> Mapping[str, Any]:
 PHOTOGRAPHS: Mapping[str, Any] = {"model": {"name": "resnet18_imagenet"}, "data": {"image_size": 224}}
 """For data sets on which the literature trains ResNet-18 on images of ImageNet's size, 224x224."""
 
+TABLE: Mapping[str, Any] = {
+    "rounds": 30,
+    "local_epochs": 1,
+    "batch_size": 32,
+    "model": {"name": "mlp"},
+    "method": {"client_learning_rate": 1e-3},
+}
+"""Our own, for tables of some hundred rows a domain: a small network, seconds on a CPU."""
+
+
+def table_on(dataset: str, **columns: str) -> Mapping[str, Any]:
+    """The setting for tables on a data set whose columns are known."""
+    return {**TABLE, "data": {"name": dataset, "standardise": True, **columns}}
+
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "rotated_digits": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
     "rotated_mnist": {"model": {"name": "digits_cnn"}, "data": {"target": "r45"}},
@@ -120,6 +137,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "office_home": PHOTOGRAPHS,
     "terra_incognita": PHOTOGRAPHS,
     "folder": {"data": {"image_size": 32}},
+    "table": table_on("table"),
+    "arrays": {**TABLE, "data": {"name": "arrays"}},
+    "heart_disease": table_on(
+        "heart_disease", label=heart_disease.LABEL, categorical=heart_disease.CATEGORICAL, missing="?,-9"
+    ),
     "fdse_pacs": fdse_on("pacs"),
     "fdse_office_caltech10": fdse_on("office_caltech10", local_epochs=1, **FDSE_FASTER),
     "fdse_domainnet10": fdse_on("domainnet10", **FDSE_FASTER),

@@ -51,6 +51,12 @@ class DataConfig:
       values are skewed, 0 means no skew.
     same_images: whether all domains show the same images, rotated by each domain's angle, as in UAP; else each domain
       has different images. For `rotated_digits` and `rotated_mnist`.
+    label: the column of a table that has the class. categorical: comma-separated columns that are categories although
+      they may be written as numbers. ignored: columns that are left out. missing: words or numbers that stand for a
+      missing value, besides empty cells, NA and NaN.
+    standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
+      deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
+      are.
     validation, test: fractions of each client's data held out. shots: target images given to each client for training.
     streaming: whether the images stay on disk and a round requests each batch from the host, for data larger than the
       device's memory; same samples and augmentations, different speed and memory. A streaming round waits for the host
@@ -73,6 +79,11 @@ class DataConfig:
     homogeneity: float = -1.0
     label_skew: float = 0.0
     same_images: bool = False
+    label: str = ""
+    categorical: str = ""
+    ignored: str = ""
+    missing: str = "?"
+    standardise: bool = False
     validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1
     shots: int = key(0, least=0)

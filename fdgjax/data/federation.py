@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from fdgjax.data.columns import Encoding
 from fdgjax.data.sharded import ShardedImages
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.streaming import Streamed
@@ -32,7 +33,7 @@ class Rows(NamedTuple):
 class Federation(NamedTuple):
     """The data of a federation, as arrays.
 
-    Several seeds share the data and differ in its split: the tables named in `TABLES` then have a leading axis,
+    Several seeds share the data and differ in its split: the fields named in `OF_SEED` then have a leading axis,
     `[seeds, ...]` (see `stack_seeds`).
 
     inputs: images uint8 `[samples, height, width, channels]`, or float32 `[samples, ...]`, such as a frozen trunk's
@@ -46,6 +47,8 @@ class Federation(NamedTuple):
       or selected.
     train, validation, test: `[clients, ...]`; target: one row, the unseen domain's test samples; server: one row, the
       labelled samples of a server that trains. The rows of a table that a protocol lacks are empty.
+    encoding: how stored values become the model's inputs, of each seed; None for bytes of images, and for values that
+      are inputs as they are.
     """
 
     inputs: jax.Array | Streamed | ShardedImages
@@ -57,9 +60,18 @@ class Federation(NamedTuple):
     test: Rows
     target: Rows
     server: Rows
+    encoding: Encoding | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample as the model's input."""
+        stored = tuple(self.inputs.shape[1:])
+        return stored if self.encoding is None else self.encoding.input_shape(stored)
 
 
 TABLES = ("train", "validation", "test", "target", "server")
+"""The tables of positions of a federation."""
+OF_SEED = (*TABLES, "encoding")
 """The fields of a federation that differ between seeds."""
 
 
@@ -101,9 +113,16 @@ def federate(
 
 
 def federate_seeds(
-    data: Domains, partitions: Sequence[Partition], *, batch_size: int, drop_last: bool, streaming: bool = False
+    data: Domains,
+    partitions: Sequence[Partition],
+    *,
+    batch_size: int,
+    drop_last: bool,
+    streaming: bool = False,
+    encodings: Sequence[Encoding | None] = (),
 ) -> list[Federation]:
-    """One federation per partition, all sharing one copy of the data. Raises like `federate`."""
+    """One federation per partition, with its encoding if there are any, all sharing one copy of the data. Raises like
+    `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
     images = Streamed(np.asarray(data.inputs)) if streaming else on_device(data.inputs, None)
@@ -119,8 +138,9 @@ def federate_seeds(
             test=pad_rows(parts.test),
             target=pad_rows([parts.target]),
             server=pad_rows([parts.server]),
+            encoding=jax.tree.map(lambda leaf: on_device(leaf, None), encoding),
         )
-        for parts in partitions
+        for parts, encoding in zip(partitions, encodings or [None] * len(partitions), strict=True)
     ]
 
 
@@ -156,7 +176,8 @@ def stack_seeds(federations: Sequence[Federation]) -> Federation:
     if len(federations) == 1:
         return federations[0]
     tables: dict[str, Any] = {name: stack_rows([getattr(one, name) for one in federations]) for name in TABLES}
-    return federations[0]._replace(**tables)
+    encodings = [one.encoding for one in federations]
+    return federations[0]._replace(**tables, encoding=jax.tree.map(lambda *leaves: jnp.stack(leaves), *encodings))
 
 
 def stack_rows(tables: Sequence[Rows]) -> Rows:

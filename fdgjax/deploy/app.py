@@ -15,14 +15,14 @@ from fdgjax.utils.files import make_folder, write_text
 class ServerSettings(NamedTuple):
     """The server's settings.
 
-    terms: what all parties agree on. workdir: where the server keeps checkpoints and records. images: the folder of the
-    server's own labelled images; '' for none. deadline, least: see `fdgjax.deploy.rounds.Policy`. authentication:
-    whether a node must be registered under its client's name.
+    terms: what all parties agree on. workdir: where the server keeps checkpoints and records. samples: the server's own
+    labelled samples, a folder of images or a table; '' for none. deadline, least: see `fdgjax.deploy.rounds.Policy`.
+    authentication: whether a node must be registered under its client's name.
     """
 
     terms: Terms
     workdir: Path
-    images: str = ""
+    samples: str = ""
     deadline: float = 0.0
     least: int = 1
     authentication: bool = False

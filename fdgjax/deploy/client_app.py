@@ -1,6 +1,7 @@
 """Flower's ClientApp: hands a message, in a fresh process, to the node's request handlers and returns their reply.
 
-Each node sets its own settings in `--node-config`: `client` (its number), `images` and `states` (folders), and `fresh`.
+Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
+folder) or `table` (a CSV or Parquet file), `states` (a folder), and `fresh`.
 """
 
 from pathlib import Path
@@ -30,14 +31,17 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
     Raises:
       UserError: one of them is missing.
     """
-    missing = [name for name in ("client", "images", "states") if name not in settings]
-    if missing:
+    samples = [str(settings[name]) for name in ("images", "table") if name in settings]
+    missing = [name for name in ("client", "states") if name not in settings]
+    if missing or len(samples) != 1:
+        lack = missing if missing else ["images or table"] if not samples else ["a choice between images and table"]
         raise UserError(
-            f"--node-config lacks {', '.join(missing)}; expected --node-config \"client=0 images='DIR' states='DIR'\""
+            f"--node-config lacks {', '.join(lack)}; expected --node-config \"client=0 images='DIR' states='DIR'\", or "
+            "table='FILE' instead of images"
         )
     return NodeSettings(
         int(settings["client"]),
-        Path(str(settings["images"])),
+        Path(samples[0]),
         Path(str(settings["states"])),
         bool(settings.get("fresh", False)),
     )

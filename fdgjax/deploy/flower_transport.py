@@ -130,7 +130,7 @@ class FlowerTransport:
                 self.say(f"node {asked.seen.node} is refused: {reason}")
                 continue
             self.nodes[reply.client], self.samples[reply.client] = asked.seen, int(reply.facts["samples"])
-            self.say(f"client {reply.client} is node {asked.seen.node}, with {reply.facts['samples']} images")
+            self.say(f"client {reply.client} is node {asked.seen.node}, with {reply.facts['samples']} samples")
         return online
 
     def refusal(self, seen: Seen, reply: Reply) -> str:

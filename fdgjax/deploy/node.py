@@ -73,13 +73,13 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
     terms, method, plan = agreed
     count, least = len(own.labels), plan.batching.batch_size if plan.batching.drop_last else 1
     if count < least:
-        raise UserError(f"client {client} holds {count} images; expected at least {least}; see its folder of images")
-    if own.inputs.shape[1:] != terms.image_shape:
+        raise UserError(f"client {client} holds {count} samples; expected at least {least}; see its node-config")
+    if own.inputs.shape[1:] != terms.sample_shape:
         raise UserError(
-            f"client {client} holds images {own.inputs.shape[1:]}; expected {terms.image_shape}, as the server has it"
+            f"client {client} holds samples {own.inputs.shape[1:]}; expected {terms.sample_shape}, as the server has it"
         )
     hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
-    federation = federation_of(terms.clients, hidden, client=client)
+    federation = federation_of(terms, hidden, client=client)
     # The server has applied `send` to its state already.
     received = method._replace(send=lambda server, row: server)
     of_round = client_round(received, plan)

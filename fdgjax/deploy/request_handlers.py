@@ -13,8 +13,10 @@ import jax
 import numpy as np
 
 from fdgjax.config import experiment_identity, to_plain
-from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.data.columns import to_plain as encoding_to_plain
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
+from fdgjax.deploy.own_samples import count_samples, own_samples
+from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.run.compilation_cache import jax_events
@@ -30,12 +32,12 @@ COMPILED = "/jax/compilation_cache/cache_misses"
 class NodeSettings(NamedTuple):
     """A client's own settings.
 
-    client: its number. images: the folder of its images. states: the folder of its state between rounds, and of
-    compiled programs. fresh: whether it starts from its initial row if its folder has no state.
+    client: its number. samples: the folder of its images, or its table. states: the folder of its state between rounds,
+    and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
     """
 
     client: int
-    images: Path
+    samples: Path
     states: Path
     fresh: bool = False
 
@@ -66,7 +68,15 @@ def handle_join(settings: NodeSettings, request: Request, nodes: dict[str, Node]
         raise UserError(
             f"client {settings.client}; expected a number below {terms.clients}; correct client in node-config"
         )
-    return Reply(settings.client, {}, {"samples": len(files_of(settings.images, terms.class_names))})
+    return Reply(settings.client, {}, {"samples": count_samples(settings.samples, terms)})
+
+
+def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
+    """The statistics of this client's columns, by which all clients' are standardised."""
+    del nodes
+    terms = from_words(request.terms)
+    own = own_samples(settings.samples, terms, settings.states)
+    return Reply(settings.client, of_party(own, terms), {})
 
 
 def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
@@ -93,6 +103,7 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> 
 
 ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Node]], Reply]] = {
     "join": handle_join,
+    "describe": handle_describe,
     "train": handle_train,
     "finish": finish,
 }
@@ -108,7 +119,7 @@ def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
     """The node for these terms."""
     if words not in nodes:
         terms = from_words(words)
-        own = decoded_folder(settings.images, terms.class_names, terms.image_shape, settings.states)
+        own = own_samples(settings.samples, terms, settings.states)
         nodes[words] = make_node(agree(terms), settings.client, own)
     return nodes[words]
 
@@ -116,7 +127,9 @@ def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    digest = hashlib.sha256(repr((plain, terms._replace(config=None))).encode()).hexdigest()[:16]  # type: ignore[arg-type]
+    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns)
+    encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
+    digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
     return settings.states / f"{digest}-client{settings.client}" / "state.npz"
 
 

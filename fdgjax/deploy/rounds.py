@@ -80,8 +80,8 @@ def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
     for client, (before, now) in enumerate(zip(held.lengths, lengths, strict=True)):
         if before != now:
             raise UserError(
-                f"client {client} holds {now} images and held {before} when this run began; expected the same; restore "
-                "them, or begin again with another workdir"
+                f"client {client} holds {now} samples and held {before} when this run began; expected the same; "
+                "restore them, or begin again with another workdir"
             )
 
 

@@ -86,7 +86,7 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
       UserError: a method whose server needs data that it does not have.
     """
     method, plan = agreed.method, agreed.plan
-    federation = federation_of(agreed.terms.clients, own)
+    federation = federation_of(agreed.terms, own)
     placement = placement_of(method, federation)
     check_init(method, federation, placement)
     shapes = traffic(method, federation)
@@ -148,7 +148,7 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
         return next_state, all_finite(server), loss
 
     def first_of(lengths: np.ndarray) -> DeployedState:
-        counted = federation_of(agreed.terms.clients, own, lengths=lengths)
+        counted = federation_of(agreed.terms, own, lengths=lengths)
         state = first(np.uint32(agreed.terms.config.seed), counted)
         return DeployedState(state, lengths.astype(np.int32), np.full(len(lengths), NEVER, np.int32))
 

@@ -8,9 +8,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fdgjax.deploy.flower_transport import FlowerTransport
-from fdgjax.deploy.image_folder import decoded_folder
+from fdgjax.deploy.own_samples import own_samples
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
+from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import OwnSamples, agree, from_words
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
@@ -28,18 +29,18 @@ def main(grid: Grid, context: Context) -> None:
     folder = Path(str(settings["workdir"]))
     remember_all_programs(folder / "compiled")
     terms = from_words(str(settings["terms"]))
-    images = str(settings["images"])
-    nothing = OwnSamples(np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0, np.int32))
+    samples = str(settings["samples"])
+    nothing = OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
     try:
-        agreed = agree(terms)
-        if agreed.method.server_training and not images:
+        if agree(terms).method.server_training and not samples:
             raise UserError(
-                f"'{terms.config.method.name}' trains at the server on labelled images; expected their folder; give "
-                "--images DIR when the app is made"
+                f"'{terms.config.method.name}' trains at the server on labelled samples; expected their folder or "
+                "table; give --images DIR or --table FILE when the app is made"
             )
-        own = decoded_folder(Path(images), terms.class_names, terms.image_shape, folder) if images else nothing
+        own = own_samples(Path(samples), terms, folder) if samples else nothing
         policy = Policy(float(settings["deadline"]), int(settings["least"]))
         transport = FlowerTransport(grid, bool(settings["authentication"]), tell)
+        agreed = agree(with_statistics(terms, own, transport))
         run_rounds(make_server(agreed, own), transport, folder, policy, tell)
     except UserError as error:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,22 @@ import numpy as np
 from fdgjax.config import Config, from_plain, to_plain
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
+from fdgjax.data.columns import Column, Encoding, layout_of, unstandardised
+from fdgjax.data.columns import from_plain as encoding_from_plain
+from fdgjax.data.columns import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.round import RoundPlan
-from fdgjax.experiments import batching_of, check_method, fit_model, make_method, make_plan, model_config
+from fdgjax.experiments import (
+    batching_of,
+    check_method,
+    fit_model,
+    make_method,
+    make_plan,
+    model_config,
+    unsplit_encoding,
+)
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.utils.errors import UserError
@@ -25,18 +36,27 @@ class Terms(NamedTuple):
 
     config: the experiment's; each party sets its own data folder.
     class_names: in the order of the labels.
-    image_shape: `(H, W, channels)`.
-    clients: number of clients.
+    sample_shape: that of one stored sample, `(H, W, channels)` of an image. clients: number of clients.
+    columns: of a table; () for images. encoding: how stored values become inputs, with standardised columns once the
+      clients have sent their statistics (`fdgjax.deploy.statistics`); None for images.
     """
 
     config: Config
     class_names: tuple[str, ...]
-    image_shape: tuple[int, ...]
+    sample_shape: tuple[int, ...]
     clients: int
+    columns: tuple[Column, ...] = ()
+    encoding: Encoding | None = None
+
+    @property
+    def stored(self) -> type[np.generic]:
+        """The type of stored samples."""
+        return np.float32 if self.columns else np.uint8
 
 
 class OwnSamples(NamedTuple):
-    """A party's own samples: inputs uint8 `[samples, H, W, channels]`, labels int32 `[samples]`."""
+    """A party's own samples: images uint8 `[samples, H, W, channels]` or rows of a table float32 `[samples, columns]`,
+    and labels int32 `[samples]`."""
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -52,7 +72,8 @@ class Agreed(NamedTuple):
 
 def to_words(terms: Terms) -> str:
     """The terms as one JSON string, for a message."""
-    return json.dumps({**terms._asdict(), "config": to_plain(terms.config)})
+    encoding = None if terms.encoding is None else encoding_to_plain(terms.encoding)
+    return json.dumps({**terms._asdict(), "config": to_plain(terms.config), "encoding": encoding})
 
 
 def from_words(words: str) -> Terms:
@@ -69,7 +90,11 @@ def from_words(words: str) -> Terms:
             f"the server's config cannot be read ({error}); expected one of this version of fdgjax; install the "
             "server's version"
         ) from error
-    return Terms(config, tuple(found["class_names"]), tuple(found["image_shape"]), int(found["clients"]))
+    columns = tuple(Column(name, tuple(categories)) for name, categories in found["columns"])
+    encoding = None if found["encoding"] is None else encoding_from_plain(found["encoding"], layout_of(columns))
+    return Terms(
+        config, tuple(found["class_names"]), tuple(found["sample_shape"]), int(found["clients"]), columns, encoding
+    )
 
 
 def agree(terms: Terms) -> Agreed:
@@ -101,10 +126,10 @@ def agree(terms: Terms) -> Agreed:
         )
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
-    nothing = Domains(
-        np.zeros((0, *terms.image_shape), np.uint8), np.zeros(0), np.zeros(0), ("own",), terms.class_names
-    )
-    _, made = fit_model(config, entry, nothing, weights, terms.clients, terms.clients)
+    empty = np.zeros(0)
+    stored = np.zeros((0, *terms.sample_shape), terms.stored)
+    nothing = Domains(stored, empty, empty, ("own",), terms.class_names, terms.columns)
+    _, made = fit_model(config, entry, nothing, unsplit_encoding(nothing), weights, terms.clients, terms.clients)
     batching = batching_of(config)
     # A node has one client: nothing is vectorised over clients or split over devices.
     execution = Execution(config.client_axis, config.chunk, 1, config.seed_axis, config.unroll)
@@ -119,17 +144,18 @@ def agree(terms: Terms) -> Agreed:
 
 
 def federation_of(
-    clients: int, own: OwnSamples, *, client: int | None = None, lengths: np.ndarray | None = None
+    terms: Terms, own: OwnSamples, *, client: int | None = None, lengths: np.ndarray | None = None
 ) -> Federation:
     """The federation as one party sees it: its own samples and no others.
 
     Args:
-      clients: number of clients.
+      terms: what all parties know.
       own: the party's samples.
       client: the client that holds the samples; None for the server.
       lengths: each client's number of training samples, `[clients]`; None if the party knows only its own.
     """
-    count, alone = len(own.labels), client is not None
+    clients, count, alone = terms.clients, len(own.labels), client is not None
+    encoding = terms.encoding or (unstandardised(layout_of(terms.columns)) if terms.columns else None)
     row = np.arange(count)[None]
     known = np.zeros(clients) if lengths is None else lengths
     places = np.zeros((clients, max(1, count) if alone else 1))
@@ -137,12 +163,12 @@ def federation_of(
         known[client] = count
         places[client, :count] = row
     # An empty array has no sample to trace.
-    images = own.inputs if count else np.zeros((1, *own.inputs.shape[1:]), own.inputs.dtype)
+    inputs = own.inputs if count else np.zeros((1, *own.inputs.shape[1:]), own.inputs.dtype)
     labels = own.labels if count else np.zeros(1)
     no_rows = Rows(on_device(np.zeros((clients, 1))), on_device(np.zeros(clients)))
     no_row = Rows(on_device(np.zeros((1, 1))), on_device(np.zeros(1)))
     return Federation(
-        inputs=on_device(images, None),
+        inputs=on_device(inputs, None),
         labels=on_device(labels),
         domains=on_device(np.zeros(len(labels))),
         ids=on_device(np.arange(clients)),
@@ -151,6 +177,7 @@ def federation_of(
         test=no_rows,
         target=no_row,
         server=no_row if alone or not count else Rows(on_device(row), on_device([count])),
+        encoding=encoding,
     )
 
 

@@ -11,8 +11,8 @@ import optax
 
 from fdgjax.contract import Batch, Context, Objective, Order, PseudoLabels, PyTree, Samples, Trained, Variables
 from fdgjax.data.augmentations.view import View
+from fdgjax.data.columns import as_inputs
 from fdgjax.data.federation import Federation
-from fdgjax.data.pixels import as_floats
 from fdgjax.engine.loops import Repeat, dynamic_loop
 from fdgjax.nn import with_mask
 from fdgjax.utils.random import shuffle
@@ -75,8 +75,8 @@ class LocalData(NamedTuple):
 def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array, copy: jax.Array | None = None) -> Batch:
     """The samples at `rows` `[batch]`, or of each its augmented copy of a number from 1, `copy` `[batch]`."""
     places = rows if copy is None else rows + copy * len(federation.labels)
-    images, labels = as_floats(federation.inputs[places]), federation.labels[rows]
-    return Batch(images, labels, mask.astype(jnp.float32), domains=federation.domains[rows])
+    inputs, labels = as_inputs(federation.inputs[places], federation.encoding), federation.labels[rows]
+    return Batch(inputs, labels, mask.astype(jnp.float32), domains=federation.domains[rows])
 
 
 def training_batch(

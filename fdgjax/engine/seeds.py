@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from fdgjax.contract import PyTree
-from fdgjax.data.federation import TABLES, Federation, has_seed_axis
+from fdgjax.data.federation import OF_SEED, Federation, has_seed_axis
 from fdgjax.engine.clients import CLIENT_AXES, Over
 from fdgjax.utils.registry import lookup
 
@@ -37,7 +37,7 @@ def over_seeds(function: Callable[..., PyTree], axis: str) -> Callable[..., PyTr
         def one_seed(federation: Federation, trees: PyTree, tables: Mapping[str, PyTree]) -> PyTree:
             return function(*trees, federation._replace(**tables))
 
-        own = {name: getattr(federation, name) for name in TABLES}
+        own = {name: getattr(federation, name) for name in OF_SEED}
         return over(one_seed, 1)(federation, tuple(trees), own)
 
     return seeds

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
+from fdgjax.data.columns import Encoding, as_inputs
 from fdgjax.data.federation import Federation
-from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.engine.batched_hyper import BatchedHyper
@@ -94,19 +94,20 @@ def of_representations(
     *,
     probing: Probing,
     targets: Sequence[np.ndarray],
+    encodings: Sequence[Encoding | None],
     seeds: Sequence[int],
     batch_size: int,
     execution: Execution,
 ) -> Evaluation:
     """Linear probes of a method that learns without labels, on the unseen domain.
 
-    The references are the accuracies of probes on the untrained encoder (`random_encoder_probe`) and on raw pixels
-    (`pixel_probe`), by percentage of labels.
+    The references are the accuracies of probes on the untrained encoder (`random_encoder_probe`) and on its inputs,
+    such as raw pixels (`pixel_probe`), by percentage of labels.
 
     Args:
       method, model, data: what is evaluated, and on which images and labels.
       probing: the settings of the probes.
-      targets: for each seed the positions of the unseen domain's samples.
+      targets, encodings: for each seed the positions of the unseen domain's samples, and how they become inputs.
       seeds: of the splits, and of the probes' minibatches.
       batch_size: samples at a time, when their representations are computed.
       execution: how clients and seeds are run.
@@ -120,8 +121,8 @@ def of_representations(
 
     def before(represented: PyTree) -> list[dict[str, Any]]:
         found = []
-        for probe, rows, fresh in zip(probes, targets, figures(represented), strict=True):
-            pixels = as_floats(jnp.asarray(data.inputs[rows])).reshape(1, len(rows), -1)
+        for probe, rows, encoding, fresh in zip(probes, targets, encodings, figures(represented), strict=True):
+            pixels = as_inputs(jnp.asarray(data.inputs[rows]), encoding).reshape(1, len(rows), -1)
             of_pixels = measure_probe(probe(pixels)).probe_by_percent
             found.append({"random_encoder_probe": fresh.probe_by_percent, "pixel_probe": of_pixels})
         return found

@@ -7,15 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
-from fdgjax.data.pixels import as_floats
+from fdgjax.data.columns import Encoding, as_inputs
 
 
 class Minibatches(NamedTuple):
-    """Of one domain: inputs `[batches, batch, ...]`, images uint8 or a frozen trunk's features, and labels int32
-    `[batches, batch]`."""
+    """Of one domain: stored samples `[batches, batch, ...]` (images uint8, a frozen trunk's features or others), labels
+    int32 `[batches, batch]`, and how stored values become inputs."""
 
     inputs: np.ndarray
     labels: np.ndarray
+    encoding: Encoding | None = None
 
 
 def minibatch_gradient(
@@ -28,8 +29,8 @@ def minibatch_gradient(
     """
 
     def add(total: PyTree, numbered: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[PyTree, None]:
-        number, images, labels = numbered
-        batch = Batch(as_floats(images), labels, jnp.ones(labels.shape, jnp.float32))
+        number, stored, labels = numbered
+        batch = Batch(as_inputs(stored, samples.encoding), labels, jnp.ones(labels.shape, jnp.float32))
         gradient = jax.grad(
             lambda params: objective({**variables, "params": params}, batch, jax.random.fold_in(key, number), context)[
                 0

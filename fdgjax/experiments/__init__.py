@@ -7,10 +7,18 @@ from fdgjax.experiments.components import (
     make_plan,
     on_callers_mesh,
 )
-from fdgjax.experiments.experiment import Experiment, build
+from fdgjax.experiments.experiment import Experiment, build, found_data
 from fdgjax.experiments.facts import image_facts, model_facts, split_facts
-from fdgjax.experiments.model import fit_model, model_config
-from fdgjax.experiments.outline import DataDescription, Outline, describe, make_outline, outline_of, to_description
+from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding
+from fdgjax.experiments.outline import (
+    DataDescription,
+    Outline,
+    describe,
+    from_description,
+    make_outline,
+    outline_of,
+    to_description,
+)
 
 __all__ = [
     "DataDescription",
@@ -21,6 +29,8 @@ __all__ = [
     "check_method",
     "describe",
     "fit_model",
+    "found_data",
+    "from_description",
     "image_facts",
     "make_method",
     "make_outline",
@@ -31,4 +41,5 @@ __all__ = [
     "outline_of",
     "split_facts",
     "to_description",
+    "unsplit_encoding",
 ]

@@ -10,6 +10,7 @@ from fdgjax.config import Config, seeds_of
 from fdgjax.config.robustness import attack_of, defence_of
 from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
+from fdgjax.data.columns import Encoding
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
 from fdgjax.data.protocols import Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
@@ -217,6 +218,7 @@ def make_evaluation(
     model: Model,
     data: Domains,
     parts: Sequence[Partition],
+    encodings: Sequence[Encoding | None],
     execution: Execution,
     seeds: Sequence[int],
 ) -> Evaluation:
@@ -228,6 +230,7 @@ def make_evaluation(
             data,
             probing=config.probe,
             targets=[one.target for one in parts],
+            encodings=encodings,
             seeds=seeds,
             batch_size=config.eval_batch_size,
             execution=execution,

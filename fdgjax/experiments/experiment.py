@@ -10,10 +10,13 @@ from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
 from fdgjax.config.privacy import Protection, protection
 from fdgjax.config.robustness import hostility
 from fdgjax.contract import Method, Model, Setup, Variables
+from fdgjax.data.columns import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.loading import load_data
+from fdgjax.data.sources.loading import find_data, load_data
+from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.tables import TableOptions, words_of
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
 from fdgjax.engine.local import Batching
 from fdgjax.engine.sharding import place_data, several_processes
@@ -42,7 +45,7 @@ from fdgjax.experiments.facts import (
     privacy_facts,
     split_facts,
 )
-from fdgjax.experiments.model import as_features, fit_model, keeps_features, model_config, network_input
+from fdgjax.experiments.model import as_features, encoding_of, fit_model, keeps_features, model_config, network_input
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -57,6 +60,7 @@ class Experiment(NamedTuple):
     config: what it was built from; for a family, the first member's. seeds: of the splits and of all random draws; for
       a family, the seeds of each member in turn.
     sharings, parts: the specification of each seed's split of the data, and the split.
+    encodings: how each seed's stored values become inputs, see `Federation.encoding`.
     train: the federation that the method trains on (one client if data are pooled); federation: the one for evaluation.
     Both, and the state, have a seed axis if there are several seeds.
     execution: how clients and seeds are run.
@@ -73,6 +77,7 @@ class Experiment(NamedTuple):
     data: Domains
     sharings: Sequence[SplitSpec]
     parts: list[Partition]
+    encodings: Sequence[Encoding | None]
     federation: Federation
     train: Federation
     execution: Execution
@@ -97,6 +102,7 @@ class Task(NamedTuple):
     model: the client model's config with the method's choices; client: the model made from it. features: whether the
       output of its frozen stages is computed once per image and replaces the image.
     setup: what the method is built for. batching: how local data become minibatches.
+    encodings: how each seed's stored values become inputs.
     """
 
     config: Config
@@ -111,6 +117,7 @@ class Task(NamedTuple):
     features: bool
     setup: Setup
     batching: Batching
+    encodings: Sequence[Encoding | None]
 
 
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
@@ -137,7 +144,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     apart = all_train and not method.pooled and not task.protocol.labelled_server
     streaming = config.data.streaming
     federation, train = place_data(federations, trained_on, setup.execution, streaming=streaming, apart=apart)
-    needed = cost(task.client.network, network_input(task.data, config.data))
+    needed = cost(task.client.network, network_input(task.data, config.data, task.encodings[0]))
     travelling = traffic(method, trained_on[0])
     label_table(travelling.received, method.label)
     numbers = np.array(task.seeds, np.uint32)
@@ -147,6 +154,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         data=task.data,
         sharings=task.sharings,
         parts=task.parts,
+        encodings=task.encodings,
         federation=federation,
         train=train,
         execution=setup.execution,
@@ -160,7 +168,15 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         init=partial(compile_init(batched, setup.execution), numbers if len(numbers) > 1 else numbers[0], train),
         round=compile_round(batched, plan),
         evaluation=make_evaluation(
-            config, task.entry, batched, setup.model, task.data, task.parts, setup.execution, task.seeds
+            config,
+            task.entry,
+            batched,
+            setup.model,
+            task.data,
+            task.parts,
+            task.encodings,
+            setup.execution,
+            task.seeds,
         ),
         epsilon=protected.epsilon if protected else None,
     )
@@ -174,7 +190,7 @@ def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) ->
     """
     config, clients = task.config, len(trained_on[0].ids)
     plan = make_plan(config, task.batching, task.setup.execution, clients, method)
-    plan = with_attack(plan, config, task.entry, len(task.data.class_names), clients, features=task.features)
+    plan = with_attack(plan, config, task.entry, len(task.data.class_names), clients, features=task.features or not task.data.images)
     protected = protection(config, method, task.batching, trained_on)
     return plan._replace(privacy=protected.round if protected else None), protected
 
@@ -194,9 +210,10 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     config = choose_devices(config, entry, parts, data.inputs.nbytes)
     places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
     domains = max(len(np.unique(data.domains[rows])) for rows in places)
-    model, client = fit_model(config, entry, data, weights, clients, domains)
+    encodings = [encoding_of(data, split, config.data) for split in parts]
+    model, client = fit_model(config, entry, data, encodings[0], weights, clients, domains)
     batching = batching_of(config)
-    features = keeps_features(config, entry, client.trunk, batching)
+    features = keeps_features(config, entry, client.trunk, batching, encodings[0])
     return Task(
         config=config,
         entry=entry,
@@ -216,6 +233,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
             domains=len(data.domain_names),
         ),
         batching=batching._replace(copies=config.model.frozen_copies) if features and batching.augment else batching,
+        encodings=encodings,
     )
 
 
@@ -227,7 +245,18 @@ def chosen_data(where: DataConfig) -> Domains:
         image_size=where.image_size,
         cache_dir=where.cache_dir,
         same_images=where.same_images,
+        table=table_options(where),
     )
+
+
+def found_data(where: DataConfig) -> Source | Domains:
+    """The data set of a config, before its images are decoded."""
+    return find_data(where.name, data_dir=where.dir, same_images=where.same_images, table=table_options(where))
+
+
+def table_options(where: DataConfig) -> TableOptions:
+    """What the columns of a table are."""
+    return TableOptions(where.label, words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
 
 
 def make_federations(task: Task) -> list[Federation]:
@@ -239,6 +268,7 @@ def make_federations(task: Task) -> list[Federation]:
         batch_size=config.batch_size,
         drop_last=config.drop_last,
         streaming=config.data.streaming or several_processes(),
+        encodings=task.encodings,
     )
 
 

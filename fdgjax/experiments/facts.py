@@ -37,8 +37,10 @@ def model_facts(model: ModelConfig) -> dict[str, Any]:
 
 def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
     """The entries of the summary on who holds which domain: the target, '' for none, the share of its largest class if
-    there is one, the server's domain if it has one, and excluded ones if there are any."""
+    there is one, the server's domain if it has one, and excluded ones if there are any; and what samples are called if
+    they are no images."""
     return {
+        **({} if data.images else {"samples": "rows" if data.columns else "samples"}),
         "target": how.target,
         **({"target_majority": data.majority(how.target)} if how.target else {}),
         **({"server": how.server} if how.server else {}),

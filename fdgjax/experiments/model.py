@@ -7,6 +7,8 @@ import logging
 from functools import partial
 
 from fdgjax.config import Config, DataConfig, ModelConfig
+from fdgjax.data.columns import Encoding, column_statistics, layout_of, merged, standardising, unstandardised
+from fdgjax.data.federation import Partition
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching
 from fdgjax.experiments.components import of_a_round
@@ -24,12 +26,40 @@ def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
 
 
-def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
-    """The shape `(H, W, channels)` of the network's input.
+def encoding_of(data: Domains, split: Partition, where: DataConfig) -> Encoding | None:
+    """How a split's stored values become inputs, from the statistics that each client, and a server that trains, makes
+    of its own training samples; None for images, and for arrays that are inputs as they are.
 
     Raises:
-      UserError: a crop larger than the images.
+      UserError: images, whose bytes are not standardised.
     """
+    if data.images and where.standardise:
+        raise UserError(
+            "config.data.standardise got True, but the data are images, whose scaling is config.data.scaling; expected "
+            "False"
+        )
+    layout = layout_of(data.columns)
+    if where.standardise:
+        own = [rows for rows in (*split.train, split.server) if len(rows)]
+        return standardising(merged([column_statistics(data.inputs[rows], layout) for rows in own]), layout)
+    return unsplit_encoding(data)
+
+
+def unsplit_encoding(data: Domains) -> Encoding | None:
+    """An encoding of a data set that looks at no sample; its inputs have the shape of those of any split."""
+    return unstandardised(layout_of(data.columns)) if data.columns else None
+
+
+def network_input(data: Domains, where: DataConfig, encoding: Encoding | None) -> tuple[int, ...]:
+    """The shape of the network's input: `(H, W, channels)` of images, that of an encoded sample of other data.
+
+    Raises:
+      UserError: a crop larger than the images, or a key of images with other data.
+    """
+    if not data.images:
+        check_no_images(data, where)
+        shape = data.inputs.shape[1:]
+        return tuple(shape) if encoding is None else encoding.input_shape(shape)
     height, width, channels = data.inputs.shape[1:]
     if where.crop_size > min(height, width):
         raise UserError(
@@ -39,8 +69,23 @@ def network_input(data: Domains, where: DataConfig) -> tuple[int, ...]:
     return (where.crop_size or height, where.crop_size or width, channels)
 
 
+def check_no_images(data: Domains, where: DataConfig) -> None:
+    """Raises a `UserError` for a key that only images have."""
+    for key, value, plain in (("crop_size", where.crop_size, 0), ("scaling", where.scaling, "signed")):
+        if value != plain:
+            raise UserError(
+                f"config.data.{key} got {value!r}, but the samples {list(data.inputs.shape[1:])} are no images; "
+                f"expected {plain!r}"
+            )
+
+
 def client_model(
-    chosen: ModelConfig, data: Domains, where: DataConfig, weights: WeightFile | None, dtype: str
+    chosen: ModelConfig,
+    data: Domains,
+    encoding: Encoding | None,
+    where: DataConfig,
+    weights: WeightFile | None,
+    dtype: str,
 ) -> ClientModel:
     """The client model for a data set; see `make_client_model`."""
     if weights:
@@ -53,7 +98,7 @@ def client_model(
     return make_client_model(
         network,
         chosen.name,
-        network_input(data, where),
+        network_input(data, where, encoding),
         frozen=chosen.frozen,
         scaling=where.scaling,
         weights=weights,
@@ -63,14 +108,20 @@ def client_model(
 
 
 def fit_model(
-    config: Config, entry: Entry, data: Domains, weights: WeightFile | None, clients: int, domains: int
+    config: Config,
+    entry: Entry,
+    data: Domains,
+    encoding: Encoding | None,
+    weights: WeightFile | None,
+    clients: int,
+    domains: int,
 ) -> tuple[ModelConfig, ClientModel]:
     """The client model and its config, checked against what the method needs (`Entry.needs`). If the network lacks a
     part and `config.model.unit` leaves the units open, it gets units that have the part, and a log line says so.
 
     Args:
       config, entry: the experiment's config, and its method's entry.
-      data: the data set; only its classes and the shape of its images are read.
+      data: the data set; only its classes and the shape of its samples are read. encoding: of its stored values.
       weights: a file's tensors to start from, or None; its network keeps its own units.
       clients: the number of training clients. domains: the largest number of domains at a place of training.
 
@@ -78,10 +129,10 @@ def fit_model(
       UserError: a part that the method needs is missing; also raises like `client_model`.
     """
     chosen = model_config(config.model, entry)
-    make = partial(client_model, data=data, where=config.data, weights=weights, dtype=config.dtype)
+    make = partial(client_model, data=data, encoding=encoding, where=config.data, weights=weights, dtype=config.dtype)
 
     def given(client: ClientModel) -> Given:
-        sample = client.trunk.shape if client.trunk else network_input(data, config.data)
+        sample = client.trunk.shape if client.trunk else network_input(data, config.data, encoding)
         return Given(config.method, client.rest, sample, clients, of_a_round(config, clients), domains)
 
     client = make(chosen)
@@ -104,9 +155,14 @@ def say_units(method: str, chosen: ModelConfig) -> None:
     )
 
 
-def keeps_features(config: Config, entry: Entry, trunk: Trunk | None, batching: Batching) -> bool:
+def keeps_features(
+    config: Config, entry: Entry, trunk: Trunk | None, batching: Batching, encoding: Encoding | None
+) -> bool:
     """Whether the features of frozen stages are computed once and kept; if not, a log line says why."""
     if trunk is None:
+        return False
+    if encoding is not None:
+        say_in_steps(trunk, "its inputs are encoded by each seed's training samples")
         return False
     if entry.unlabelled or entry.pixels(config.method):
         say_in_steps(trunk, f"{entry.name} changes images before the model sees them")

@@ -3,7 +3,7 @@
 A run's folder describes its data by names and shapes alone (`DataDescription`); its models need nothing else of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from fdgjax.config import Config, resolved, seeds_of
 from fdgjax.contract import Execution, Method, Model, Setup
+from fdgjax.data.columns import Column, Encoding, from_plain, layout_of, to_plain
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
@@ -33,7 +34,9 @@ class DataDescription(NamedTuple):
     """What a trained run's models need to know of its data.
 
     class_names: in the order of the labels. domain_names: the data set's. target: the unseen domain; '' for none.
-    image_shape: `(H, W, channels)`. clients: number of clients that hold data.
+    sample_shape: that of one stored sample, `(H, W, channels)` of images. images: whether samples are images.
+    columns: of a table. encodings: how stored values become inputs, of each seed.
+    clients: number of clients that hold data.
     samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
     """
@@ -41,10 +44,13 @@ class DataDescription(NamedTuple):
     class_names: tuple[str, ...]
     domain_names: tuple[str, ...]
     target: str
-    image_shape: tuple[int, ...]
+    sample_shape: tuple[int, ...]
     clients: int
     samples: tuple[int, ...]
     tables: Mapping[str, tuple[int, ...]]
+    images: bool = True
+    columns: tuple[Column, ...] = ()
+    encodings: Sequence[Encoding | None] = (None,)
 
 
 class Outline(NamedTuple):
@@ -77,24 +83,37 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         class_names=tuple(data.class_names),
         domain_names=tuple(data.domain_names),
         target=experiment.sharings[member][0].target,
-        image_shape=tuple(data.inputs.shape[1:]),
+        sample_shape=tuple(data.inputs.shape[1:]),
         clients=len(experiment.parts[0].train),
         samples=tuple(train.inputs.shape),
         tables={name: shape(name) for name in TABLES},
+        images=data.images,
+        columns=data.columns,
+        encodings=experiment.encodings[member],
     )
 
 
 def to_description(plain: Mapping[str, Any]) -> DataDescription:
-    """The description that `_asdict()` made plain, read from JSON."""
+    """The inverse of `from_description`."""
+    columns = tuple(Column(name, tuple(categories)) for name, categories in plain.get("columns", ()))
+    layout = layout_of(columns)
     return DataDescription(
         class_names=tuple(plain["class_names"]),
         domain_names=tuple(plain["domain_names"]),
         target=plain["target"],
-        image_shape=tuple(plain["image_shape"]),
+        sample_shape=tuple(plain["sample_shape"] if "sample_shape" in plain else plain["image_shape"]),
         clients=plain["clients"],
         samples=tuple(plain["samples"]),
         tables={name: tuple(shape) for name, shape in plain["tables"].items()},
+        images=plain.get("images", True),
+        columns=columns,
+        encodings=[None if one is None else from_plain(one, layout) for one in plain.get("encodings", (None,))],
     )
+
+
+def from_description(data: DataDescription) -> dict[str, Any]:
+    """The description as plain data, for JSON."""
+    return data._asdict() | {"encodings": [None if one is None else to_plain(one) for one in data.encodings]}
 
 
 def outline_of(experiment: Experiment) -> Outline:
@@ -120,19 +139,19 @@ def make_outline(config: Config, data: DataDescription) -> Outline:
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained and chosen.frozen else None
-    nothing = Domains(
-        np.zeros((0, *data.image_shape), np.uint8), np.zeros(0), np.zeros(0), data.domain_names, data.class_names
-    )
-    _, client = fit_model(config, entry, nothing, weights, data.clients, len(data.domain_names))
+    stored, encoding = np.uint8 if data.images else np.float32, data.encodings[0]
+    inputs, none = np.zeros((0, *data.sample_shape), stored), np.zeros(0)
+    nothing = Domains(inputs, none, none, data.domain_names, data.class_names, data.columns)
+    _, client = fit_model(config, entry, nothing, encoding, weights, data.clients, len(data.domain_names))
     batching = batching_of(config)
-    features = keeps_features(config, entry, client.trunk, batching)
+    features = keeps_features(config, entry, client.trunk, batching, encoding)
     execution = execution_of(config, mesh)
     setup = Setup(
         client.rest if features else client.whole, data.clients, config.rounds, execution, len(data.domain_names)
     )
     method = make_method(config, entry, protocol, setup, batching)
     seeds = np.array(seeds_of(config), np.uint32)
-    federation = federation_shapes(data, len(seeds), np.float32 if features else np.uint8)
+    federation = federation_shapes(data, len(seeds), np.float32 if features else stored)
     init = partial(compile_init(method, execution), seeds if len(seeds) > 1 else seeds[0], federation)
     return Outline(config, data, execution, client.whole, client.trunk, method, init)
 
@@ -148,5 +167,7 @@ def federation_shapes(data: DataDescription, seeds: int, dtype: type[np.generic]
     tables = {
         name: Rows(numbers(*axis, rows, longest), numbers(*axis, rows)) for name, (rows, longest) in data.tables.items()
     }
-    images: Any = jax.ShapeDtypeStruct(data.samples, dtype)
-    return Federation(images, numbers(count), numbers(count), numbers(data.tables["train"][0]), **tables)
+    inputs: Any = jax.ShapeDtypeStruct(data.samples, dtype)
+    encoding = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*axis, *leaf.shape), leaf.dtype), data.encodings[0])
+    clients = numbers(data.tables["train"][0])
+    return Federation(inputs, numbers(count), numbers(count), clients, **tables, encoding=encoding)

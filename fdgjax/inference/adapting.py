@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import AdaptFn, Variables
+from fdgjax.data.columns import Encoding
 from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.domains import Domains
@@ -16,7 +17,7 @@ from fdgjax.engine.clients import repeat_of
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
-from fdgjax.inference.images import Decoded, ImagePath, decoded_images
+from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Chosen, Predictor
 from fdgjax.inference.tensors import facts_of
 from fdgjax.methods.parts.adaptations import ADAPTATIONS, adaptation_of
@@ -29,30 +30,30 @@ OF_RUN = "own"
 """The adaptation that the run was tested with, instead of an entry of `ADAPTATIONS`."""
 
 
-def adapted_predictor(
-    run: Path, chosen: Chosen, kind: str, images: Sequence[ImagePath]
-) -> tuple[Predictor, list[Decoded]]:
-    """The predictor of a run, each of its models adapted to all images at once, and the images as they were read.
+def adapted_predictor(run: Path, chosen: Chosen, kind: str, paths: Sequence[Path]) -> tuple[Predictor, NewSamples]:
+    """The predictor of a run, each of its models adapted to all new samples at once, and the samples as they were read.
 
     Args:
       run: the run's folder.
       chosen: which of the run's models.
       kind: an entry of `ADAPTATIONS`, with the run's other settings of `config.adaptation`; `OF_RUN` for what the run
         was tested with.
-      images: the new images.
+      paths: the new samples, files or folders of them.
 
     Raises:
       UserError: an export, a kind that does not fit the model, no adaptation; or like `open_classifier` and
-        `decoded_images`.
+        `samples_at`.
     """
     if not Workdir(run).config.is_file():
         raise UserError(f"--adapt got {run}, which is no run's folder; expected one: an export cannot be adapted")
     classifier = open_classifier(run, **chosen._asdict())
-    decoded = list(decoded_images(classifier.image_shape, images))
-    pixels = np.concatenate([some for _, some in decoded])
-    function, inputs = adaptation_for(classifier.outline, kind, pixels)
+    facts = facts_of(classifier)
+    samples = samples_at(facts, paths)
+    samples = samples._replace(pieces=list(samples.pieces))
+    stored = np.concatenate([some for _, some in samples.pieces])
+    function, inputs = adaptation_for(classifier.outline, kind, stored)
     fitted = classifier._replace(models=adapted_models(classifier, function, inputs), safeguards=None)
-    return Predictor(facts_of(fitted), predicted_by(fitted)), decoded
+    return Predictor(facts, predicted_by(fitted)), samples
 
 
 def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[AdaptFn, np.ndarray]:
@@ -64,7 +65,7 @@ def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[Ada
         if (chosen := adaptation_of(outline.whole, how, None)) is not None:
             return chosen, images
     elif (chosen := outline.method.adapt) is not None:
-        keeps_features = outline.trunk is not None and outline.data.samples[1:] != outline.data.image_shape
+        keeps_features = outline.trunk is not None and outline.data.samples[1:] != outline.data.sample_shape
         trunk = outline.trunk if keeps_features else None
         return chosen, in_batches(lambda some: trunk(as_floats(some)), images) if trunk else images
     others = ", ".join(name for name in ADAPTATIONS if name not in ("own", "none"))
@@ -77,7 +78,7 @@ def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[Ada
 def adapted_models(classifier: Classifier, function: AdaptFn, inputs: np.ndarray) -> Variables:
     """The classifier's models, stacked `[models, ...]`, each adapted to all inputs `[n, ...]`."""
     trained, config = classifier.trained, classifier.outline.config
-    federation = unlabelled(inputs)
+    federation = unlabelled(inputs, classifier.encoding)
     rows = jax.tree.map(lambda leaf: leaf[0], federation.target)
 
     def of_model(federation: Federation, variables: Variables) -> Variables:
@@ -97,9 +98,9 @@ def adapted_models(classifier: Classifier, function: AdaptFn, inputs: np.ndarray
     return found
 
 
-def unlabelled(inputs: np.ndarray) -> Federation:
-    """A federation without clients, whose unseen domain has these inputs."""
-    count, nothing = len(inputs), np.zeros(0, np.int32)
-    domains = Domains(inputs, np.zeros(count, np.int32), np.zeros(count, np.int32), ("new",), ("unknown",))
+def unlabelled(stored: np.ndarray, encoding: Encoding | None) -> Federation:
+    """A federation without clients, whose unseen domain has these samples."""
+    count, nothing = len(stored), np.zeros(0, np.int32)
+    domains = Domains(stored, np.zeros(count, np.int32), np.zeros(count, np.int32), ("new",), ("unknown",))
     parts = Partition([nothing], [nothing], [nothing], np.arange(count), nothing)
-    return federate(domains, parts, batch_size=1, drop_last=False)
+    return federate(domains, parts, batch_size=1, drop_last=False)._replace(encoding=encoding)

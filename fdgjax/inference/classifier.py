@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Output, PyTree, Variables
-from fdgjax.data.pixels import as_floats
+from fdgjax.data.columns import Encoding, as_inputs
 from fdgjax.evaluation.feature_distance import distances_in
 from fdgjax.experiments import Outline
 from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of
@@ -58,9 +58,19 @@ class Classifier(NamedTuple):
         return self.outline.data.class_names
 
     @property
-    def image_shape(self) -> tuple[int, ...]:
-        """`(H, W, channels)` of an image."""
-        return self.outline.data.image_shape
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample as it is stored, `(H, W, channels)` of an image."""
+        return self.outline.data.sample_shape
+
+    @property
+    def images(self) -> bool:
+        """Whether samples are images."""
+        return self.outline.data.images
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How stored values become the model's inputs."""
+        return self.outline.data.encodings[self.trained.index]
 
 
 def open_classifier(
@@ -155,13 +165,14 @@ def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 
 def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
-    """The function of images -> each model's output."""
+    """The function of stored samples -> each model's output."""
     whole, key = classifier.outline.whole, jax.random.key(0)  # evaluation draws no random numbers
+    encoding = classifier.encoding
 
-    def apply(images: jax.Array) -> list[Output]:
-        floats = as_floats(images)
+    def apply(samples: jax.Array) -> list[Output]:
+        inputs = as_inputs(samples, encoding)
         return [
-            whole.apply(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), floats, False, key)[0]
+            whole.apply(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs, False, key)[0]
             for i in range(len(jax.tree.leaves(classifier.models)[0]))
         ]
 
@@ -186,7 +197,7 @@ def in_compiled_batches(compiled: Callable[[jax.Array], PyTree], images: np.ndar
     found = []
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = np.asarray(images[start : start + IMAGES_AT_ONCE])
-        filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
+        filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), *[(0, 0)] * (some.ndim - 1)))
         own = partial(np.take, indices=np.arange(len(some)), axis=axis)
         found.append(jax.tree.map(own, jax.device_get(compiled(jnp.asarray(filled)))))
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=axis), *found)

@@ -89,7 +89,7 @@ def gradients_of(
     found: dict[str, list[PyTree]] = {name: [] for name in rows}
     for repeat, name in itertools.product(range(counts[0]), rows):
         taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
-        images = np.asarray(experiment.federation.inputs[jnp.asarray(taken, jnp.int32)])
-        samples = Minibatches(images, data.labels[taken].astype(np.int32))
+        stored = np.asarray(experiment.federation.inputs[jnp.asarray(taken, jnp.int32)])
+        samples = Minibatches(stored, data.labels[taken].astype(np.int32), trained.federation.encoding)
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.evaluation.features import classes_of_rows
 from fdgjax.experiments import outline_of
 from fdgjax.inference.kept_rounds import kept_state
-from fdgjax.inference.trained_run import TrainedModels, unstacked
+from fdgjax.inference.trained_run import TrainedRun, unstacked
 from fdgjax.run.reopen import rebuilt
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 
@@ -31,19 +30,15 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
     experiment = rebuilt(run, data_dir)
     data, outline = experiment.data, outline_of(experiment)
     rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in experiment.sharings[0].excluded]
-    models = []
-    for index in range(len(experiment.seeds)):
+    found = {}
+    for index, seed in enumerate(experiment.seeds):
         state, records = kept_state(experiment, run, index)
-        models.append(unstacked(TrainedModels(outline, state, index, records).unseen_variables()))
-    evaluated = [(one, own) for of_seed in models for own in rows for one in of_seed]
-    size = experiment.config.eval_batch_size
-    answers = iter(classes_of_rows(experiment.model, experiment.federation, evaluated, size))
-    found = {
-        str(seed): {
-            name: float(np.mean([np.mean(next(answers) == data.labels[own]) for _ in of_seed]))
+        trained = TrainedRun(outline, state, index, records, experiment)
+        models = unstacked(trained.unseen_variables())
+        answers = iter(trained.classes([(one, own) for own in rows for one in models]))
+        found[str(seed)] = {
+            name: float(np.mean([np.mean(next(answers) == data.labels[own]) for _ in models]))
             for name, own in zip(experiment.sharings[0].excluded, rows, strict=True)
         }
-        for seed, of_seed in zip(experiment.seeds, models, strict=True)
-    }
     write_checked_json(run / FILE, found)
     return found

@@ -18,7 +18,7 @@ LOGGER = logging.getLogger("fdgjax")
 
 
 Decoded = tuple[list[int], np.ndarray]
-"""Positions of images, and the images, uint8 `[batch, H, W, channels]`."""
+"""Positions of samples, and the samples: images uint8 `[batch, H, W, channels]`, or others float32 `[batch, ...]`."""
 
 
 class ImagePath(NamedTuple):
@@ -29,7 +29,7 @@ class ImagePath(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """kept: positions of the images that could be read. probabilities: of their classes, `[kept, classes]`.
+    """kept: positions of the samples that could be read. probabilities: of their classes, `[kept, classes]`.
     distances: `[kept]`, None of a predictor without safeguards."""
 
     kept: list[int]
@@ -84,11 +84,11 @@ def listings(folder: Path) -> Iterator[Listing]:
 
 def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predictions:
     """Predicts images, a few at a time; logs and raises like `decoded_images`."""
-    return predict_decoded(predictor, decoded_images(predictor.image_shape, images))
+    return predict_decoded(predictor, decoded_images(predictor.facts["image_shape"], images))
 
 
 def predict_decoded(predictor: Predictor, decoded: Iterable[Decoded]) -> Predictions:
-    """Predicts what `decoded_images` gives."""
+    """Predicts samples, a few at a time."""
     compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
     for places, pixels in decoded:
         kept += places

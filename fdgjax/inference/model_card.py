@@ -8,7 +8,10 @@ from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.inference.predictor import described
+from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE, NEAR
+from fdgjax.inference.tensors import facts_of
 from fdgjax.utils.errors import printable
 
 CARD = """# {method} on {dataset}: a classifier of {classes} classes
@@ -17,23 +20,15 @@ Exported by fdgjax {version}: the model of {whose}, after round {round} of {roun
 
 | file | what it holds |
 |---|---|
-| `model.safetensors` | the variables by name, frozen ones included; metadata: classes, shape of images, config |
-| `program.bin` | a StableHLO program, `jax.export`: bytes of images in, probabilities out |
-| `model.json` | classes in the order of the probabilities, shape of images, temperature, quantiles of sets |
+| `model.safetensors` | the variables by name, frozen ones included; metadata: classes, what a sample is, config |
+| `program.bin` | a StableHLO program, `jax.export`: {sample} in, probabilities out |
+| `model.json` | classes in the order of the probabilities, what a sample is, temperature, quantiles of sets |
 
 ## Use
 
 With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with, and nothing else:
 
-```python
-import jax, json
-program = jax.export.deserialize(bytearray(open("program.bin", "rb").read()))
-classes = json.load(open("model.json"))["classes"]
-probabilities = program.call(images)  # uint8 [any batch, {height}, {width}, {channels}]
-```
-
-Images are {colour}, of {height} x {width} pixels (others are resized to that square by Pillow's bilinear filter, with
-antialiasing), bytes from 0 to 255; scaling is part of the program.
+{use}
 
 ## Data and protocol
 
@@ -58,7 +53,7 @@ antialiasing), bytes from 0 to 255; scaling is part of the program.
 ## What it must not be used for
 
 - Domains other than those above: how it does on them was not measured. {warning}
-- Images of other classes: it names one of its own for any image.
+- Samples of other classes: it names one of its own for any sample.
 - Decisions about people, or where an error does harm, without a test on data of that use.
 - As anonymous data: a trained model may reveal what it was trained on; federated training alone does not prevent that.
 """
@@ -74,7 +69,8 @@ def card_of(classifier: Classifier, finished: bool) -> str:
     import jax
 
     config, data = classifier.outline.config, classifier.outline.data
-    height, width, channels = classifier.image_shape
+    facts = facts_of(classifier)
+    samples = SAMPLES[described(facts)]
     unseen = classifier.client == UNSEEN
     return CARD.format(
         method=config.method.name,
@@ -86,10 +82,8 @@ def card_of(classifier: Classifier, finished: bool) -> str:
         rounds=config.rounds,
         seed=classifier.trained.seed,
         jax=jax.__version__,
-        height=height,
-        width=width,
-        channels=channels,
-        colour="RGB" if channels == 3 else "grey",
+        sample=samples.words,
+        use=samples.use(facts),
         domains=", ".join(f"`{printable(name)}`" for name in data.domain_names),
         class_names=", ".join(f"`{printable(name)}`" for name in classifier.class_names),
         protocol=config.data.protocol,

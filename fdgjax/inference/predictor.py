@@ -1,4 +1,4 @@
-"""What classifies images: the models of a run, or an export's program."""
+"""What classifies samples: the models of a run, or an export's program."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from fdgjax.data.columns import Column
 from fdgjax.inference.classifier import UNSEEN, Predicted, open_classifier, predicted_by
 from fdgjax.inference.program import read_program
 from fdgjax.inference.safeguards import Safeguards
@@ -16,6 +17,16 @@ from fdgjax.utils.errors import UserError
 
 FACTS, PROGRAM = "model.json", "program.bin"
 """The files of an export that a predictor is made of."""
+
+
+def described(facts: Mapping[str, Any]) -> str:
+    """The fact that says what a sample is: a table's `columns`, an array's `sample_shape`, or an `image_shape`."""
+    return next((name for name in ("columns", "sample_shape") if name in facts), "image_shape")
+
+
+def columns_of(facts: Mapping[str, Any]) -> tuple[Column, ...]:
+    """The columns of a table; () for other samples."""
+    return tuple(Column(one["name"], tuple(one["categories"])) for one in facts.get("columns", ()))
 
 
 class Chosen(NamedTuple):
@@ -30,7 +41,8 @@ class Chosen(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """facts: those of `facts_of`. predicted: the function of images, uint8 `[batch, H, W, channels]`. safeguards: of a
+    """facts: those of `facts_of`. predicted: the function of stored samples, uint8 `[batch, H, W, channels]` of
+    images, else float32 `[batch, ...]`. safeguards: of a
     run's classifier; None for an export's, and where there are none."""
 
     facts: Mapping[str, Any]
@@ -49,11 +61,6 @@ class Predictor(NamedTuple):
             return self.safeguards.set_quantile(coverage, self.facts["temperature"] != 1)
         found: float | None = self.facts.get("set_quantiles", {}).get(f"{coverage:g}")
         return found
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """`(H, W, channels)` of an image."""
-        return tuple(self.facts["image_shape"])
 
 
 def open_predictor(path: Path, chosen: Chosen) -> Predictor:
@@ -80,8 +87,8 @@ def open_predictor(path: Path, chosen: Chosen) -> Predictor:
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
         program = read_program(path / PROGRAM)
         return Predictor(
-            {key: facts[key] for key in ("classes", "image_shape", *facts)},
-            lambda images: Predicted(program(images), None),
+            {key: facts[key] for key in ("classes", described(facts), *facts)},
+            lambda samples: Predicted(program(samples), None),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(

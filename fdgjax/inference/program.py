@@ -13,18 +13,22 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def as_program(classifier: Classifier) -> bytes:
-    """The serialised program: images uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`.
+    """The serialised program: images uint8 `[batch, H, W, channels]`, or stored samples of other data, float32
+    `[batch, ...]`, -> probabilities float32 `[batch, classes]`.
 
-    The batch may be of any size: the program is compiled for one image and loops over the batch.
+    The batch may be of any size: the program is compiled for one sample and loops over the batch. It includes the
+    encoding of a table's columns: numbers as they are in the table, NaN where one is missing, and for a category its
+    index among the column's categories, -1 for another one.
     """
     of_batch = probabilities_of(classifier)
 
-    def of_images(images: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda image: of_batch(image[None])[0], images)
+    def of_samples(samples: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda sample: of_batch(sample[None])[0], samples)
 
     (batch,) = export.symbolic_shape("batch")
-    images = jax.ShapeDtypeStruct((batch, *classifier.image_shape), jnp.uint8)
-    return bytes(export.export(jax.jit(of_images), platforms=PLATFORMS)(images).serialize())
+    stored = jnp.uint8 if classifier.images else jnp.float32
+    samples = jax.ShapeDtypeStruct((batch, *classifier.sample_shape), stored)
+    return bytes(export.export(jax.jit(of_samples), platforms=PLATFORMS)(samples).serialize())
 
 
 def write_program(classifier: Classifier, file: Path) -> None:
@@ -33,7 +37,7 @@ def write_program(classifier: Classifier, file: Path) -> None:
 
 
 def read_program(file: Path) -> Callable[[jax.Array], jax.Array]:
-    """The function of images -> probabilities in a file that `write_program` wrote.
+    """The function of samples -> probabilities in a file that `write_program` wrote.
 
     Raises:
       ValueError: the file holds no such program.

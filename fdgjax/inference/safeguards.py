@@ -136,7 +136,7 @@ def safeguards_of(trained: TrainedRun, models: Variables, client: int | None = N
 def outputs(trained: TrainedRun, evaluated: Evaluated, read: Callable[[Output], Any]) -> Any:
     """What `read` takes of the outputs for the run's images, see `outputs_of_rows`."""
     experiment = trained.experiment
-    return outputs_of_rows(experiment.model, experiment.federation, evaluated, experiment.config.eval_batch_size, read)
+    return outputs_of_rows(experiment.model, trained.federation, evaluated, experiment.config.eval_batch_size, read)
 
 
 def features_in(output: Output) -> jax.Array:

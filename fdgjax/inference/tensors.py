@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.config import to_plain
+from fdgjax.data.sources.tables import words_of
 from fdgjax.inference.classifier import Classifier
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
@@ -34,7 +35,7 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
     config, guards = classifier.outline.config, classifier.safeguards
     return {
         "classes": list(classifier.class_names),
-        "image_shape": list(classifier.image_shape),
+        **samples_of(classifier),
         "temperature": classifier.temperature,
         **({} if guards is None else {"set_quantiles": guards.exported(classifier.calibrated)}),
         "model_of": classifier.whose,
@@ -47,6 +48,17 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         "dataset": config.data.name,
         "fdgjax": version("fdgjax"),
     }
+
+
+def samples_of(classifier: Classifier) -> dict[str, Any]:
+    """What a sample is: an image of a shape; a row of a table's columns, with the words that stand for a missing value;
+    or another array of a shape."""
+    data = classifier.outline.data
+    if data.columns:
+        columns = [{"name": name, "categories": list(categories)} for name, categories in data.columns]
+        where = classifier.outline.config.data
+        return {"columns": columns, "missing": list(words_of(where.missing)), "label": where.label}
+    return {"image_shape" if data.images else "sample_shape": list(data.sample_shape)}
 
 
 def write_tensors(classifier: Classifier, file: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdgjax.config import seeds_of
 from fdgjax.contract import PyTree, Variables
-from fdgjax.data.federation import Partition
+from fdgjax.data.federation import Federation, Partition
 from fdgjax.engine import State, each_seed
 from fdgjax.evaluation.features import Evaluated, classes_of_rows, features_of_rows
 from fdgjax.evaluation.metrics import Record
@@ -93,15 +93,20 @@ class TrainedRun(TrainedModels):
         """The seed's split of the data."""
         return self.experiment.parts[self.index]
 
+    @property
+    def federation(self) -> Federation:
+        """The data for evaluation, with the seed's encoding; its tables are those of all seeds."""
+        return self.experiment.federation._replace(encoding=self.experiment.encodings[self.index])
+
     def features(self, evaluated: Evaluated) -> list[np.ndarray]:
         """Each model's features of its samples, `[samples, m]`."""
         experiment = self.experiment
-        return features_of_rows(experiment.model, experiment.federation, evaluated, experiment.config.eval_batch_size)
+        return features_of_rows(experiment.model, self.federation, evaluated, experiment.config.eval_batch_size)
 
     def classes(self, evaluated: Evaluated) -> list[np.ndarray]:
         """The classes that each model predicts for its samples, int `[samples]`."""
         experiment = self.experiment
-        return classes_of_rows(experiment.model, experiment.federation, evaluated, experiment.config.eval_batch_size)
+        return classes_of_rows(experiment.model, self.federation, evaluated, experiment.config.eval_batch_size)
 
 
 def open_trained(path: Path, data_dir: str = "", seed: int | None = None, round_: str = LAST) -> TrainedRun:

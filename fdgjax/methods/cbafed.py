@@ -88,7 +88,7 @@ def cbafed(setup: Setup, h: CBAFed) -> Method:
 
     def at_server(fresh: Fresh) -> Balance:
         data = fresh.federation
-        classes = output_shapes(setup.model, data.inputs.shape[1:]).logits.shape[-1]
+        classes = output_shapes(setup.model, data.input_shape).logits.shape[-1]
         known = label_counts(data.labels, data.server, classes)[0]
         return Balance(known, known, fresh.server.variables if mixes else {})
 

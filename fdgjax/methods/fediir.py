@@ -85,7 +85,7 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
     model = setup.model
 
     def nothing(fresh: Fresh) -> HeadGradient:
-        shapes = output_shapes(model, fresh.federation.inputs.shape[1:])
+        shapes = output_shapes(model, fresh.federation.input_shape)
         classes = shapes.logits.shape[1]
         return HeadGradient(jnp.zeros((shapes.features.shape[1], classes)), jnp.zeros(classes))
 

@@ -62,7 +62,8 @@ class Console:
             self.probes(summary, std)
         self.say(
             f"{summary['parameters']:,} parameters   {summary['bytes_up_per_round']:,} bytes up a round   "
-            f"{summary['images_per_second']:,.0f} images/s   {summary['wall_seconds']:.0f} s"
+            f"{summary['images_per_second']:,.0f} {summary.get('samples', 'images')}/s   "
+            f"{summary['wall_seconds']:.0f} s"
         )
 
     def probes(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
@@ -85,7 +86,7 @@ class Console:
         for key in columns:
             table.add_column(HEADLINES[key], justify="right", footer=figure(summary[key], std.get(key)))
         counted = summary.get("images_by_domain", {})  # runs of former versions have none
-        table.add_column("images", justify="right")
+        table.add_column(summary.get("samples", "images"), justify="right")
         if not std:
             table.add_column("95 % interval", justify="right")
         for name, value in summary["per_domain_accuracy"].items():

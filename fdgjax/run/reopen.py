@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from fdgjax.config import Config, from_plain
 from fdgjax.config.register import check_registered
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.loading import DATASETS
-from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.loading import DATASETS, Found
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
 from fdgjax.run.compilation import state_shapes
@@ -56,7 +55,7 @@ def config_of(path: Path, data_dir: str = "", *, needs_data: bool = True) -> Con
         raise UserError(f"{path} holds no config.json; expected the folder of a run, as --workdir named it")
     content = read_config_file(Workdir(path))
     name = content["config"]["data"]["name"]
-    named_only: dict[str, Callable[[str], Source | Domains]] = {name: partial(refuse_to_load, name)}
+    named_only: dict[str, Callable[[str], Found]] = {name: partial(refuse_to_load, name)}
     with lent(DATASETS, {} if needs_data or name in DATASETS else named_only):
         check_registered(str(path), content)
         try:

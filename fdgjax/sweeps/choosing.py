@@ -13,8 +13,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.loading import DATASETS
-from fdgjax.experiments import fit_model
+from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.experiment import chosen_data
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
@@ -97,7 +96,7 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
 
 def check_domains(config: Config, target: str) -> list[str]:
     """The domains that are unseen in turn; raises like `choosing_of`."""
-    names = lookup("data set", config.data.name, DATASETS)(config.data.dir).domain_names
+    names = found_data(config.data).domain_names
     if target:
         lookup("domain of data.target", target, dict.fromkeys(names))
     out = {target, *(word.strip() for word in config.data.excluded.split(","))}
@@ -135,7 +134,7 @@ def why_unfit(config: Config, data: Domains, clients: int) -> str:
         return ""  # it takes any network
     try:
         weights = read_weights(model.pretrained, model.name, model.unit or entry.unit) if model.pretrained else None
-        fit_model(config, entry, data, weights, config.data.clients or clients, clients)
+        fit_model(config, entry, data, unsplit_encoding(data), weights, config.data.clients or clients, clients)
     except UserError as error:
         return str(error)
     return ""

@@ -9,14 +9,13 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.data.sources.loading import DATASETS
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
+from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.grid import figures_of
 from fdgjax.sweeps.options import as_name
 from fdgjax.utils.errors import UserError, unknown
-from fdgjax.utils.registry import lookup
 
 EXACT = 6
 """The most clients of which all coalitions are trained."""
@@ -56,7 +55,7 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
             f"contributions got '{config.method.name}' by the protocol '{data.protocol}', whose clients have no "
             "labels; expected a method that trains on theirs, such as fedavg"
         )
-    found = lookup("data set", data.name, DATASETS)(data.dir)
+    found = found_data(asked.data)
     out = [word.strip() for word in data.excluded.split(",") if word.strip()]
     if wrong := [name for name in (*out, *filter(None, [data.target])) if name not in found.domain_names]:
         raise unknown("domain", wrong[0], found.domain_names)

@@ -9,12 +9,11 @@ from ml_collections import ConfigDict
 from fdgjax.config import make_config, read_config
 from fdgjax.config.command_line import read_flags
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.data.sources.loading import DATASETS
+from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.options import as_name, spanned
 from fdgjax.utils.errors import UserError, unknown
-from fdgjax.utils.registry import lookup
 
 ALL = "all"
 
@@ -100,7 +99,7 @@ def chosen_targets(config: ConfigDict, targets: Sequence[str]) -> Sequence[str]:
     """The unseen domains; raises a `UserError` for one that the data set lacks, or data that cannot be found."""
     if not targets and config.data.target:
         return [config.data.target]
-    names = lookup("data set", config.data.name, DATASETS)(config.data.dir).domain_names
+    names = found_data(read_config(config).data).domain_names
     if wrong := [target for target in targets if target not in (*names, ALL)]:
         raise unknown("domain of --targets", wrong[0], [*names, ALL])
     if ALL in targets:

@@ -79,13 +79,14 @@ def make_trial(config: Config, most: int = 0) -> Trial:
     Raises:
       UserError: like `build`.
     """
-    data = dataclasses.replace(config.data, streaming=False)
+    where = dataclasses.replace(config.data, streaming=False)
     model = dataclasses.replace(config.model, keep_features=False)
-    experiment = build(dataclasses.replace(config, devices=1, data=data, model=model))
+    experiment = build(dataclasses.replace(config, devices=1, data=where, model=model))
     train = experiment.train._replace(
         train=first_rows(experiment.train.train, most), server=first_rows(experiment.train.server, most)
     )
-    terms = Terms(experiment.config, experiment.data.class_names, experiment.data.inputs.shape[1:], len(train.ids))
+    data = experiment.data
+    terms = Terms(experiment.config, data.class_names, data.inputs.shape[1:], len(train.ids), data.columns)
     agree(terms)
     clients = [samples_of_row(experiment, train.train, client) for client in range(terms.clients)]
     init = partial(experiment.init.func, experiment.init.args[0], train)

@@ -1,4 +1,4 @@
-"""User-defined data sets made of arrays: images and labels for each domain."""
+"""User-defined data sets made of arrays: inputs and labels for each domain."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,33 +10,28 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError
 
 Arrays = Mapping[str, tuple[Any, Any]]
-"""`{domain: (images, labels)}`: images uint8 `[n, H, W, channels]`, labels whole numbers `[n]` from 0."""
+"""`{domain: (inputs, labels)}`: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as
+features `[n, m]` or series `[n, time, channels]`; labels whole numbers `[n]` from 0."""
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     """A data set made of one copy of the arrays, in the order of the domains.
 
     Args:
-      arrays: images and labels by domain, as anything that NumPy converts to arrays.
+      arrays: inputs and labels by domain, as anything that NumPy converts to arrays.
       classes: the names of the classes, in the order of the labels; None for the numbers from 0 to the largest label.
 
     Raises:
-      UserError: fewer than two domains, a domain without a name or images, or arrays of another type or shape.
+      UserError: fewer than two domains, a domain without a name or samples, or arrays of another type or shape.
     """
     if not isinstance(arrays, Mapping) or len(arrays) < 2:
         got = f"{len(arrays)} domain(s)" if isinstance(arrays, Mapping) else type(arrays).__name__
         raise UserError(
-            f"data got {got}; expected at least two domains, a dict {{name: (images, labels)}}: one is unseen, or each "
+            f"data got {got}; expected at least two domains, a dict {{name: (inputs, labels)}}: one is unseen, or each "
             "is a client"
         )
     pairs = {name: checked_arrays(name, pair) for name, pair in arrays.items()}
-    first, (pixels, _) = next(iter(pairs.items()))
-    for name, (images, _) in pairs.items():
-        if images.shape[1:] != pixels.shape[1:]:
-            raise UserError(
-                f"data['{name}'] has images of {list(images.shape[1:])} and data['{first}'] of "
-                f"{list(pixels.shape[1:])}; expected one [H, W, channels] for all; resize them"
-            )
+    check_alike(pairs)
     labels = np.concatenate([own for _, own in pairs.values()])
     names = tuple(map(str, range(int(labels.max()) + 1) if classes is None else classes))
     if labels.max() >= len(names):
@@ -46,7 +41,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
     return Domains(
-        inputs=np.concatenate([images for images, _ in pairs.values()]),
+        inputs=np.concatenate([inputs for inputs, _ in pairs.values()]),
         labels=labels,
         domains=np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()]),
         domain_names=tuple(pairs),
@@ -54,31 +49,70 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     )
 
 
+def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Raises a `UserError` unless the samples of all domains have one shape and type."""
+    first, (inputs, _) = next(iter(pairs.items()))
+    for name, (others, _) in pairs.items():
+        if others.shape[1:] != inputs.shape[1:]:
+            kind, shape = ("images", "[H, W, channels]") if inputs.dtype == np.uint8 else ("samples", "shape")
+            raise UserError(
+                f"data['{name}'] has {kind} of {list(others.shape[1:])} and data['{first}'] of "
+                f"{list(inputs.shape[1:])}; expected one {shape} for all; resize them"
+            )
+        if others.dtype != inputs.dtype:
+            raise UserError(
+                f"data['{name}'] has {others.dtype} and data['{first}'] {inputs.dtype}; expected images (uint8) or "
+                "numbers for all"
+            )
+
+
 def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A domain's images and labels, int32; raises like `domains_of`."""
+    """A domain's inputs, uint8 or float32, and labels, int32; raises like `domains_of`."""
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"data has a domain called {name!r}; expected a word, such as 'photo'")
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise UserError(f"data['{name}'] got {type(pair).__name__}; expected a pair (images, labels)")
-    images, labels = np.asarray(pair[0]), np.asarray(pair[1])
-    if images.dtype != np.uint8:
-        raise UserError(
-            f"data['{name}'] has images of {images.dtype}; expected uint8, bytes from 0 to 255; of numbers in [0, 1] "
-            "make (255 * images).round().astype('uint8')"
-        )
-    if images.ndim != 4 or 0 in images.shape:
-        grey = "; of grey images [n, H, W] make images[..., None]" if images.ndim == 3 else ""
-        raise UserError(f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{grey}")
-    if hint := channels_first(images.shape):
-        raise UserError(f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{hint}")
-    if labels.shape != images.shape[:1]:
-        raise UserError(f"data['{name}'] has labels {list(labels.shape)} for {len(images)} images; expected one each")
+        raise UserError(f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels)")
+    inputs, labels = np.asarray(pair[0]), np.asarray(pair[1])
+    inputs = checked_images(name, inputs) if inputs.dtype == np.uint8 else checked_numbers(name, inputs)
+    if labels.shape != inputs.shape[:1]:
+        raise UserError(f"data['{name}'] has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
         least = f" from {labels.min()}" if np.issubdtype(labels.dtype, np.integer) else ""
         raise UserError(
             f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each class"
         )
-    return images, labels.astype(np.int32)
+    return inputs, labels.astype(np.int32)
+
+
+def checked_images(name: str, images: np.ndarray) -> np.ndarray:
+    """Images uint8 `[n, H, W, channels]`; raises like `domains_of` for another shape."""
+    if images.ndim != 4 or 0 in images.shape:
+        grey = "; of grey images [n, H, W] make images[..., None]" if images.ndim == 3 else ""
+        raise UserError(
+            f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{grey}; numbers that are no "
+            "image are float32"
+        )
+    if hint := channels_first(images.shape):
+        raise UserError(f"data['{name}'] has images {list(images.shape)}; expected [n, H, W, channels]{hint}")
+    return images
+
+
+def checked_numbers(name: str, numbers: np.ndarray) -> np.ndarray:
+    """Numbers as float32 `[n, ...]`; raises like `domains_of` for other values or another shape."""
+    if not (np.issubdtype(numbers.dtype, np.number) or numbers.dtype == bool) or np.iscomplexobj(numbers):
+        raise UserError(f"data['{name}'] has inputs of {numbers.dtype}; expected numbers, or bytes of images (uint8)")
+    if numbers.ndim < 2 or 0 in numbers.shape:
+        raise UserError(
+            f"data['{name}'] has inputs {list(numbers.shape)}; expected [n, ...], such as [n, features] or "
+            "[n, time, channels]; of [n] make inputs[:, None]"
+        )
+    found = numbers.astype(np.float32)
+    if not np.isfinite(found).all():
+        raise UserError(
+            f"data['{name}'] has {int((~np.isfinite(found)).sum()):,} inputs that are not finite; expected numbers; a "
+            "table with missing values is given as a file: --config=METHOD:table"
+        )
+    return found
 
 
 def channels_first(shape: Sequence[int]) -> str:
@@ -97,15 +131,16 @@ def arrays_name(data: Domains) -> str:
 
 
 def unresized(data: Domains, name: str, image_size: int) -> Domains:
-    """A registered data set of arrays, which are never resized.
+    """A data set of arrays or tables, which are never resized.
 
     Raises:
       UserError: `image_size` requests another size.
     """
-    height, width, _ = data.inputs.shape[1:]
-    if image_size and not image_size == height == width:
+    shape = data.inputs.shape[1:]
+    if image_size and (not data.images or (image_size, image_size) != shape[:2]):
+        kind = f"images of '{name}' are arrays" if data.images else f"samples of '{name}' are"
         raise UserError(
-            f"config.data.image_size got {image_size}, but the images of '{name}' are arrays of {height}x{width}; "
-            "expected 0; resize the arrays"
+            f"config.data.image_size got {image_size}, but the {kind} of {'x'.join(map(str, shape[:2]))}; expected 0"
+            + ("; resize the arrays" if data.images else "")
         )
     return data

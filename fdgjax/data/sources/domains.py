@@ -1,19 +1,23 @@
-"""A decoded data set: images with a label and a domain each."""
+"""A data set in memory: samples with a label and a domain each."""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from fdgjax.data.columns import Column
+
 
 class Domains(NamedTuple):
-    """Labelled images of several domains, in one set of arrays.
+    """Labelled samples of several domains, in one set of arrays.
 
     Attributes:
-      inputs: uint8 `[samples, height, width, channels]`, memory-mapped and read-only.
+      inputs: images uint8 `[samples, height, width, channels]`, memory-mapped and read-only; or float32
+        `[samples, ...]`, of a table `[samples, columns]` with NaN for missing values and indices for categories.
       labels: int32 `[samples]`, index into `class_names`.
       domains: int32 `[samples]`, index into `domain_names`.
       domain_names: the domains, in the data set's own order.
       class_names: the classes, in the order of the labels.
+      columns: those of a table; () for other data.
     """
 
     inputs: np.ndarray
@@ -21,8 +25,14 @@ class Domains(NamedTuple):
     domains: np.ndarray
     domain_names: tuple[str, ...]
     class_names: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def images(self) -> bool:
+        """Whether the samples are images."""
+        return bool(self.inputs.dtype == np.uint8)
 
     def majority(self, domain: str) -> float:
-        """The share of a domain's most frequent class: the accuracy of a model that predicts it for every image."""
+        """The share of a domain's most frequent class: the accuracy of a model that predicts it for every sample."""
         of_domain = self.labels[self.domains == self.domain_names.index(domain)]
         return float(np.bincount(of_domain).max() / len(of_domain))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
 from fdgjax.data.sources.cache import (
     cache_root,
@@ -19,9 +20,11 @@ from fdgjax.data.sources.cache import (
 )
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.folders import folder_data
+from fdgjax.data.sources.heart_disease import heart_disease
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.tables import NO_OPTIONS, TableOptions, Tables, read_tables, table_folder
 from fdgjax.utils.checksums import verify
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.registry import Registry, lookup
@@ -38,9 +41,15 @@ FROM_FILES: Mapping[str, Callable[[str], Source]] = {
     "rotated_mnist": rotated_mnist,
     **{name: folder_data(layout) for name, layout in LAYOUTS.items()},
 }
-"""Data sets read from files, by name; an entry maps `data_dir` to the `Source` found there."""
+"""Data sets of images, by name; an entry maps `data_dir` to the `Source` found there."""
 
-DATASETS: Registry[Callable[[str], Source | Domains]] = Registry("data set", {**FROM_FILES})
+Found = Source | Tables | Domains
+"""A data set: files of images or tables that are yet to be read, or arrays."""
+
+TABLE_DATA: Mapping[str, Callable[[str], Tables]] = {"table": table_folder, "heart_disease": heart_disease}
+"""Data sets of tables, by name."""
+
+DATASETS: Registry[Callable[[str], Found]] = Registry("data set", {**FROM_FILES, **TABLE_DATA, "arrays": array_folder})
 """All data sets by name; user-defined ones are already arrays (`fdgjax.data.sources.arrays`)."""
 
 SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
@@ -50,10 +59,25 @@ SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
 """The data sets whose domains can show the same images, by name."""
 
 
+def find_data(
+    name: str, *, data_dir: str = "", same_images: bool = False, table: TableOptions = NO_OPTIONS
+) -> Source | Domains:
+    """What is known of a data set before its images are decoded; tables are read. Arguments and errors as those of
+    `load_data`."""
+    found: Found = lookup("data set", name, SAME_IMAGES if same_images else DATASETS)(data_dir)
+    return read_tables(found, table) if isinstance(found, Tables) else found
+
+
 def load_data(
-    name: str, *, data_dir: str = "", image_size: int = 0, cache_dir: str = "", same_images: bool = False
+    name: str,
+    *,
+    data_dir: str = "",
+    image_size: int = 0,
+    cache_dir: str = "",
+    same_images: bool = False,
+    table: TableOptions = NO_OPTIONS,
 ) -> Domains:
-    """A data set as arrays; decoded at the first call, memory-mapped from the cache afterwards.
+    """A data set as arrays; images are decoded at the first call, and memory-mapped from the cache afterwards.
 
     Every byte of the cache is verified first; if it is damaged, this is logged and the cache is rebuilt.
 
@@ -66,18 +90,19 @@ def load_data(
       cache_dir: where decoded data is kept; empty for `$XDG_CACHE_HOME/fdgjax` or `~/.cache/fdgjax`. An entry
         belongs to one name, size and state of the source files (names, sizes, modification times).
       same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
+      table: what the columns of tables are.
 
     Returns:
-      The images uint8 `[samples, image_size, image_size, channels]` (channels 1 for digits, 3 for folders)
-      with labels and domains. The order of the samples depends on nothing but the files' names.
+      Tables as `read_tables` has them, and arrays as they are. Images uint8 `[samples, image_size, image_size,
+        channels]` (channels 1 for digits, 3 for folders) with labels and domains; the order of the samples depends on
+        nothing but the files' names.
 
     Raises:
       UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
     """
-    find = lookup("data set", name, SAME_IMAGES if same_images else DATASETS)
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
-    source = find(data_dir)
+    source = find_data(name, data_dir=data_dir, same_images=same_images, table=table)
     if isinstance(source, Domains):
         return unresized(source, name, image_size)
     size = image_size or source.native_size

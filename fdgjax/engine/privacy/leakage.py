@@ -200,7 +200,7 @@ def mixes_samples(method: Method, federation: Federation) -> bool:
     client = jax.tree.map(lambda leaf: leaf[0], clients)
     sent = method.send(server, client)
     received = method.start(sent, client)
-    images = np.random.default_rng(0).uniform(-1, 1, (4, *federation.inputs.shape[1:])).astype(np.float32)
+    images = np.random.default_rng(0).uniform(-1, 1, (4, *federation.input_shape)).astype(np.float32)
 
     def loss(pair: jax.Array) -> jax.Array:
         each = jnp.asarray([0, 1], jnp.int32)

@@ -42,7 +42,7 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
     """
 
     def empty(fresh: Fresh) -> Bank:
-        some = jax.ShapeDtypeStruct((images, *fresh.federation.inputs.shape[1:]), jnp.float32)
+        some = jax.ShapeDtypeStruct((images, *fresh.federation.input_shape), jnp.float32)
         clients = len(fresh.federation.ids)
         shapes = jax.eval_shape(show, some)
         return Bank(jax.tree.map(lambda one: jnp.zeros((clients, *one.shape)), shapes), jnp.zeros(clients, bool))

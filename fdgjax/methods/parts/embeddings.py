@@ -36,7 +36,7 @@ def autoencoder_embeddings(
     Every client receives the same autoencoder, trains it on some of its training images, drawn at random, by the
     squared error of the pixels in [0, 1], and sends the mean latent vector of its validation images.
     """
-    height, width, channels = federation.inputs.shape[1:]
+    height, width, channels = federation.input_shape
     network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
     init_key, train_key = jax.random.split(key)
     received = dict(network.init(init_key, jnp.zeros((1, height, width, channels))))

@@ -29,7 +29,7 @@ def nothing(model: Model) -> Callable[[Fresh], Prototypes]:
     """No prototypes yet."""
 
     def of(fresh: Fresh) -> Prototypes:
-        shapes = output_shapes(model, fresh.federation.inputs.shape[1:])
+        shapes = output_shapes(model, fresh.federation.input_shape)
         classes = shapes.logits.shape[1]
         return Prototypes(jnp.zeros((classes, shapes.features.shape[1])), jnp.zeros(classes))
 

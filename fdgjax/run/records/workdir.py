@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
-from fdgjax.experiments import DataDescription, to_description
+from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import lock, make_folder, sync
@@ -159,7 +159,7 @@ def write_description(workdir: Workdir, data: DataDescription) -> None:
     with contextlib.suppress(Damaged):
         if read_description(workdir) is not None:
             return
-    write_checked_json(workdir.data, data._asdict())
+    write_checked_json(workdir.data, from_description(data))
 
 
 def read_description(workdir: Workdir) -> DataDescription | None:

@@ -1,0 +1,129 @@
+"""The cells of a table's column in one file: numbers, or texts."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdgjax.utils.errors import UserError
+
+TEXT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+"""What stands for a missing value in any text file."""
+FIRST_LINE = 2
+"""The line of a text file's first row, below its header."""
+
+
+class Cells(NamedTuple):
+    """The values of a column in one file.
+
+    numbers: float64 `[rows]`, NaN where missing; None if some value is no number.
+    texts: the values as texts, None where missing.
+    has_numbers: whether some value is a number.
+    """
+
+    numbers: np.ndarray | None
+    texts: Sequence[str | None]
+    has_numbers: bool
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def empty(self) -> bool:
+        """Whether all values are missing."""
+        return all(text is None for text in self.texts)
+
+    def first_missing(self) -> int | None:
+        """The line of the first missing value; None if there is none."""
+        return next((row + FIRST_LINE for row, text in enumerate(self.texts) if text is None), None)
+
+    def first_text(self) -> tuple[int, str]:
+        """The first value that is no number, and its line."""
+        return next(
+            (row + FIRST_LINE, text)
+            for row, text in enumerate(self.texts)
+            if text is not None and as_number(text) is None
+        )
+
+
+def cells_of(table: Any, path: Path, missing: Sequence[str]) -> Mapping[str, Cells]:
+    """The cells of each column of a pyarrow table.
+
+    Args:
+      table: the table. path: its file, for error messages.
+      missing: words that stand for a missing value, besides those of `TEXT_MISSING`; one that is a number stands for
+        each way to write it, such as -9 for -9.0.
+
+    Raises:
+      UserError: a column that is neither numbers nor texts, such as dates.
+    """
+    words = frozenset((*TEXT_MISSING, *missing))
+    codes = [number for number in map(as_number, missing) if number is not None]
+    return {
+        name: of_column(table.column(name), f"column '{name}' of {path}", words, codes) for name in table.column_names
+    }
+
+
+def of_column(column: Any, what: str, words: frozenset[str], codes: Sequence[float]) -> Cells:
+    """The cells of a pyarrow column; see `cells_of`."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return of_texts([None if value is None else str(value).strip() for value in column.to_pylist()], words, codes)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise UserError(f"{what} has values of the type {kind}; expected numbers or texts; convert it, or ignore it")
+    values = np.array([math.nan if value is None else float(value) for value in column.to_pylist()], np.float64)
+    return of_numbers(values, codes)
+
+
+def of_texts(values: Sequence[str | None], words: frozenset[str], codes: Sequence[float]) -> Cells:
+    """Cells written as texts."""
+    texts = [None if value is None or value in words else value for value in values]
+    parsed = [math.nan if text is None else as_number(text) for text in texts]
+    if all(number is not None for number in parsed):
+        return of_numbers(np.array(parsed, np.float64), codes)
+    return Cells(None, texts, any(text is not None and n is not None for text, n in zip(texts, parsed, strict=True)))
+
+
+def of_numbers(values: np.ndarray, codes: Sequence[float]) -> Cells:
+    """Cells that are numbers, or the codes of missing ones; infinite ones are missing, too."""
+    values = np.where(np.isin(values, codes) | ~np.isfinite(values), np.nan, values)
+    texts = [None if math.isnan(value) else in_words(value) for value in values.tolist()]
+    return Cells(values, texts, bool(np.isfinite(values).any()))
+
+
+def in_words(value: float) -> str:
+    """A number as the name of a category: the same for 3 and 3.0."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def as_number(text: str) -> float | None:
+    """The finite number that a text is; None for another text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None
+
+
+def categories_of(each: Sequence[Cells]) -> tuple[str, ...]:
+    """The different values of cells in the order of numbers, if all are, else of the alphabet."""
+    found = {text for cells in each for text in cells.texts if text is not None}
+    numbers = {text: as_number(text) for text in found}
+    in_order = [(0.0 if number is None else number, text) for text, number in numbers.items()]
+    return tuple(text for _, text in sorted(in_order)) if None not in numbers.values() else tuple(sorted(found))
+
+
+def numbers_of(cells: Cells) -> np.ndarray:
+    """The cells of a numeric column as float32 `[rows]`, NaN where missing."""
+    return np.full(len(cells), np.nan, np.float32) if cells.numbers is None else cells.numbers.astype(np.float32)
+
+
+def codes_of(cells: Cells, categories: Sequence[str]) -> np.ndarray:
+    """The cells of a categorical column as float32 `[rows]`: the index of each one's category; NaN where it is missing,
+    and -1 for another category."""
+    places = {name: float(place) for place, name in enumerate(categories)}
+    return np.array([math.nan if text is None else places.get(text, -1.0) for text in cells.texts], np.float32)

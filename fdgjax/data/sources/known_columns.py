@@ -1,0 +1,70 @@
+"""Rows of a file, for columns that are known already: those of a trained model, or of a federation."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.cells import Cells, codes_of, numbers_of
+from fdgjax.utils.errors import LISTED, UserError, printable
+
+LOGGER = logging.getLogger("fdgjax")
+
+
+def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:
+    """The cells of a file as float32 `[rows, columns]`; logs categories that are not known.
+
+    Raises:
+      UserError: a column that is missing, or text in a numeric one.
+    """
+    known = [column.name for column in columns]
+    if lacking := [name for name in known if name not in cells]:
+        spare = [name for name in cells if name not in known]
+        raise UserError(
+            f"{path} lacks {len(lacking)} of the {len(known)} columns that are expected: "
+            f"{', '.join(lacking)}; it has also: {', '.join(spare) or 'none'}; rename them, or add empty ones "
+            "for values that are missing"
+        )
+    return np.stack([stored_column(cells[column.name], column, path) for column in columns], axis=1)
+
+
+def stored_column(cells: Cells, column: Column, path: Path) -> np.ndarray:
+    """The cells of a column, float32 `[rows]`; logs and raises like `stored_rows`."""
+    if not column.categories:
+        if cells.numbers is None:
+            row, text = cells.first_text()
+            raise UserError(f"column '{column.name}' of {path} has '{text}' in line {row}; expected numbers; mend it")
+        return numbers_of(cells)
+    codes = codes_of(cells, column.categories)
+    if unknown := {text for text, code in zip(cells.texts, codes, strict=True) if code < 0 and text is not None}:
+        LOGGER.warning(
+            printable(
+                f"column '{column.name}' of {path} has {int((codes < 0).sum()):,} values of other categories "
+                f"({', '.join(sorted(unknown)[:5])}); they are as none of its own"
+            )
+        )
+    return codes
+
+
+def labels_in(cells: Mapping[str, Cells], label: str, class_names: Sequence[str], path: Path) -> np.ndarray:
+    """The labels of a file's rows, int32 `[rows]`.
+
+    Args:
+      cells: of the file's columns. label: the column of the labels. class_names: in their order. path: the file.
+
+    Raises:
+      UserError: no such column, a row without label, or a label that is no class.
+    """
+    if label not in cells:
+        raise UserError(f"{path} lacks the column '{label}' with the labels; it has: {', '.join(cells)}")
+    if (row := cells[label].first_missing()) is not None:
+        raise UserError(f"{path} has no '{label}' in line {row}; expected a label in each row; remove rows without")
+    codes = codes_of(cells[label], class_names)
+    if unknown := sorted({str(text) for text, code in zip(cells[label].texts, codes, strict=True) if code < 0}):
+        raise UserError(
+            f"{path} has the labels {', '.join(unknown[:LISTED])}, which are no classes; expected "
+            f"{', '.join(class_names)}"
+        )
+    return codes.astype(np.int32)

@@ -1,0 +1,61 @@
+"""Table files, read by pyarrow."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from fdgjax.utils.errors import UserError
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+DELIMITERS = ",;\t"
+
+
+def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
+    """A table file as a pyarrow table; of text files all columns are strings.
+
+    Args:
+      path: a CSV file with commas, semicolons or tabs, or a Parquet file.
+      names: the columns of a text file without a header; () for one that has it.
+
+    Raises:
+      UserError: a file that cannot be read, is empty, or has columns without a name or of the same name.
+    """
+    import pyarrow as pa
+
+    try:
+        table = parquet(path) if path.suffix.lower() == ".parquet" else text_table(path, names)
+    except (OSError, pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise UserError(f"cannot read {path} ({reason}); expected a CSV file in UTF-8, or Parquet") from error
+    found = [name.strip() for name in table.column_names]
+    if "" in found:
+        raise UserError(f"column {found.index('') + 1} of {path} has no name; expected one; name it or remove it")
+    if doubled := [name for name in dict.fromkeys(found) if found.count(name) > 1]:
+        raise UserError(f"{path} has the column '{doubled[0]}' twice; expected each name once; rename one")
+    if not table.num_rows:
+        raise UserError(f"{path} has no rows; expected at least one")
+    return table.rename_columns(found)
+
+
+def parquet(path: Path) -> Any:
+    """A Parquet file as a pyarrow table."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(path)
+
+
+def text_table(path: Path, names: tuple[str, ...]) -> Any:
+    """A text file as a pyarrow table of strings."""
+    import pyarrow as pa
+    from pyarrow import csv as pa_csv
+
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        header = stream.readline()
+    delimiter = max(DELIMITERS, key=header.count)
+    columns = list(names) or next(csv.reader([header], delimiter=delimiter), list[str]())
+    return pa_csv.read_csv(
+        path,
+        read_options=pa_csv.ReadOptions(column_names=list(names) or None, use_threads=False),
+        parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+    )

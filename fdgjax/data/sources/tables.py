@@ -1,0 +1,214 @@
+"""Tables, a CSV or Parquet file for each domain, as one array of numbers: `DATA/<domain>.csv`.
+
+pyarrow reads the files. A column is numeric if all its values in all files are numbers, and categorical if none is, or
+if it is declared so; a column that a file lacks is missing in all of its rows.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.cells import Cells, categories_of, cells_of, codes_of, numbers_of
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.listing import is_folder, list_folder, say_skipped
+from fdgjax.data.sources.table_files import SUFFIXES, read_table
+from fdgjax.utils.errors import LISTED, UserError, printable, unknown
+
+LOGGER = logging.getLogger("fdgjax")
+MOST_CATEGORIES = 50
+"""A text column with more values than this, and more than half of them different, is a name rather than a category."""
+
+
+class TableOptions(NamedTuple):
+    """What the columns are.
+
+    label: the column with the class. categorical: columns that are categories although they may be written as numbers.
+    ignored: columns that are left out. missing: words that stand for a missing value, besides an empty cell.
+    """
+
+    label: str = ""
+    categorical: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+NO_OPTIONS = TableOptions()
+
+
+class Tables(NamedTuple):
+    """The files of a data set of tables, by domain, and how one of them is read: into a pyarrow table."""
+
+    files: Mapping[str, Path]
+    read: Callable[[Path], Any] = read_table
+
+
+def table_folder(data_dir: str) -> Tables:
+    """The tables in a folder, a domain each, in the order of their names.
+
+    Raises:
+      UserError: no such folder, fewer than two tables, or two of one name.
+    """
+    expected = "a folder with a table for each domain, such as hospital1.csv, hospital2.csv (or .parquet)"
+    if not data_dir:
+        raise UserError(f"config.data.dir is empty; expected {expected}")
+    root = Path(data_dir).expanduser().absolute()
+    if not is_folder(root):
+        raise UserError(f"no folder {root} (config.data.dir); expected {expected}")
+    others = list_folder(root).others
+    found = [path for path in others if path.suffix.lower() in SUFFIXES]
+    files: dict[str, Path] = {}
+    for path in found:
+        if path.stem in files:
+            raise UserError(f"{files[path.stem]} and {path} are tables of one domain; expected one file for each")
+        files[path.stem] = path
+    if len(files) < 2:
+        raise UserError(f"{root} has {len(files)} table(s); expected {expected}, at least two")
+    say_skipped(root, {"files that are no tables": [path for path in others if path not in found]}, lost=False)
+    return Tables(files)
+
+
+def read_tables(tables: Tables, options: TableOptions) -> Domains:
+    """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
+
+    Raises:
+      UserError: a file that cannot be read; no label column, a row without label, or a single class; text among
+        numbers; two spellings of a column's name; no column besides the label.
+    """
+    cells = {domain: cells_of(tables.read(path), path, options.missing) for domain, path in tables.files.items()}
+    check_names(tables.files, cells)
+    names = list(dict.fromkeys(name for own in cells.values() for name in own))
+    check_options(options, names, tables.files, cells)
+    labels = {domain: own[options.label] for domain, own in cells.items()}
+    classes = classes_of(options.label, tables.files, labels)
+    left = [name for name in names if name not in (options.label, *options.ignored)]
+    if not left:
+        raise UserError(f"the tables have no column besides the label '{options.label}'; expected at least one")
+    rows = {domain: len(own) for domain, own in labels.items()}
+    columns, values = [], []
+    for name in left:
+        own = {domain: of_domain[name] for domain, of_domain in cells.items() if name in of_domain}
+        column = column_of(name, own, tables.files, categorical=name in options.categorical)
+        codes = partial(codes_of, categories=column.categories) if column.categories else numbers_of
+        nothing = {domain: np.full(rows[domain], np.nan, np.float32) for domain in cells if domain not in own}
+        columns.append(column)
+        values.append(np.concatenate([codes(own[domain]) if domain in own else nothing[domain] for domain in cells]))
+    say_columns(columns, tables.files, cells)
+    return Domains(
+        inputs=np.stack(values, axis=1),
+        labels=np.concatenate([codes_of(own, classes) for own in labels.values()]).astype(np.int32),
+        domains=np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values())),
+        domain_names=tuple(cells),
+        class_names=classes,
+        columns=tuple(columns),
+    )
+
+
+def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], *, categorical: bool) -> Column:
+    """A column, from its cells in the domains that have it.
+
+    Raises:
+      UserError: text among numbers, or so many texts that they are no categories.
+    """
+    filled = [one for one in cells.values() if not one.empty]
+    if not categorical and all(one.numbers is not None for one in filled):
+        return Column(name)
+    if not categorical and any(one.has_numbers for one in filled):
+        domain, (row, text) = next((d, one.first_text()) for d, one in cells.items() if one.numbers is None)
+        raise UserError(
+            f"column '{name}' of {files[domain]} has '{text}' in line {row}, and numbers elsewhere; expected numbers; "
+            f"mend it, or set config.data.missing='{text}' if it is no value, or config.data.categorical={name}"
+        )
+    categories, count = categories_of(filled), sum(len(one) for one in filled)
+    if not categorical and len(categories) > max(MOST_CATEGORIES, count // 2):
+        raise UserError(
+            f"column '{name}' has {len(categories):,} different texts in {count:,} rows, such as '{categories[0]}'; "
+            f"expected categories; leave it out by config.data.ignored={name}, or declare config.data.categorical"
+        )
+    return Column(name, categories)
+
+
+def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> tuple[str, ...]:
+    """The classes, in the order of their numbers, or of the alphabet.
+
+    Raises:
+      UserError: a row without label, a label that is a measured number, or a single class.
+    """
+    for domain, own in labels.items():
+        if (row := own.first_missing()) is not None:
+            raise UserError(
+                f"{files[domain]} has no '{label}' in line {row}; expected a label in each row; remove rows without"
+            )
+        if own.numbers is not None and (fractions := own.numbers[own.numbers % 1 != 0]).size:
+            raise UserError(
+                f"the label '{label}' of {files[domain]} has numbers such as {fractions[0]:g}; expected classes: whole "
+                "numbers or words; cut it into ranges"
+            )
+    classes = categories_of(list(labels.values()))
+    if len(classes) < 2:
+        raise UserError(f"the label '{label}' has the only class '{classes[0]}'; expected at least two")
+    lacking = {domain: set(classes) - set(categories_of([own])) for domain, own in labels.items()}
+    for domain, classes_without in lacking.items():
+        if classes_without:
+            LOGGER.info(printable(f"{domain} has no rows of {', '.join(sorted(classes_without))}"))
+    return classes
+
+
+def check_names(files: Mapping[str, Path], cells: Mapping[str, Mapping[str, Cells]]) -> None:
+    """Raises a `UserError` for two spellings of a column's name."""
+    seen: dict[str, tuple[str, str]] = {}
+    for domain, own in cells.items():
+        for name in own:
+            before, where = seen.setdefault(name.casefold(), (name, domain))
+            if before != name:
+                raise UserError(
+                    f"columns '{before}' of {files[where].name} and '{name}' of {files[domain].name} differ in "
+                    "capitals alone; expected one name for a column; rename one"
+                )
+
+
+def check_options(
+    options: TableOptions,
+    names: Sequence[str],
+    files: Mapping[str, Path],
+    cells: Mapping[str, Mapping[str, Cells]],
+) -> None:
+    """Raises a `UserError` for a column that no table has, or a table without the label."""
+    if not options.label:
+        raise UserError(
+            f"config.data.label is empty; expected the column with the class, one of: {', '.join(names[:LISTED])}"
+            + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+        )
+    for key, listed in (
+        ("label", (options.label,)),
+        ("categorical", options.categorical),
+        ("ignored", options.ignored),
+    ):
+        for name in listed:
+            if name not in names:
+                raise unknown(f"column of config.data.{key}", name, names)
+    for domain, own in cells.items():
+        if options.label not in own:
+            raise UserError(
+                f"{files[domain]} has no column '{options.label}' (config.data.label); it has: {', '.join(own)}"
+            )
+
+
+def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Mapping[str, Mapping[str, Cells]]) -> None:
+    """Logs which columns are what, and which domains lack which."""
+    numbers = [column.name for column in columns if not column.categories]
+    words = [f"{column.name} ({len(column.categories)})" for column in columns if column.categories]
+    parts = [f"{kind}: {', '.join(own)}" for kind, own in (("numbers", numbers), ("categories", words)) if own]
+    LOGGER.info(printable(f"{len(files)} tables; {'; '.join(parts)}"))
+    for domain, own in cells.items():
+        if lacking := [column.name for column in columns if column.name not in own or own[column.name].empty]:
+            LOGGER.info(printable(f"{domain} has no values of {', '.join(lacking)}"))
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a comma-separated key."""
+    return tuple(word for word in (each.strip() for each in text.split(",")) if word)

@@ -1,0 +1,83 @@
+"""How an exported program is used without this package: the model card's section for each kind of samples."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fdgjax.inference.predictor import columns_of
+from fdgjax.utils.errors import printable
+
+
+class Samples(NamedTuple):
+    """A kind of samples: what they are, in words, and how the program is used with them, by the classifier's facts."""
+
+    words: str
+    use: Callable[[Mapping[str, Any]], str]
+
+
+READ = """import jax, json
+program = jax.export.deserialize(bytearray(open("program.bin", "rb").read()))
+facts = json.load(open("model.json"))
+"""
+USE_IMAGES = """```python
+{read}probabilities = program.call(images)  # uint8 [any batch, {height}, {width}, {channels}], of facts["classes"]
+```
+
+Images are {colour}, of {height} x {width} pixels (others are resized to that square by Pillow's bilinear filter, with
+antialiasing), bytes from 0 to 255; scaling is part of the program."""
+USE_ARRAYS = """```python
+{read}probabilities = program.call(samples)  # float32 [any batch, {shape}], of facts["classes"]
+```
+
+Samples are like those that it was trained on; their standardisation, if any, is part of the program."""
+USE_TABLES = """```python
+import csv, numpy
+{read}
+def cell(text, column):
+    if text in ("", *facts["missing"]):
+        return float("nan")
+    names = column["categories"]
+    if not names:
+        return float(text)
+    word = text.removesuffix(".0")
+    return names.index(word) if word in names else -1
+
+rows = csv.DictReader(open("new.csv"))
+samples = [[cell(row[column["name"]], column) for column in facts["columns"]] for row in rows]
+probabilities = program.call(numpy.array(samples, "float32"))  # of facts["classes"]
+```
+
+Standardisation, missing values and categories are part of the program: a sample has numbers as they are in the table,
+NaN for a missing value, and for a category its index among the column's categories, -1 for another one.
+
+| column | values |
+|---|---|
+{columns}"""
+
+
+def use_images(facts: Mapping[str, Any]) -> str:
+    """How the program is used with images."""
+    height, width, channels = facts["image_shape"]
+    colour = "RGB" if channels == 3 else "grey"
+    return USE_IMAGES.format(read=READ, height=height, width=width, channels=channels, colour=colour)
+
+
+def use_arrays(facts: Mapping[str, Any]) -> str:
+    """How the program is used with arrays."""
+    return USE_ARRAYS.format(read=READ, shape=", ".join(map(str, facts["sample_shape"])))
+
+
+def use_tables(facts: Mapping[str, Any]) -> str:
+    """How the program is used with rows of a table."""
+    rows = [
+        f"| `{printable(name)}` | {', '.join(f'`{printable(one)}`' for one in categories) or 'numbers'} |"
+        for name, categories in columns_of(facts)
+    ]
+    return USE_TABLES.format(read=READ, columns="\n".join(rows))
+
+
+SAMPLES: Mapping[str, Samples] = {
+    "image_shape": Samples("bytes of images", use_images),
+    "columns": Samples("rows of a table", use_tables),
+    "sample_shape": Samples("samples", use_arrays),
+}
+"""The kinds of samples, by the fact that says what they are."""

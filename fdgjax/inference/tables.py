@@ -1,0 +1,84 @@
+"""Tables and files of arrays, read into the format of a model's stored training samples and predicted."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.array_files import read_inputs
+from fdgjax.data.sources.cells import FIRST_LINE, cells_of
+from fdgjax.data.sources.known_columns import stored_rows
+from fdgjax.data.sources.table_files import read_table
+from fdgjax.inference.classifier import IMAGES_AT_ONCE
+from fdgjax.inference.images import Decoded
+from fdgjax.utils.errors import UserError, printable
+
+
+class SampleFile(NamedTuple):
+    """The samples of a file. stored: float32 `[rows, ...]`. first: the number of the first row, in the file's words."""
+
+    path: Path
+    stored: np.ndarray
+    first: int
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Of each sample, its file and row."""
+        return [(printable(self.path), str(self.first + row)) for row in range(len(self.stored))]
+
+
+def table_samples(path: Path, columns: Sequence[Column], missing: Sequence[str]) -> SampleFile:
+    """The rows of a table, encoded as those that a model was trained on; columns that it does not know are skipped.
+
+    Args:
+      path: a CSV or Parquet file with a header.
+      columns: those of the model.
+      missing: the words that stand for a missing value.
+
+    Raises:
+      UserError: a file that cannot be read, lacks a column, or has text in a numeric one.
+    """
+    cells = cells_of(read_table(path), path, missing)
+    return SampleFile(path, stored_rows(cells, columns, path), FIRST_LINE)
+
+
+def array_samples(path: Path, shape: Sequence[int]) -> SampleFile:
+    """The arrays of a file `.npz` (its `inputs`) or `.npy`.
+
+    Raises:
+      UserError: a file that cannot be read, or samples of another shape.
+    """
+    return SampleFile(path, checked_shape(read_inputs(path), shape, path), 0)
+
+
+def checked_shape(inputs: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarray:
+    """The samples of a file as float32 `[n, *shape]`; raises a `UserError` for another shape, or none."""
+    if list(inputs.shape[1:]) != list(shape) or not len(inputs):
+        raise UserError(f"{path} has samples {list(inputs.shape)}; expected [n, {', '.join(map(str, shape))}]")
+    return inputs.astype(np.float32)
+
+
+def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
+    """Files, and all files in folders that end in one of the suffixes.
+
+    Raises:
+      UserError: a path that does not exist, or a folder without such files.
+    """
+    found = list[Path]()
+    for path in paths:
+        below = sorted(one for one in path.glob("*") if one.suffix.lower() in suffixes) if path.is_dir() else [path]
+        if not path.exists() or not below:
+            lack = "has no such file" if path.exists() else "does not exist"
+            raise UserError(f"{path} {lack}; expected files that end in {', '.join(suffixes)}, or a folder of them")
+        found += below
+    return found
+
+
+def in_pieces(files: Sequence[SampleFile]) -> Iterator[Decoded]:
+    """The samples of files, a few at a time, with their positions among all."""
+    stored: Any = np.concatenate([one.stored for one in files])
+    for start in range(0, len(stored), IMAGES_AT_ONCE):
+        some = stored[start : start + IMAGES_AT_ONCE]
+        yield list(range(start, start + len(some))), some

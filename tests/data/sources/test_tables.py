@@ -1,0 +1,140 @@
+"""Tables of domains: what is a number, a category or missing, and each mistake in one line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import load_data
+from fdgjax.data.sources.tables import TableOptions
+from fdgjax.utils.errors import UserError
+
+NORTH = "age,pain,sex,sick\n63,typical,1,yes\n41,none,0,no\n,none,1,no\n"
+SOUTH = "sick,age,pain,dose\nno,-9,atypical,2.5\nyes,57.5,,?\n"
+
+
+def written(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def loaded(folder: Path, **options: object) -> Domains:
+    table = TableOptions(**{"label": "sick", "missing": ("?", "-9")} | options)  # type: ignore[arg-type]
+    return load_data("table", data_dir=str(folder), table=table)
+
+
+def test_columns_are_told_apart_and_what_is_missing_is_missing(tmp_path: Path) -> None:
+    data = loaded(written(tmp_path, {"north.csv": NORTH, "south.csv": SOUTH}), categorical=("sex",))
+    nan = np.nan
+    expected = [[63, 2, 1, nan], [41, 1, 0, nan], [nan, 1, 1, nan], [nan, 0, nan, 2.5], [57.5, nan, nan, nan]]
+    assert data.columns == (
+        Column("age"),
+        Column("pain", ("atypical", "none", "typical")),
+        Column("sex", ("0", "1")),
+        Column("dose"),
+    )
+    np.testing.assert_array_equal(data.inputs, np.array(expected, np.float32))
+    assert data.class_names == ("no", "yes")
+    assert data.labels.tolist() == [1, 0, 0, 0, 1]
+    assert data.domain_names == ("north", "south")
+    assert data.domains.tolist() == [0, 0, 0, 1, 1]
+    assert not data.images
+
+
+def test_parquet_semicolons_tabs_and_numbers_as_text_are_the_same_table(tmp_path: Path) -> None:
+    north = written(tmp_path, {"north.csv": NORTH, "south.csv": SOUTH})
+    first = loaded(north)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "north.tsv").write_text("\ufeff" + NORTH.replace(",", "\t"), encoding="utf-8")
+    table = pa.table({"sick": ["no", "yes"], "age": [None, 57.5], "pain": ["atypical", None], "dose": ["2.50", "?"]})
+    pyarrow.parquet.write_table(table, other / "south.parquet")
+    second = loaded(other)
+    np.testing.assert_array_equal(first.inputs, second.inputs)
+    assert first.columns == second.columns
+
+
+def test_whole_numbers_are_classes_in_their_order(tmp_path: Path) -> None:
+    files = {"a.csv": "x,y\n1,10\n2,9.0\n", "b.csv": "x,y\n3,10\n"}
+    data = loaded(written(tmp_path, files), label="y")
+    assert data.class_names == ("9", "10")
+    assert data.labels.tolist() == [1, 0, 1]
+
+
+MISTAKES = {
+    "no label column": ({}, {"label": "ill"}, "unknown column of config.data.label 'ill'"),
+    "no label given": (
+        {},
+        {"label": ""},
+        "is empty; expected .* one of: age, pain, sex, sick, dose",
+    ),
+    "a file without it": ({"b.csv": "age,pain\n1,none\n"}, {}, r"b.csv has no column 'sick'"),
+    "text in a number": (
+        {"b.csv": "sick,age\nno,41\nyes,old\n"},
+        {},
+        r"'age' of .*b.csv has 'old' in line 3",
+    ),
+    "one class": ({"north.csv": "age,sick\n1,no\n", "south.csv": "age,sick\n2,no\n"}, {}, "has the only class 'no'"),
+    "two spellings": ({"b.csv": "sick,Age\nno,41\n"}, {}, r"columns 'Age' of b.csv and 'age' of north.csv differ"),
+    "a name twice": ({"b.csv": "sick,age,age\nno,41,2\n"}, {}, r"b.csv has the column 'age' twice"),
+    "no name": ({"b.csv": ",sick,age\n0,no,41\n"}, {}, r"column 1 of .*b.csv has no name"),
+    "a row without label": ({"b.csv": "sick,age\nno,1\n?,41\n"}, {}, r"b.csv has no 'sick' in line 3"),
+    "a measured label": (
+        {"north.csv": "sick,age\nno,1\n", "south.csv": "sick,age\nno,57.5\n"},
+        {"label": "age"},
+        r"'age' of .*south.csv has numbers such as 57.5",
+    ),
+    "no rows": ({"b.csv": "sick,age\n"}, {}, r"b.csv has no rows"),
+    "no file": ({"b.csv": ""}, {}, r"cannot read .*b.csv"),
+    "ragged": ({"b.csv": "sick,age\nno,1,2,3\n"}, {}, r"cannot read .*b.csv"),
+    "a name as category": (
+        {f"{d}.csv": "id,sick\n" + "".join(f"p{d}{i},{'yes' if i % 2 else 'no'}\n" for i in range(60)) for d in "bc"},
+        {},
+        "column 'id' has 120 different texts",
+    ),
+    "an unknown option": ({}, {"ignored": ("weight",)}, "unknown column of config.data.ignored 'weight'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_is_one_line(mistake: str, tmp_path: Path) -> None:
+    files, options, words = MISTAKES[mistake]
+    with pytest.raises(UserError, match=words) as error:
+        loaded(written(tmp_path, {"north.csv": NORTH, "south.csv": SOUTH} | files), **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a.csv": NORTH}, r"has 1 table"),
+        ({"a.csv": NORTH, "a.parquet": "", "b.csv": SOUTH}, "are tables of one domain"),
+    ],
+)
+def test_a_folder_needs_a_table_for_each_of_two_domains(files: Mapping[str, str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        loaded(written(tmp_path, files))
+
+
+def test_heart_disease_is_read_with_and_without_a_header_and_in_either_words(tmp_path: Path) -> None:
+    row = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0"
+    header = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"
+    files = {
+        "cleveland.csv": f"{header}\n{row},0\n{row},3\n",
+        "reprocessed.hungarian.data": f"{header}\n{row},'not_present'\n{row},'present'\n",
+        "processed.switzerland.data": f"{row},0\n{row},4\n",
+        "processed.va.data": f"{row.replace('6.0', '?')},0\n{row},1\n",
+    }
+    table = TableOptions("num", ("sex", "thal"), (), ("?", "-9"))
+    data = load_data("heart_disease", data_dir=str(written(tmp_path, files)), table=table)
+    assert data.class_names == ("absent", "present")
+    assert data.labels.tolist() == [0, 1] * 4
+    assert data.domain_names == ("cleveland", "hungary", "switzerland", "va")
+    assert len(data.columns) == 13
+    assert np.isnan(data.inputs).sum() == 1

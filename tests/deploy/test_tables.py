@@ -1,0 +1,110 @@
+"""A federation of tables: parties exchange statistics before the first round, and train as the simulation does."""
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdgjax.cli.flower import columns_in
+from fdgjax.config import make_config, read_config
+from fdgjax.data.columns import Column
+from fdgjax.deploy.own_samples import own_samples
+from fdgjax.deploy.request_handlers import NodeSettings
+from fdgjax.deploy.rounds import Policy, run_rounds
+from fdgjax.deploy.server import make_server
+from fdgjax.deploy.statistics import with_statistics
+from fdgjax.deploy.terms import OwnSamples, agree, from_words, to_words
+from fdgjax.utils.errors import UserError
+from tests.deploy.test_request_handlers import Direct
+from tests.deploy.trial import Trial, compare, make_trial
+from tests.hospitals import write_hospitals
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+
+@pytest.fixture(scope="module")
+def trial(perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    config = make_config("fedavg", "table")
+    config.model.name = "perceptron"
+    config.data.update({"dir": str(write_hospitals(tmp_path_factory.mktemp("tables"))), "label": "sick"})
+    config.update({"rounds": 2, "batch_size": 6, "devices": 1})
+    return make_trial(read_config(config))
+
+
+def write_table(file: Path, own: OwnSamples, trial: Trial) -> Path:
+    """A party's rows as it would have them, columns in another order and one more."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    columns = trial.terms.columns
+
+    def cell(value: float, column: Column) -> str:
+        return "" if np.isnan(value) else column.categories[int(value)] if column.categories else repr(float(value))
+
+    rows = [
+        [trial.terms.class_names[label], "x", *map(cell, row[::-1], columns[::-1])]
+        for row, label in zip(own.inputs, own.labels, strict=True)
+    ]
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["sick", "name", *(column.name for column in columns[::-1])], *rows])
+    return file
+
+
+def settings_of(trial: Trial, folder: Path) -> list[NodeSettings]:
+    return [
+        NodeSettings(i, write_table(folder / f"node{i}" / "own.csv", own, trial), folder / f"node{i}" / "states")
+        for i, own in enumerate(trial.clients)
+    ]
+
+
+def test_a_party_reads_its_rows_as_the_simulation_does(trial: Trial, tmp_path: Path) -> None:
+    for settings, own in zip(settings_of(trial, tmp_path), trial.clients, strict=True):
+        found = own_samples(settings.samples, trial.terms, tmp_path)
+        np.testing.assert_array_equal(found.inputs, own.inputs)
+        np.testing.assert_array_equal(found.labels, own.labels)
+
+
+def test_exchanged_statistics_are_those_of_the_pooled_training_rows_and_train_as_in_the_simulation(
+    trial: Trial, tmp_path: Path
+) -> None:
+    direct = Direct(settings_of(trial, tmp_path))
+    terms = with_statistics(trial.terms, trial.server, direct)
+    expected = trial.experiment.encodings[0]
+    assert terms.encoding is not None
+    assert expected is not None
+    for name in ("mean", "scale", "missing", "known"):
+        np.testing.assert_allclose(getattr(terms.encoding, name), getattr(expected, name), rtol=1e-6)
+    assert to_words(from_words(to_words(terms))) == to_words(terms)
+    run_rounds(make_server(agree(terms), trial.server), direct, tmp_path / "server", Policy(), list[str]().append)
+    found = compare(trial._replace(terms=terms), tmp_path)
+    assert max(found.server, found.rows) <= 1e-5 * found.largest
+
+
+def test_a_hospital_with_other_columns_or_labels_is_told_so(trial: Trial, tmp_path: Path) -> None:
+    file = write_table(tmp_path / "own.csv", trial.clients[0], trial)
+    text = file.read_text()
+    for changed, words in (
+        (text.replace("age", "years"), "lacks 1 of the 4 columns .* age; it has also: .*years"),
+        (text.replace("sick", "ill"), "lacks the column 'sick' with the labels"),
+        (text.replace("yes", "maybe"), "has the labels maybe, which are no classes; expected no, yes"),
+    ):
+        file.write_text(changed)
+        with pytest.raises(UserError, match=words):
+            own_samples(file, trial.terms, tmp_path)
+    error = Direct([NodeSettings(0, tmp_path / "none.csv", tmp_path)])
+    with pytest.raises(KeyError):  # the test's transport reads what a failed reply lacks
+        with_statistics(trial.terms._replace(clients=1), trial.server, error)
+
+
+def test_nothing_is_exchanged_without_standardisation(trial: Trial) -> None:
+    data = dataclasses.replace(trial.terms.config.data, standardise=False)
+    terms = trial.terms._replace(config=dataclasses.replace(trial.terms.config, data=data))
+    assert with_statistics(terms, trial.server, Direct([])) is terms
+
+
+def test_columns_are_named_in_words() -> None:
+    assert columns_in("age, sex=f|m ,dose") == (Column("age"), Column("sex", ("f", "m")), Column("dose"))
+    for words in ("age,age", "=a|b"):
+        with pytest.raises(UserError, match="expected each name once"):
+            columns_in(words)

@@ -1,0 +1,138 @@
+"""Runs on tables and arrays: predicted, exported and evaluated from files, raw columns in and probabilities out."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.cli.evaluate import main as evaluate
+from fdgjax.cli.export import main as export
+from fdgjax.cli.predict import main as predict
+from fdgjax.inference.classifier import in_batches, open_classifier, probabilities_of
+from fdgjax.inference.program import read_program
+from tests.hospitals import write_hospitals
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+
+@pytest.fixture(scope="module")
+def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_hospitals(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def run(hospitals: Path, perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    keys = {"data.dir": hospitals, "data.label": "sick", "target": "west", "rounds": 3, "devices": 1, "seeds": 2}
+    target = str(keys.pop("target"))
+    experiment = fdgjax.experiment("fedavg:table", target=target, model="perceptron", **keys)
+    experiment.train(folder)
+    return folder
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with open(file, newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_new_table_is_predicted_as_the_run_itself_predicts_it(run: Path, hospitals: Path, tmp_path: Path) -> None:
+    shuffled = tmp_path / "new.csv"
+    with open(shuffled, "w", newline="", encoding="utf-8") as stream:
+        each = rows(hospitals / "north.csv")
+        names = ["ward", "sex", "name", "age", "dose"]
+        csv.writer(stream).writerows([names, *([one.get(name, "x") for name in names] for one in each)])
+    assert predict(["predict", str(run), str(shuffled), "--seed", "1", "--out", str(tmp_path / "out.csv")]) == 0
+    found = rows(tmp_path / "out.csv")
+    assert [one["line"] for one in found] == [str(line) for line in range(2, 26)]
+    result = fdgjax.open_run(run)
+    own = result.data.inputs[result.data.domains == 1]
+    expected = result.predict_proba(own, seed=1)
+    np.testing.assert_allclose([float(one["p(yes)"]) for one in found], expected[:, 1], atol=2e-6)
+    assert not np.allclose(expected, result.predict_proba(own, seed=0)), "each seed has its own model and encoding"
+
+
+def test_what_a_new_table_lacks_is_said_in_one_line(
+    run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (hospitals / "north.csv").read_text()
+    for changed, words in (
+        (
+            text.replace("age", "years"),
+            "lacks 1 of the 4 columns .* age; it has also: years, sick; rename",
+        ),
+        (text.replace("dose", "dose\n", 1), "cannot read"),
+        (re.sub(r"\n\d+\.\d", "\nold", text), "column 'age' of .* has 'old' in line 2; expected numbers"),
+    ):
+        file = tmp_path / "new.csv"
+        file.write_text(changed)
+        assert predict(["predict", str(run), str(file)]) == 2
+        said = capsys.readouterr().err
+        assert re.search(words, said), said
+        assert said.count("\n") == 1
+
+
+def test_the_program_has_raw_columns_in_and_the_card_says_how(
+    run: Path, hospitals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    assert export(["export", str(run), "--out", str(out)]) == 0
+    data = fdgjax.open_run(run).data
+    program, classifier = read_program(out / "program.bin"), open_classifier(run)
+    expected = in_batches(probabilities_of(classifier), data.inputs)
+    np.testing.assert_allclose(np.asarray(program(jnp.asarray(data.inputs))), expected, atol=1e-6)
+    facts = json.loads((out / "model.json").read_text())
+    assert facts["columns"][3] == {"name": "ward", "categories": ["A", "B", "C"]}
+    card = (out / "README.md").read_text()
+    assert "| `sex` | `f`, `m` |" in card
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(out)
+    (out / "new.csv").write_text((hospitals / "north.csv").read_text())
+    told: dict[str, jax.Array] = {}
+    exec(code, told)  # what a reader of the card would run
+    np.testing.assert_allclose(np.asarray(told["probabilities"]), expected[data.domains == 1], atol=1e-6)
+
+
+def test_a_table_with_labels_is_evaluated(
+    run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_wards = tmp_path / "data"
+    with_wards.mkdir()
+    for name in ("east", "north"):
+        (with_wards / f"{name}.csv").write_text((hospitals / f"{name}.csv").read_text())
+    file = tmp_path / "figures.json"
+    assert evaluate(["evaluate", str(run), "--data", str(with_wards), "--json", str(file)]) == 0
+    assert "of 48 rows" in capsys.readouterr().out
+    result = fdgjax.open_run(run)
+    seen = result.data.domains < 2
+    right = result.predict(result.data.inputs[seen]) == result.data.labels[seen]
+    assert json.loads(file.read_text())["accuracy"] == pytest.approx(right.mean())
+
+
+def test_arrays_of_any_shape_train_and_are_predicted_from_files(perceptron: None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = {
+        name: (rng.normal(number, 1, (20, 5, 2)), rng.integers(0, 2, 20).astype(np.int64))
+        for number, name in enumerate("ab")
+    }
+    for name, (inputs, labels) in data.items():
+        np.savez(tmp_path / f"{name}.npz", inputs=inputs, labels=labels)
+    keys = {"rounds": 1, "devices": 1, "data.standardise": True}
+    given = fdgjax.experiment("fedavg", data=data, model="perceptron", **keys).train(tmp_path / "given")
+    keys |= {"data.dir": tmp_path, "batch_size": given.config.batch_size, "local_epochs": given.config.local_epochs}
+    keys |= {"method.client_learning_rate": given.config.method.client_learning_rate}
+    read = fdgjax.experiment("fedavg:arrays", model="perceptron", **keys).train(tmp_path / "read")
+    new = data["b"][0].astype(np.float32)
+    np.testing.assert_array_equal(given.predict_proba(new), read.predict_proba(new))
+    np.save(tmp_path / "new.npy", new)
+    assert (
+        predict(["predict", str(tmp_path / "read"), str(tmp_path / "new.npy"), "--out", str(tmp_path / "p.csv")]) == 0
+    )
+    found = [float(one["p(1)"]) for one in rows(tmp_path / "p.csv")]
+    np.testing.assert_allclose(found, read.predict_proba(new)[:, 1], atol=2e-6)
