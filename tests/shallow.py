@@ -1,4 +1,4 @@
-"""The networks of the registry as tests of what holds for all of them take them: small images, few layers."""
+"""The networks of the registry as tests of what holds for all of them take them: small samples, few layers."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +16,12 @@ FEWER: Mapping[str, Mapping[str, Any]] = {
     "deit_b": {"module": partial(ViT, patch=16, depth=2), "stages": TWO_BLOCKS},
 }
 """The same network with fewer layers of the same kinds, where tracing the whole takes seconds."""
+
+
+def sample(name: str, side: int = 16) -> tuple[int, ...]:
+    """The shape of a small sample of what a network takes, images of `side` pixels unless it needs larger ones."""
+    side = SMALLEST.get(name, side)
+    return MODELS[name].sample or (side, side, 3)
 
 
 def shallow(name: str) -> Backbone:

@@ -16,18 +16,20 @@ ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
 
 
 def cost_table(models: Mapping[str, Backbone], image_size: int, classes: int) -> Iterator[str]:
-    """A line for every network and one for its FDSE variant, and a line with the ratios of their numbers."""
-    yield ROW.format("model", "unit", "parameters [M]", "MiB", "multiply-adds [M/image]")
+    """A line for every network and one for its FDSE variant, and a line with the ratios of their numbers; or a line
+    that says why a network cannot take the images, or has no such variant."""
+    yield ROW.format("model", "unit", "parameters [M]", "MiB", "multiply-adds [M/sample]")
     for name, maker in models.items():
+        sample, counted = maker.sample or (image_size, image_size, 3), []
         try:
-            own, twin = (cost(maker(classes, unit=unit), (image_size, image_size, 3)) for unit in (None, UNITS["dse"]))
+            for title, unit in (("own", None), ("dse", UNITS["dse"])):
+                counted.append(it := cost(maker(classes, unit=unit), sample))
+                numbers = (it.parameters / 1e6, it.bytes / 2**20, it.flops / 1e6)
+                yield ROW.format(name, title, *(f"{number:,.2f}" for number in numbers))
         except UserError as error:
             yield f"{name:20s} {error}"
             continue
-        for unit, it in (("own", own), ("dse", twin)):
-            numbers = (it.parameters / 1e6, it.bytes / 2**20, it.flops / 1e6)
-            yield ROW.format(name, unit, *(f"{number:,.2f}" for number in numbers))
-        ratios = (f"{after / before:.3f}" for before, after in zip(own, twin, strict=True))
+        ratios = (f"{after / before:.3f}" for before, after in zip(*counted, strict=True))
         yield ROW.format("", "dse / own", *ratios)
 
 
@@ -42,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     """Prints the list, or the table of costs."""
     parser = argparse.ArgumentParser(prog="fdgjax models", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--cost", action="store_true", help="parameters, bytes and multiply-adds instead of summaries")
-    parser.add_argument("--image_size", type=positive_number, default=224, help="height and width of the RGB images")
+    parser.add_argument("--image_size", type=positive_number, default=224, help="height and width of RGB images")
     parser.add_argument("--classes", type=positive_number, default=10)
     chosen = parser.parse_args(argv[1:])
     lines = cost_table(MODELS, chosen.image_size, chosen.classes) if chosen.cost else listing(MODELS)

@@ -1,10 +1,10 @@
 """Networks by name, their units and heads. Each network is called as
-`module.apply(variables, images, train=..., rngs={"dropout": key})`.
+`module.apply(variables, inputs, train=..., rngs={"dropout": key})`.
 
-Images are float, `[batch, H, W, channels]`, in [-1, 1] or with another scaling (`fdgjax.models.scaling`); the result is
-logits `[batch, classes]`. The features `[batch, m]`, the last layer's input, are sown: with
-`mutable=["intermediates"]` they are in the changed collections as `intermediates/features`; otherwise they cost
-nothing.
+Inputs are float: images `[batch, H, W, channels]`, in [-1, 1] or with another scaling (`fdgjax.models.scaling`), rows
+of a table `[batch, columns]` or series `[batch, time, channels]`; the result is logits `[batch, classes]`. The features
+`[batch, m]`, the last layer's input, are sown: with `mutable=["intermediates"]` they are in the changed collections as
+`intermediates/features`; otherwise they cost nothing.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 
-from fdgjax.models import alexnet, densenet, digits, efficientnet, inception, mnist, resnet, vgg, vit
+from fdgjax.models import alexnet, densenet, digits, efficientnet, inception, mnist, resnet, series, tables, vgg, vit
 from fdgjax.models.alexnet import AlexNet
 from fdgjax.models.autoencoder import Autoencoder
 from fdgjax.models.densenet import DenseNet
@@ -23,7 +23,9 @@ from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
 from fdgjax.models.mnist import MnistCNN
 from fdgjax.models.resnet import ResNet
+from fdgjax.models.series import Conv1D
 from fdgjax.models.stages import ALL_STAGES, StageRange
+from fdgjax.models.tables import MLP, Linear
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vgg import VGG
 from fdgjax.models.vit import ViT
@@ -31,7 +33,8 @@ from fdgjax.utils.registry import Registry
 
 
 class Backbone(NamedTuple):
-    """A network of the registry: its Flax module, one line on what it is, and the names of its stages.
+    """A network of the registry: its Flax module, one line on what it is, the names of its stages, and for a network of
+    other inputs than images the shape of a sample of which its cost is counted.
 
     Every module has the attributes `classes`, `width` and `unit`. `unit` makes the units that a method may replace;
     the module decides which: all but the last layer of a chain, the last operator of a residual block (FDSE, appendix
@@ -41,6 +44,7 @@ class Backbone(NamedTuple):
     module: Callable[..., nn.Module]
     summary: str
     stages: tuple[str, ...] = ()
+    sample: tuple[int, ...] = ()
 
     def __call__(
         self, classes: int, width: float = 1.0, unit: Unit | None = None, part: StageRange = ALL_STAGES
@@ -77,24 +81,32 @@ NETWORKS: dict[str, Backbone] = {
     "vgg11": Backbone(VGG, "VGG-11 as torchvision's, no BatchNorm, from 32x32", vgg.STAGES),
     "densenet121": Backbone(DenseNet, "DenseNet-121 as torchvision's, from 29x29", densenet.STAGES),
     "deit_b": Backbone(partial(ViT, patch=16), "DeiT-B as timm's: ViT-B/16, for one size of images", vit.STAGES),
+    "linear": Backbone(Linear, "softmax regression: a linear layer of the inputs", sample=(32,)),
+    "mlp": Backbone(MLP, "two hidden layers of 64, no BatchNorm", tables.STAGES, sample=(32,)),
+    "conv1d": Backbone(
+        Conv1D, "three convolutions along time with BatchNorm, for series", series.STAGES, sample=(128, 3)
+    ),
 }
 
 MODELS: Registry[Backbone] = Registry("model", NETWORKS)
 
 __all__ = [
     "HEADS",
+    "MLP",
     "MODELS",
     "UNITS",
     "VGG",
     "AlexNet",
     "Autoencoder",
     "Backbone",
+    "Conv1D",
     "DSEUnit",
     "DenseNet",
     "DigitsCNN",
     "EfficientNetLite",
     "GaussianHead",
     "InceptionCNN",
+    "Linear",
     "MnistCNN",
     "NormUnit",
     "ResNet",

@@ -9,6 +9,7 @@ where `layer(features=..., name=...)` makes a convolution or a linear layer whos
 called as `unit(x, train=...)`, `[batch, ..., in]` -> `[batch, ..., features]`.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 from fdgjax.models.assembled_norm import AssembledNorm
 from fdgjax.models.feature_augmentation import FeatureAugmentation
 from fdgjax.nn import BatchNorm, Conv
+from fdgjax.nn.windows import Size, pair
 from fdgjax.utils.errors import UserError
 
 Layer = Callable[..., nn.Module]
@@ -100,7 +102,8 @@ class DSEUnit(nn.Module):
       activation: applied last.
       inner_activation: between BN_dse and the depthwise convolution: ReLU in the paper, none in the official code.
       ratio: G, at least 2.
-      window: side of the depthwise kernel; linear layers (inputs `[batch, in]` or `[batch, tokens, in]`) always have 1.
+      window: side of the depthwise kernel, or its height and width; linear layers (inputs `[batch, in]` or `[batch,
+        tokens, in]`) always have 1.
       bias: a bias of T channels before BN_dfe, as in the official code. BN_dfe subtracts it again, so that it affects
         only the running mean.
       init_name: entry of `fdgjax.nn.INITIALISATIONS`, for the depthwise convolution.
@@ -111,7 +114,7 @@ class DSEUnit(nn.Module):
     activation: Activation = nn.relu
     inner_activation: Activation = nn.relu
     ratio: int = 2
-    window: int = 3
+    window: Size = 3
     bias: bool = False
     init_name: str = "torch"
 
@@ -139,14 +142,20 @@ class DSEUnit(nn.Module):
         channels = core.shape[-1]
         more = channels * -(-(self.features - channels) // channels)
         image = core if core.ndim == 4 else core.reshape(len(core), -1, 1, channels)
-        side = self.window if core.ndim == 4 else 1
+        height, width = pair(self.window) if core.ndim == 4 else (1, 1)
         depthwise = partial(Conv, feature_group_count=channels, use_bias=False, init_name=self.init_name)
-        erased: jax.Array = depthwise(more, (side, side), padding=side // 2, name="dse")(image)
+        erased: jax.Array = depthwise(more, (height, width), padding=(height // 2, width // 2), name="dse")(image)
         return erased.reshape(*core.shape[:-1], more)
 
 
 official_dse_unit = partial(DSEUnit, inner_activation=no_activation, bias=True)
 """The block of FDSE's official code."""
+
+
+def along_time(unit: Unit) -> Unit:
+    """The factory for series, which are images of width 1: its depthwise kernels, if it has any, are `[3, 1]`, without
+    the columns that would only ever see padding."""
+    return partial(unit, window=(3, 1)) if "window" in inspect.signature(unit).parameters else unit
 
 
 class AugmentedUnit(nn.Module):

@@ -64,8 +64,8 @@ def test_every_product_of_a_network_is_in_bfloat16_and_all_it_returns_in_float32
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     network, _, part = name.partition(" ")
     side, channels = SIDES.get(network, (32, 3))
+    shape = MODELS[network].sample or (side, side, channels)
     unit, head = (part if part in kind else "" for kind in (UNITS, HEADS))
-    shape = (side, side, channels)
     model = as_model(make_network(network, 4, width=0.25, unit=unit, head=head), shape, dtype="bfloat16")
 
     def step(variables: Any, images: jax.Array, key: jax.Array) -> Any:

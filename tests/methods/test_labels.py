@@ -108,12 +108,12 @@ def narrow(model: str, unit: str, head: str, jitted: bool) -> Model:
     def network(outputs: int) -> nn.Module:
         return shallow(model)(outputs, 1 / 32, UNITS[unit] if unit else None)
 
-    made = as_model(HEADS[head or "linear"](network, 3, 1 / 32), IMAGE)
+    made = as_model(HEADS[head or "linear"](network, 3, 1 / 32), MODELS[model].sample or IMAGE)
     return made._replace(init=jax.jit(made.init)) if jitted else made
 
 
-REFUSED = {("fedfa", "vit_b8")}
-"""A network without convolutional units."""
+REFUSED = {("fedfa", "vit_b8"), ("fdse", "linear"), ("gperxan", "linear")}
+"""Networks without convolutional units, and without any."""
 
 
 def modules() -> Mapping[Any, str]:
@@ -134,8 +134,10 @@ def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model
     entry = METHODS[name]
     network = narrow(model, entry.unit, entry.head, name not in LOOKING)
     method = entry.build(Setup(network, ROWS, 3, domains=DOMAINS), entry.hyper())
-    images = jax.ShapeDtypeStruct((len(toy_federation().inputs), *IMAGE), jnp.uint8)
-    table = label_table(traffic(method, toy_federation()._replace(inputs=images)).received, method.label)
+    of_table = MODELS[model].sample
+    count = len(toy_federation().inputs)
+    inputs = jax.ShapeDtypeStruct((count, *(of_table or IMAGE)), jnp.float32 if of_table else jnp.uint8)
+    table = label_table(traffic(method, toy_federation()._replace(inputs=inputs)).received, method.label)
     assert table == {path: FATES[name](Path(path)) for path in table}
 
 
