@@ -58,8 +58,8 @@ def reported(records: Sequence[Record], rule: str) -> Record:
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
-    """What each selection rule would report, without rules whose figure is missing, and without the oracle unless it is
-    the run's own rule.
+    """What each selection rule would report, without rules whose figure is missing, and without the oracle and the
+    rules by figures of probabilities unless it is the run's own rule.
 
     Args:
       evaluated: records of the rounds that were evaluated, in order.
@@ -67,7 +67,8 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     """
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
-        if (name != "oracle" or used == "oracle") and all(selection.needs in ("", *record) for record in evaluated):
+        asked = name == used or not (name == "oracle" or ":" in name)
+        if asked and all(selection.needs in ("", *record) for record in evaluated):
             record = selection.choose(evaluated)
             figures = {key: record[key] for key in ("round", *SHOWN) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}

@@ -108,25 +108,28 @@ class Console:
         self.of_probabilities(summary, std)
 
     def of_probabilities(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
-        """Prints the figures of `config.figures`: mean over clients, on each domain, with the bootstrap interval of a
-        small one for one seed, and on the worst; nothing without any."""
+        """Prints the figures of `config.figures`: mean over clients, on each domain and on the worst, for one seed with
+        the bootstrap interval on a small unseen domain; nothing without any."""
         names = [name for name in FIGURES if f"per_domain_{name}" in summary]
         if not names:
             return
-        seen = "avg" if any(f"avg_{name}" in summary for name in names) else "id"
-        domains = list(dict.fromkeys(domain for name in names for domain in summary[f"per_domain_{name}"]))
-        marked = [f"{domain} (unseen)" if domain == summary["target"] else domain for domain in domains]
-        table = Table("figure", f"{seen}, mean", *marked, "worst")
+        seen, target = "avg" if any(f"avg_{name}" in summary for name in names) else "id", summary["target"]
+        domains = dict.fromkeys(domain for name in names for domain in summary[f"per_domain_{name}"])
+        order = sorted(domains, key=lambda domain: domain == target)
+        table = Table(
+            "figure", f"{seen}, mean", *(f"{one} (unseen)" if one == target else one for one in order), "worst"
+        )
         for name in names:
-            mean, worst = (f"{scope}_{name}" for scope in (seen, "worst_domain"))
             sure = {} if std else summary.get(interval_key(name), {})
+            values, deviations = summary[f"per_domain_{name}"], std.get(f"per_domain_{name}", {})
             cells = [
-                figure(value, std.get(f"per_domain_{name}", {}).get(domain)) + between(sure.get(domain))
-                if (value := summary[f"per_domain_{name}"].get(domain)) is not None
+                figure(values[one], deviations.get(one)) + between(sure.get(one) if one == target else None)
+                if one in values
                 else ""
-                for domain in domains
+                for one in order
             ]
-            ends = [figure(summary[key], std.get(key)) if key in summary else "" for key in (mean, worst)]
+            keys = (f"{seen}_{name}", f"worst_domain_{name}")
+            ends = [figure(summary[key], std.get(key)) if key in summary else "" for key in keys]
             table.add_row(FIGURES[name].title, ends[0], *cells, ends[1])
         self._rich.print(table)
         if "decision_threshold" in summary:
