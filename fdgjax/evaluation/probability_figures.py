@@ -8,7 +8,7 @@ A figure may have no value: AUROC needs samples of every class, sensitivity need
 left out of records and of means.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -180,6 +180,17 @@ def names_in(text: str) -> tuple[str, ...]:
 def figure_in(key: str) -> str:
     """The figure of probabilities whose key in a record this is, `''` for none; nested keys by dots."""
     return next((name for name in FIGURES for scope in SCOPES if key.partition(".")[0] == f"{scope}_{name}"), "")
+
+
+def headline_keys(text: str, scopes: Sequence[str]) -> tuple[str, ...]:
+    """The keys in records of the figures in comma-separated words, of each some scopes."""
+    return tuple(f"{scope}_{name}" for name in names_in(text) for scope in scopes)
+
+
+def with_figure(text: str, key: str) -> str:
+    """Comma-separated figures, and the one whose key in a record this is, if it is one of `FIGURES`."""
+    name = figure_in(key)
+    return ",".join((*filter(None, [text]), name)) if name and name not in names_in(text) else text
 
 
 SMALLER = ("id_loss", "ood_loss", "ece", "id_ece")

@@ -21,7 +21,7 @@ from fdgjax.utils.errors import UserError
 SAME = frozenset(
     {
         *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
-        *("eval_batch_size", "checkpoint_every"),
+        *("eval_batch_size", "checkpoint_every", "figures", "figures_resamples"),
         *("writers", "data.dir", "data.cache_dir"),
     }
 )

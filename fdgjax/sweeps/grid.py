@@ -10,6 +10,7 @@ from fdgjax.config import make_config, read_config
 from fdgjax.config.command_line import read_flags
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.options import as_name, spanned
@@ -113,6 +114,5 @@ def figures_of(config: ConfigDict) -> tuple[str, ...]:
     if METHODS[config.method.name].unlabelled:
         return ("probe_accuracy",)
     protocol = PROTOCOLS[config.data.protocol]
-    if not protocol.unseen:
-        return ("all_accuracy", "avg_accuracy")
-    return ("id_accuracy", "ood_accuracy")
+    scopes = ("id", "ood") if protocol.unseen else ("all", "avg")
+    return (*(f"{scope}_accuracy" for scope in scopes), *headline_keys(config.figures, scopes))
