@@ -214,6 +214,25 @@ def intervals(
     return found
 
 
+def figures_of_samples(
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, resamples: int = 1000, seed: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Every figure that has a value for one model's samples: its `value` and, of few samples, its bootstrap `interval`,
+    None of many.
+
+    Args:
+      labels: int `[n]`.
+      probabilities: `[n, classes]`.
+      threshold: of two classes; None for none.
+      resamples, seed: of the interval.
+    """
+    p = np.asarray(probabilities, np.float64)
+    one = Judged(labels, np.zeros_like(labels), p / p.sum(axis=1, keepdims=True))
+    values = present({name: figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for name in FIGURES})
+    sure = intervals(Figuring(tuple(values), resamples=resamples), threshold, {"": [one]}, seed)
+    return {name: {"value": value, "interval": sure[interval_key(name)].get("")} for name, value in values.items()}
+
+
 def curve(samples: Judged) -> dict[str, list[float]] | None:
     """A curve of calibration, a value for each of 10 bins of equal width in [0, 1]: of two classes the samples by the
     probability of the second (`count`), how many are of it (`positive`), and the sum of the probabilities

@@ -281,7 +281,8 @@ def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> 
         rows = [np.concatenate(part.validation)] if pooled else part.validation
         counts = [np.bincount(data.labels[own], minlength=classes) for own in rows]
         if not any(map(FIGURES[name].defined, counts)):
+            whose = "the clients' held-out samples together do not" if pooled else "no client's held-out samples"
             raise UserError(
-                f"config.selection got '{config.selection}', but {'the' if pooled else 'no'} client's held-out samples "
-                f"have the classes that {name} needs; expected {rule}, or more samples in config.data.validation"
+                f"config.selection got '{config.selection}', but {whose} have the classes that {name} needs; expected "
+                f"{rule}, or more samples in config.data.validation"
             )

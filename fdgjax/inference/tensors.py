@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.config import to_plain
+from fdgjax.evaluation.probability_figures import THRESHOLD
 from fdgjax.inference.classifier import Classifier
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
@@ -37,6 +38,7 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         "image_shape": list(classifier.image_shape),
         "temperature": classifier.temperature,
         **({} if guards is None else {"set_quantiles": guards.exported(classifier.calibrated)}),
+        **threshold_of(classifier),
         "model_of": classifier.whose,
         "round": classifier.trained.round,
         "selection": config.selection,
@@ -47,6 +49,14 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         "dataset": config.data.name,
         "fdgjax": version("fdgjax"),
     }
+
+
+def threshold_of(classifier: Classifier) -> dict[str, float]:
+    """The threshold of `config.figures` that the clients' validation data gave after the round, if there is one; not
+    for calibrated probabilities, which are other ones."""
+    trained = classifier.trained
+    found = next((record for record in trained.records if record["round"] == trained.round), {})
+    return {THRESHOLD: found[THRESHOLD]} if THRESHOLD in found and classifier.temperature == 1 else {}
 
 
 def write_tensors(classifier: Classifier, file: Path) -> None:

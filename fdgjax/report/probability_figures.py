@@ -51,7 +51,7 @@ def figures_table(runs: Sequence[Run]) -> Table:
         "figures",
         "Figures of probabilities",
         "Mean ± sample standard deviation over seeds, at the reported round. Of log loss and Brier score smaller "
-        "values are better. The threshold is that of the clients' validation data. Nothing where a class has no samples.",
+        "values are better. The threshold is that of the clients' validation data. Empty: a class lacks samples.",
         [
             *WHO,
             Column("figure", "figure"),
