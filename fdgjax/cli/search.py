@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from fdgjax.cli.subcommands import files_of_with
-from fdgjax.config import experiment_identity, make_config, read_config, to_plain
+from fdgjax.config import completed, experiment_identity, make_config, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.run.console import Console
@@ -156,9 +156,14 @@ def keep_identity(search: Search) -> None:
     with hold(search.out, ".identity", wait=True):
         if not file.exists():
             write_checked_json(file, ours)
-        elif found := first_difference(ours, read_checked_json(file)):
+        elif found := first_difference(ours, with_later_keys(read_checked_json(file))):
             key, own, held = found
             raise UserError(
                 f"--out {search.out} holds another search: {key} is {held} there and {own} here; choose another --out, "
                 "or repeat that search's command to continue it"
             )
+
+
+def with_later_keys(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a search, keys of the config that were added to the package since it began at their defaults."""
+    return {**held, "config": json.loads(json.dumps(experiment_identity(completed(held["config"]))))}
