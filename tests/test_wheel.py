@@ -84,7 +84,9 @@ def of_four_hospitals(folder: Path, python: Path, fdgjax: Path, hospitals: Path)
     done(python, "-c", ALONE, folder=folder)
     predicted = [float(row["p(present)"]) for row in csv.DictReader((folder / "hungary.csv").read_text().splitlines())]
     assert len(predicted) == len(rows) == 294
-    np.testing.assert_allclose(np.load(folder / "alone.npy")[:, facts["classes"].index("present")], predicted, atol=2e-6)
+    np.testing.assert_allclose(
+        np.load(folder / "alone.npy")[:, facts["classes"].index("present")], predicted, atol=2e-6
+    )
 
 
 def cell(row: Mapping[str, str], column: Mapping[str, Any]) -> float:

@@ -15,6 +15,7 @@ from fdgjax.api.trainer import lending, named_arrays
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.arrays import Arrays
 from fdgjax.evaluation.best_set import SCORES
+from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.batched_runs import LARGEST
@@ -56,7 +57,7 @@ def choose(
       methods: the candidates, names or entries; None for all that fit the data and the network.
       target: a domain that stays out of all runs; None for none.
       seeds: of every run. search: draws of each method's search values, as further candidates.
-      by: the score over domains, `mean` or `worst`. figure: of each run's summary; larger is better.
+      by: the score over domains, `mean` or `worst`. figure: of each run's summary, such as `"ood_auroc"`.
       out: a folder for the runs, in which the same call goes on after a stop; None for a temporary one.
       together: the largest number of runs that train as one program. verbose: whether to print each run's lines.
       keys: any key of the config, as for `fdgjax.experiment`.
@@ -69,6 +70,8 @@ def choose(
     with lending(given):
         names = default_methods("leave_one_out") if methods is None else [name_of(one) for one in methods]
         configs = [config_of(name, preset, given, model, seeds, keys) for name in names]
+        for config in configs:
+            config.figures = with_figure(config.figures, figure)
         choosing = choosing_of(configs, target or "", draws=search, only_fit=methods is None)
         with tempfile.TemporaryDirectory() as temporary:
             folder, cells = Path(out or temporary), cells_of(choosing)

@@ -13,7 +13,7 @@ from fdgjax.contract import Variables
 from fdgjax.data.sources.arrays import channels_first
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State
-from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
+from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.experiments import Experiment
 from fdgjax.inference.classifier import (
     UNSEEN,
@@ -50,7 +50,7 @@ class Result:
 
     def __repr__(self) -> str:
         config, last = self.config, self.evaluated
-        shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in HEADLINES.items() if key in last)
+        shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in SHOWN.items() if key in last)
         return f"<fdgjax result: {config.method.name} on {config.data.name}, round {len(self.records)}: {shown}>"
 
     @property

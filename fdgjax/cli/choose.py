@@ -23,6 +23,7 @@ from fdgjax.cli.sweep import planned
 from fdgjax.config import read_config
 from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
+from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
     add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
     add("--by", choices=list(SCORES), default="mean", help="the score over domains")
-    add("--figure", default="ood_accuracy", metavar="KEY", help="of each run's summary; larger is better")
+    add("--figure", default="ood_accuracy", metavar="KEY", help="of each run's summary, such as ood_auroc")
     add("--train", action="store_true", help="then trains the recommended method on all domains")
     add_common(made)
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
@@ -131,6 +132,7 @@ def with_keys(config: ConfigDict, args: argparse.Namespace, words: Sequence[str]
     config.data.target = ""
     config.data.dir = args.data_dir or config.data.dir
     set_keys(config, words)
+    config.figures = with_figure(config.figures, args.figure)
     return config
 
 

@@ -5,14 +5,15 @@
 DATA has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
 for a model of tables (or arrays) it is a file, or a folder with one for each domain, with the column of the labels. The
 classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
-of each class, and the confusion matrix, with 95 % intervals (Wilson). The run's own records stay as they are.
+of each class, and the confusion matrix, with 95 % intervals (Wilson), and AUROC, log loss and other figures of the
+probabilities, with 95 % intervals (bootstrap). The run's own records stay as they are.
 """
 
 import argparse
 import csv
 import io
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fdgjax.cli.predict import KINDS, add_run, chosen_of
+from fdgjax.evaluation.probabilities import figures_of_samples
+from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figures
 from fdgjax.inference.images import predict_decoded
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
+from fdgjax.run.console import between
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import write_json, write_text
@@ -44,16 +48,46 @@ def main(argv: Sequence[str]) -> int:
     predictor = open_predictor(args.run, chosen_of(args))
     samples = labelled_samples(predictor.facts, args.data)
     kept, probabilities, _ = predict_decoded(predictor, samples.pieces)
-    domains = [samples.domains[place] for place in kept]
-    found = class_figures(samples.labels[kept], probabilities.argmax(axis=1), predictor.class_names, domains)
+    labels, domains = samples.labels[kept], [samples.domains[place] for place in kept]
+    found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
+    figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
     show(found, Console(), args, len(skipped), KINDS[described(predictor.facts)])
+    Console().print(figures_table(figures))
     if args.json:
         about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}
-        write_json(args.json, about | as_json(found))
+        write_json(args.json, about | as_json(found) | {"figures": figures})
     if args.csv:
         write_text(args.csv, classes_csv(found))
     return 0
+
+
+def figures_by_domain(
+    labels: np.ndarray, domains: Sequence[str], probabilities: np.ndarray, threshold: float | None
+) -> dict[str, dict[str, Any]]:
+    """The figures of probabilities of all samples, by name, and below `domains` of those of each domain. Those that
+    need a threshold are left out for two classes without one."""
+    found = figures_of_samples(labels, probabilities, threshold)
+    each = {
+        name: figures_of_samples(labels[own], probabilities[own], threshold)
+        for name in sorted(set(domains) - {""})
+        if (own := np.array(domains) == name).any()
+    }
+    return {
+        figure: own | {"domains": {name: one[figure] for name, one in each.items() if figure in one}}
+        for figure, own in found.items()
+    }
+
+
+def figures_table(figures: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row for each figure, a column for all samples and for each domain."""
+    names = list(dict.fromkeys(name for own in figures.values() for name in own["domains"]))
+    table = Table("figure", "all", *map(printable, names))
+    for figure, own in figures.items():
+        cells = [own, *(own["domains"].get(name) for name in names)]
+        shown = ["" if cell is None else f"{cell['value']:.3f}{between(cell['interval'])}" for cell in cells]
+        table.add_row(FIGURES[figure].title, *shown)
+    return table
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

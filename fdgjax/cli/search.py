@@ -1,4 +1,4 @@
-"""A search over a method's declared hyperparameters, by accuracy on held-out data of the source domains.
+"""A search over a method's declared hyperparameters, by a figure of held-out data of the source domains.
 
     fdgjax search fedprox --out DIR --trials 20
     fdgjax search hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
@@ -21,15 +21,16 @@ from functools import partial
 from typing import Any
 
 from fdgjax.cli.subcommands import files_of_with
-from fdgjax.config import experiment_identity, make_config, read_config, to_plain
+from fdgjax.config import completed, experiment_identity, make_config, read_config, to_plain
 from fdgjax.config.command_line import set_keys
+from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.options import add_common, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.share import share_of
-from fdgjax.sweeps.space import Range, Search, refuse_unseen, space_of
+from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.command import command, positive_number
@@ -53,6 +54,12 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KEY[=VALUES]",
         help="keys of config.method, else all that are numbers; VALUES instead of the declared: A,B or [log:]LOW..HIGH",
+    )
+    add(
+        "--figure",
+        default=ACCURACY,
+        metavar="KEY",
+        help=f"of held-out data, by which trials are compared ({ACCURACY}): also id_auroc and others of config.figures",
     )
     add("--seed", type=int, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")
@@ -116,7 +123,11 @@ def read_search(args: argparse.Namespace) -> Search:
     method, _, preset = args.config.partition(":")
     config = make_config(method, *([preset] if preset else []))
     fixed = single_values(args.set)
+    figure, before = check_figure(args.figure), config.figures
     set_keys(config, fixed)
+    config.figures = with_figure(config.figures, figure)
+    if config.figures != before:
+        fixed = [*(word for word in fixed if not word.startswith("figures=")), f"figures={config.figures}"]
     config.data.dir = args.data_dir or config.data.dir
     share = share_of(args.shard, os.environ)
     refuse_unseen(config)
@@ -124,7 +135,7 @@ def read_search(args: argparse.Namespace) -> Search:
     files = [word for file in files_of_with() for word in ("--with", file)]
     data = [f"--config.data.dir={args.data_dir}"] if args.data_dir else []
     words = ["fdgjax", *files, "train", f"--config={args.config}", *(f"--config.{word}" for word in fixed), *data]
-    return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share)
+    return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share, figure)
 
 
 def keep_identity(search: Search) -> None:
@@ -135,6 +146,7 @@ def keep_identity(search: Search) -> None:
                 "config": experiment_identity(to_plain(read_config(search.config))),
                 "tune": {key: str(v) if isinstance(v, Range) else v for key, v in search.space.items()},
                 "seed": search.seed,
+                **({} if search.figure == ACCURACY else {"figure": search.figure}),
                 "pruning": search.pruning,
             }
         )
@@ -144,9 +156,14 @@ def keep_identity(search: Search) -> None:
     with hold(search.out, ".identity", wait=True):
         if not file.exists():
             write_checked_json(file, ours)
-        elif found := first_difference(ours, read_checked_json(file)):
+        elif found := first_difference(ours, with_later_keys(read_checked_json(file))):
             key, own, held = found
             raise UserError(
                 f"--out {search.out} holds another search: {key} is {held} there and {own} here; choose another --out, "
                 "or repeat that search's command to continue it"
             )
+
+
+def with_later_keys(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a search, keys of the config that were added to the package since it began at their defaults."""
+    return {**held, "config": json.loads(json.dumps(experiment_identity(completed(held["config"]))))}

@@ -12,6 +12,7 @@ from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import hostile_ids
+from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.utils.errors import UserError
@@ -47,6 +48,7 @@ def check_config(config: Config) -> None:
             f"config.model.frozen_copies got {config.model.frozen_copies}, but nothing is frozen whose features could "
             "be kept; expected 0, or config.model.frozen=-1 or the number of frozen stages"
         )
+    check_figures(config)
     defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
     _ = config.probe.percents
@@ -67,6 +69,21 @@ def check_table(data: DataConfig) -> None:
                 f"config.data.{key} got '{value}', but the data set '{data.name}' has no columns; expected "
                 f"'{getattr(default, key)}', or config.data.name={' or '.join(TABLE_DATA)}"
             )
+
+
+def check_figures(config: Config) -> None:
+    """Raises a `UserError` for a selection by a figure that is not computed, or for a sensitivity without figures."""
+    rule, _, figure = config.selection.partition(":")
+    if figure and figure not in names_in(config.figures):
+        raise UserError(
+            f"config.selection got '{config.selection}', but config.figures is '{config.figures}'; expected {figure} "
+            f"among them, or config.selection={rule}"
+        )
+    if config.figures_sensitivity and not names_in(config.figures):
+        raise UserError(
+            f"config.figures_sensitivity got {config.figures_sensitivity}, but config.figures is empty, so that there "
+            "is no threshold; expected 0, or config.figures=sensitivity,specificity"
+        )
 
 
 def check_protocol(config: Config) -> None:

@@ -44,7 +44,10 @@ GROUPS: Mapping[str, Group] = {
     ),
     "evaluation": Group(
         "what is measured when, and which round is the result",
-        ("eval_every", "eval_batch_size", "selection", "client_model", "adaptation", "probe"),
+        (
+            *("eval_every", "eval_batch_size", "figures", "figures_sensitivity", "figures_resamples"),
+            *("selection", "client_model", "adaptation", "probe"),
+        ),
     ),
     "records": Group("what a run leaves", ("checkpoint_every", "writers")),
     "faults": Group(

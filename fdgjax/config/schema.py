@@ -14,6 +14,7 @@ from fdgjax.engine.privacy.noise import WHERE
 from fdgjax.engine.robustness.attacks import ATTACKS
 from fdgjax.engine.robustness.defences import RULES
 from fdgjax.evaluation.linear_probe import Probing
+from fdgjax.evaluation.probability_figures import FIGURES
 from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.loggers import LOGGERS
 from fdgjax.methods import METHODS
@@ -205,10 +206,16 @@ class Config:
       `auto`, for the number on which a round is expected to end first. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round is always evaluated. eval_batch_size: samples at a time in
       an evaluation.
+    figures: further figures of the models' class probabilities, comma-separated: per client, per domain, on the worst
+      and on the unseen domain, see docs/protocols.md; empty for none. Each evaluation then takes about twice as long.
+    figures_sensitivity: with two classes, the sensitivity that the threshold of `figures` shall have on the clients'
+      validation data; 0 for the threshold that maximises sensitivity + specificity there (Youden's index).
+    figures_resamples: bootstrap resamples for the intervals of `figures` on domains of up to 1,000 samples; 0 for no
+      intervals.
     checkpoint_every: rounds between checkpoints; the last round always has one.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
-      over clients), `validation_by_size` (the same, all clients' samples pooled) or `oracle` (best on the target: an
-      upper bound, never a fair result).
+      over clients), `validation_by_size` (the same, all clients' samples pooled), either with `:FIGURE` by one of
+      `figures` instead of the accuracy, or `oracle` (best on the target: an upper bound, never a fair result).
     writers: loggers that get each round's numbers besides `metrics.jsonl`, comma-separated; empty for none.
     client_model: which model of a client is evaluated: `received`, from which it would start the next round, or, for
       methods with one model per client, `trained`, the one it just trained (as in FDSE's framework).
@@ -237,6 +244,9 @@ class Config:
     devices: int = key(0, least=0, most=256)
     eval_every: int = key(5, least=1)
     eval_batch_size: int = key(256, least=1)
+    figures: str = key("", names=FIGURES, several=True)
+    figures_sensitivity: float = key(0.0, least=0, most=1)
+    figures_resamples: int = key(1000, least=0, most=10_000)
     checkpoint_every: int = key(20, least=1)
     selection: str = key("last", names=SELECTIONS)
     writers: str = key("tensorboard", names=LOGGERS, several=True)

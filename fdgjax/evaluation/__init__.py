@@ -1,7 +1,16 @@
 """Evaluation: id, ood, test, per-domain and worst-domain accuracy, calibration, linear probes, domain shift, and the
 round that is reported."""
 
-from fdgjax.evaluation.metrics import HEADLINES, Metrics, figures, is_evaluated, measure, measure_probe
+from fdgjax.evaluation.metrics import (
+    FIGURE_KEYS,
+    HEADLINES,
+    SHOWN,
+    Metrics,
+    figures,
+    is_evaluated,
+    measure,
+    measure_probe,
+)
 from fdgjax.evaluation.tally import (
     Tallies,
     Tally,
@@ -11,7 +20,9 @@ from fdgjax.evaluation.tally import (
 )
 
 __all__ = [
+    "FIGURE_KEYS",
     "HEADLINES",
+    "SHOWN",
     "Metrics",
     "Tallies",
     "Tally",

@@ -14,12 +14,13 @@ import numpy as np
 
 from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
 from fdgjax.data.columns import Encoding, as_inputs
-from fdgjax.data.federation import Federation
+from fdgjax.data.federation import Federation, Partition
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.engine.batched_hyper import BatchedHyper
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
+from fdgjax.evaluation.probabilities import Figuring, measure_probabilities, probabilities_in
 from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
 
 
@@ -53,22 +54,26 @@ def of_predictions(
     model: Model,
     data: Domains,
     *,
-    seeds: int,
+    seeds: Sequence[int],
     batch_size: int,
     adapt_batch_size: int,
     execution: Execution,
     adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
+    figuring: Figuring | None = None,
+    parts: Sequence[Partition] = (),
 ) -> Evaluation:
-    """Accuracy, loss and calibration of a classifying method, see `Metrics`.
+    """Accuracy, loss and calibration of a classifying method, see `Metrics`, and the figures that are asked for.
 
     Args:
       method, model, data: what is evaluated, and on which domains.
-      seeds: number of seeds that are trained side by side.
+      seeds: those that are trained side by side.
       batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
       execution: how clients and seeds are run.
       adapt_scope: to which samples of the unseen domain a model is adapted at a time.
       attacked: changes batches to what an attack wants to be predicted, and labels them so; None without one.
+      figuring: which figures of probabilities are computed, too; None for none: then no probabilities are.
+      parts: each seed's split, needed for these.
     """
     observe = compile_evaluation(
         method,
@@ -79,10 +84,19 @@ def of_predictions(
         execution=execution,
         adapt_scope=adapt_scope,
         attacked=attacked,
+        further=probabilities_in(model, batch_size=batch_size, execution=execution) if figuring else None,
     )
 
     def figures(tallies: PyTree) -> list[Metrics]:
-        return [measure(one, data.domain_names) for one in each_seed(jax.device_get(tallies), seeds)]
+        each = each_seed(jax.device_get(tallies), len(seeds))
+        found = [measure(one, data.domain_names) for one in each]
+        if figuring is None:
+            return found
+        own = zip(found, each, parts, seeds, strict=True)
+        return [
+            metrics._replace(of_probabilities=measure_probabilities(figuring, one.further, data, part, seed))
+            for metrics, one, part, seed in own
+        ]
 
     return Evaluation(observe, figures)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES, RECORDED
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
 Record = dict[str, Any]
@@ -21,6 +22,8 @@ HEADLINES: Mapping[str, str] = {
     "attack_success": "attack",
 }
 """The main figures of a run with their short names for users, in the order of display. A run has only some of them."""
+SHOWN: Mapping[str, str] = {**HEADLINES, **FIGURE_HEADLINES}
+"""The same, and those of `config.figures`."""
 
 
 class Metrics(NamedTuple):
@@ -45,6 +48,8 @@ class Metrics(NamedTuple):
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
       models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
       of every percentage. All others are None for a method that learns without labels.
+    of_probabilities: the figures of `config.figures` by their keys in a record, see
+      `fdgjax.evaluation.probabilities.measure_probabilities`; None without any.
     """
 
     id_accuracy: float | None = None
@@ -66,11 +71,16 @@ class Metrics(NamedTuple):
     probe_deviation: float | None = None
     probe_by_percent: dict[str, float] | None = None
     probe_deviation_by_percent: dict[str, float] | None = None
+    of_probabilities: dict[str, Any] | None = None
+
+
+FIGURE_KEYS = (*(name for name in Metrics._fields if name != "of_probabilities"), *RECORDED)
+"""All keys of a record that are figures of its evaluation."""
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
     """The figures of one evaluation."""
-    source, test, target, adapted, attacked = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies)
+    source, test, target, adapted, attacked = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tallies[:5])
     ood, avg = mean_accuracy(target), mean_accuracy(test)
     shown = source if avg is None else test
     seen, unseen = shown.total.sum(axis=0), target.total.sum(axis=0)
@@ -127,7 +137,8 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 
 def figures(metrics: Metrics) -> dict[str, Any]:
     """The figures that are not None, by name, as records and summaries hold them."""
-    return {name: value for name, value in metrics._asdict().items() if value is not None}
+    found = {name: value for name, value in metrics._asdict().items() if value is not None}
+    return found | found.pop("of_probabilities", {})
 
 
 def mean_accuracy(counts: Tally) -> float | None:

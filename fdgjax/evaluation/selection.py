@@ -1,10 +1,12 @@
 """The round that a run reports, and the data used to select it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.evaluation.probability_figures import FIGURES
 from fdgjax.utils.registry import lookup
 
 
@@ -20,9 +22,19 @@ HELD_OUT = "held-out data of the source domains"
 """What the validation rules look at."""
 
 
-def best(figure: str) -> Callable[[Sequence[Record]], Record]:
-    """The first round with the largest value of a figure."""
-    return lambda rounds: max(rounds, key=lambda record: record[figure])
+def best(figure: str, larger: bool = True) -> Callable[[Sequence[Record]], Record]:
+    """The first round with the largest value of a figure, or with the smallest; a round without the figure is behind
+    all that have it."""
+    sign = 1 if larger else -1
+    return lambda rounds: max(rounds, key=lambda one: sign * one[figure] if figure in one else -math.inf)
+
+
+def by_figures(rule: str, scope: str) -> dict[str, Selection]:
+    """A rule for each figure of probabilities, such as `validation:auroc`."""
+    return {
+        f"{rule}:{name}": Selection(best(f"{scope}_{name}", figure.larger), HELD_OUT, f"{scope}_{name}")
+        for name, figure in FIGURES.items()
+    }
 
 
 SELECTIONS: Mapping[str, Selection] = {
@@ -30,6 +42,8 @@ SELECTIONS: Mapping[str, Selection] = {
     "validation": Selection(best("id_accuracy"), HELD_OUT, "id_accuracy"),
     "validation_by_size": Selection(best("id_all_accuracy"), HELD_OUT, "id_all_accuracy"),
     "oracle": Selection(best("ood_accuracy"), "labels of the target domain: an upper bound, no result", "ood_accuracy"),
+    **by_figures("validation", "id"),
+    **by_figures("validation_by_size", "id_all"),
 }
 
 
@@ -44,8 +58,8 @@ def reported(records: Sequence[Record], rule: str) -> Record:
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
-    """What each selection rule would report, without rules whose figure is missing, and without the oracle unless it is
-    the run's own rule.
+    """What each selection rule would report, without rules whose figure is missing, and without the oracle and the
+    rules by figures of probabilities unless it is the run's own rule.
 
     Args:
       evaluated: records of the rounds that were evaluated, in order.
@@ -53,8 +67,9 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     """
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
-        if (name != "oracle" or used == "oracle") and all(selection.needs in ("", *record) for record in evaluated):
+        asked = name == used or not (name == "oracle" or ":" in name)
+        if asked and all(selection.needs in ("", *record) for record in evaluated):
             record = selection.choose(evaluated)
-            figures = {key: record[key] for key in ("round", *HEADLINES) if key in record}
+            figures = {key: record[key] for key in ("round", *SHOWN) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}
     return entries

@@ -154,24 +154,27 @@ def over_targets(values: Values) -> Spread | None:
     return Spread(mean, means and means.std, len(whole))
 
 
-def ranking(methods: Mapping[str, Values]) -> list[Ranked]:
-    """The methods by falling mean over targets.
+def ranking(methods: Mapping[str, Values], larger: bool = True) -> list[Ranked]:
+    """The methods by falling mean over targets, or by rising mean where smaller values are better.
+
+    Differences are positive where a method is better than the first.
 
     Compared are those with the most targets, and of such sets with the one that most methods have; methods with other
     targets come last, without a place, and differ from the first on the targets that both have.
     """
     found = {name: each for name, values in methods.items() if (each := over_targets(values))}
-    targets = {name: frozenset(target for target, _ in methods[name]) for name in found}
+    targets, sign = {name: frozenset(target for target, _ in methods[name]) for name in found}, 1 if larger else -1
     sets = list(targets.values())
     whole = max(sets, key=lambda one: (len(one), sets.count(one)), default=frozenset())
-    order = sorted(found, key=lambda name: (targets[name] != whole, -found[name].mean))
+    order = sorted(found, key=lambda name: (targets[name] != whole, -sign * found[name].mean))
+    signed = {name: {key: sign * value for key, value in of.items()} for name, of in methods.items()}
     return [
         Ranked(
             name,
             place if targets[name] == whole else None,
             found[name],
             len(targets[name]),
-            paired(methods[name], methods[order[0]]) if place > 1 else None,
+            paired(signed[name], signed[order[0]]) if place > 1 else None,
         )
         for place, name in enumerate(order, start=1)
     ]

@@ -44,13 +44,14 @@ class Tallies(NamedTuple):
     """`source`, `test`: each client's model on its own validation and test data, `[clients, ...]`; `target`: each model
     for the unseen domain on all of its test samples, `[models, ...]`; `adapted`: the same after each was adapted to it,
     None where the method does not adapt; `attacked`: as `target`, of batches with the images and labels of an attack
-    on predictions, None without one."""
+    on predictions, None without one; `further`: what else was asked for, None for nothing."""
 
     source: Tally
     test: Tally
     target: Tally
     adapted: Tally | None
     attacked: Tally | None = None
+    further: PyTree = None
 
 
 def tally(
@@ -102,9 +103,10 @@ def compile_evaluation(
     execution: Execution,
     adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
+    further: Callable[[Method, State, Federation], PyTree] | None = None,
 ) -> Wrapped:
     """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. Arguments as for
-    `fdgjax.evaluation.evaluating.of_predictions`."""
+    `fdgjax.evaluation.evaluating.of_predictions`; `further` computes what else is observed."""
     repeat = repeat_of(execution)
     count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
@@ -139,7 +141,8 @@ def compile_evaluation(
         own = over_clients(partial(on_source, method), execution)((state.server, federation), clients, held_out)
         source, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
         models = method.unseen(state.server, state.clients)
-        return Tallies(source, test, *over_clients(partial(on_target, method), execution)((state, federation), models))
+        found = Tallies(source, test, *over_clients(partial(on_target, method), execution)((state, federation), models))
+        return found._replace(further=further(method, state, federation) if further else None)
 
     return jit(over_methods(evaluate, method, execution.seed_axis), execution)
 

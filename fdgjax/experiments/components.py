@@ -12,7 +12,7 @@ from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
 from fdgjax.data.columns import Encoding
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
-from fdgjax.data.protocols import Protocol, SplitSpec
+from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import CLIENT_AXES, Execution, RoundPlan, split_for, suitable_devices
 from fdgjax.engine.batched_hyper import BatchedHyper, TracedNumber
@@ -23,6 +23,9 @@ from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.engine.sharding import several_processes
 from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
+from fdgjax.evaluation.probabilities import Figuring
+from fdgjax.evaluation.probability_figures import FIGURES, names_in
+from fdgjax.evaluation.selection import SELECTIONS
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.adaptations import SCOPES, adaptation_of
 from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
@@ -107,6 +110,11 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
         raise UserError(
             f"config.adaptation.kind got '{config.adaptation.kind}', but method '{entry.name}' learns without labels "
             "and predicts no classes; expected own or none"
+        )
+    if entry.unlabelled and names_in(config.figures):
+        raise UserError(
+            f"config.figures got '{config.figures}', but method '{entry.name}' learns without labels and gives classes "
+            "no probabilities; expected none"
         )
     if entry.unlabelled and config.selection != "last":
         raise UserError(
@@ -235,14 +243,49 @@ def make_evaluation(
             batch_size=config.eval_batch_size,
             execution=execution,
         )
+    check_figured(config, data, parts)
+    names = names_in(config.figures)
     return of_predictions(
         method,
         model,
         data,
-        seeds=len(seeds),
+        seeds=seeds,
         batch_size=config.eval_batch_size,
         adapt_batch_size=config.adaptation.batch_size or config.batch_size,
         execution=execution,
         adapt_scope=SCOPES[config.adaptation.scope],
         attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
+        figuring=Figuring(names, config.figures_sensitivity, config.figures_resamples) if names else None,
+        parts=parts,
     )
+
+
+def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> None:
+    """Raises a `UserError` for figures of probabilities that the data do not allow: of two classes for more of them, by
+    a threshold of clients without labels, or a selection by one that has no value on the held-out samples."""
+    names, classes = names_in(config.figures), len(data.class_names)
+    for name in names:
+        if FIGURES[name].binary and classes != 2:
+            raise UserError(
+                f"config.figures got '{name}', which needs two classes, but {config.data.name} has {classes}; expected "
+                f"any of {', '.join(key for key, figure in FIGURES.items() if not figure.binary)}"
+            )
+        if FIGURES[name].thresholded and classes == 2 and PROTOCOLS[config.data.protocol].labelled_server:
+            raise UserError(
+                f"config.figures got '{name}', whose threshold is fixed by clients' labels, which they do not have in "
+                f"the protocol '{config.data.protocol}'; expected any of "
+                f"{', '.join(key for key, figure in FIGURES.items() if not figure.thresholded)}"
+            )
+    rule, _, name = config.selection.partition(":")
+    if not name:
+        return
+    for part in parts:
+        pooled = SELECTIONS[config.selection].needs.startswith("id_all")
+        rows = [np.concatenate(part.validation)] if pooled else part.validation
+        counts = [np.bincount(data.labels[own], minlength=classes) for own in rows]
+        if not any(map(FIGURES[name].defined, counts)):
+            whose = "the clients' held-out samples together do not" if pooled else "no client's held-out samples"
+            raise UserError(
+                f"config.selection got '{config.selection}', but {whose} have the classes that {name} needs; expected "
+                f"{rule}, or more samples in config.data.validation"
+            )

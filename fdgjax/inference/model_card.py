@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from fdgjax.evaluation.metrics import HEADLINES, Record, last_evaluated
+from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
@@ -100,7 +100,7 @@ def card_of(classifier: Classifier, finished: bool) -> str:
 
 def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
-    rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in HEADLINES.items() if key in record]
+    rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in SHOWN.items() if key in record]
     by_domain = record.get("per_domain_accuracy", {})
     rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
     if not rows:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdgjax.config import to_plain
 from fdgjax.data.sources.tables import words_of
+from fdgjax.evaluation.probability_figures import THRESHOLD
 from fdgjax.inference.classifier import Classifier
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
@@ -38,6 +39,7 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         **samples_of(classifier),
         "temperature": classifier.temperature,
         **({} if guards is None else {"set_quantiles": guards.exported(classifier.calibrated)}),
+        **threshold_of(classifier),
         "model_of": classifier.whose,
         "round": classifier.trained.round,
         "selection": config.selection,
@@ -59,6 +61,14 @@ def samples_of(classifier: Classifier) -> dict[str, Any]:
         where = classifier.outline.config.data
         return {"columns": columns, "missing": list(words_of(where.missing)), "label": where.label}
     return {"image_shape" if data.images else "sample_shape": list(data.sample_shape)}
+
+
+def threshold_of(classifier: Classifier) -> dict[str, float]:
+    """The threshold of `config.figures` that the clients' validation data gave after the round, if there is one; not
+    for calibrated probabilities, which are other ones."""
+    trained = classifier.trained
+    found = next((record for record in trained.records if record["round"] == trained.round), {})
+    return {THRESHOLD: found[THRESHOLD]} if THRESHOLD in found and classifier.temperature == 1 else {}
 
 
 def write_tensors(classifier: Classifier, file: Path) -> None:

@@ -13,6 +13,7 @@ from fdgjax.utils.registry import lookup
 NUMBERS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.0f}",
     "percent": lambda value: f"{100 * value:.1f}",
+    "decimals": lambda value: f"{value:.3f}",
     "points": lambda value: f"{100 * value:+.1f}",
     "rounds": lambda value: f"{value:.0f}",
     "megabytes": lambda value: f"{value / 1e6:,.1f}",

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fdgjax.report import figures, method_figures, probe_figures, rankings, state_figures, tables
+from fdgjax.report import (
+    figures,
+    method_figures,
+    probability_figures,
+    probe_figures,
+    rankings,
+    state_figures,
+    tables,
+)
 from fdgjax.report.drawing import Figure
 from fdgjax.report.reading import Run
 from fdgjax.report.tables import Table
@@ -89,6 +97,13 @@ FIGURES: Mapping[str, Exhibit] = {
         "left out.",
         method_figures.reliability,
     ),
+    "calibration_by_domain": Exhibit(
+        "Calibration on each domain",
+        "With config.figures: of two classes the share of samples of the second one against its probability, of more "
+        "classes the accuracy against the largest probability, in 10 bins, over all seeds. Below the diagonal "
+        "probabilities are too large. Bins with fewer than five samples are left out.",
+        probability_figures.calibration_by_domain,
+    ),
     "confidence": Exhibit(
         "Confidence of right and of wrong predictions",
         "The same samples; each histogram sums to 100 % (as hFedF, figure 6b).",
@@ -120,6 +135,9 @@ TABLES: Mapping[str, Callable[..., Table]] = {
     "targets": tables.targets,
     "ranking_by_target": rankings.rankings_by_target,
     "results": tables.results,
+    "figures": probability_figures.figures_table,
+    "figures_by_domain": probability_figures.figures_by_domain,
+    "figures_ranking": probability_figures.figures_ranking,
     "settings": rankings.settings_table,
     "domains": tables.domains,
     "fairness": tables.fairness_table,

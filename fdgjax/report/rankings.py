@@ -8,9 +8,16 @@ from fdgjax.report.reading import Run, marked_name
 from fdgjax.report.tables import MAIN, WHO, Cell, Column, Table, compared
 
 
-def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
-    """Series ranked by a figure, those of several panels by the mean over these; nothing for a single one."""
-    found = ranking(compared(runs, figure))
+def ranked_rows(runs: Sequence[Run], figure: str, title: str = "", larger: bool = True) -> list[list[Cell]]:
+    """Series ranked by a figure, those of several panels by the mean over these; nothing for a single one.
+
+    Args:
+      runs: those compared.
+      figure: its key.
+      title: of the figure; '' for that of a headline.
+      larger: whether larger values are better.
+    """
+    found = ranking(compared(runs, figure), larger)
     rows: list[list[Cell]] = []
     for one in found if len(found) > 1 else []:
         name = marked_name(one.name, [run for run in runs if run.series == one.name])
@@ -20,7 +27,7 @@ def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
             error = one.behind.error if one.behind.freedom else None
             wins = f"{one.behind.wins} of {one.behind.pairs}"
             apart = [one.behind.mean, error, low, high, wins, one.behind.words]
-        rows.append([name, HEADLINES[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
+        rows.append([name, title or HEADLINES[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
     return rows
 
 

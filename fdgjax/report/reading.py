@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config.make import completed
-from fdgjax.evaluation import Metrics
+from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.report.naming import short_names
@@ -21,7 +21,7 @@ from fdgjax.utils.errors import UserError
 SAME = frozenset(
     {
         *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
-        *("eval_batch_size", "checkpoint_every"),
+        *("eval_batch_size", "checkpoint_every", "figures", "figures_resamples"),
         *("writers", "data.dir", "data.cache_dir"),
     }
 )
@@ -37,7 +37,7 @@ TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.stre
 class Seed(NamedTuple):
     """One seed of a run.
 
-    records: a dict per round. figures: of the reported round, as `Metrics` names them; empty before the first
+    records: a dict per round. figures: of the reported round, those of `FIGURE_KEYS`; empty before the first
     evaluation. summary: empty where the run is not finished.
     """
 
@@ -170,7 +170,7 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
     chosen = summary or reported(records, selection)
-    figures = {name: chosen[name] for name in Metrics._fields if name in chosen}
+    figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}
     return Seed(seed, path, records, figures, summary)
 
 
@@ -270,7 +270,7 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
       series, panel: its names.
     """
     summary = next((seed.summary for folder in folders for seed in folder.seeds if seed.summary), {})
-    facts = {key: value for key, value in summary.items() if key not in Metrics._fields}
+    facts = {key: value for key, value in summary.items() if key not in FIGURE_KEYS}
     return Run(
         method=own["method.name"],
         target=own["data.target"],

@@ -1,7 +1,7 @@
 """What a user sees during a run and at its end."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -9,8 +9,9 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation import HEADLINES, SHOWN
 from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.evaluation.probability_figures import FIGURES, interval_key
 from fdgjax.evaluation.statistics import wilson
 
 
@@ -105,11 +106,45 @@ class Console:
             f"worst domain {figure(summary['worst_domain_accuracy'], std.get('worst_domain_accuracy'))}   "
             f"calibration error {figure(summary['ece'], std.get('ece'))}"
         )
+        self.of_probabilities(summary, std)
+
+    def of_probabilities(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
+        """Prints the figures of `config.figures`: mean over clients, on each domain and on the worst, for one seed with
+        the bootstrap interval on a small unseen domain; nothing without any."""
+        names = [name for name in FIGURES if f"per_domain_{name}" in summary]
+        if not names:
+            return
+        seen, target = "avg" if any(f"avg_{name}" in summary for name in names) else "id", summary["target"]
+        domains = dict.fromkeys(domain for name in names for domain in summary[f"per_domain_{name}"])
+        order = sorted(domains, key=lambda domain: domain == target)
+        table = Table(
+            "figure", f"{seen}, mean", *(f"{one} (unseen)" if one == target else one for one in order), "worst"
+        )
+        for name in names:
+            sure = {} if std else summary.get(interval_key(name), {})
+            values, deviations = summary[f"per_domain_{name}"], std.get(f"per_domain_{name}", {})
+            cells = [
+                figure(values[one], deviations.get(one)) + between(sure.get(one) if one == target else None)
+                if one in values
+                else ""
+                for one in order
+            ]
+            keys = (f"{seen}_{name}", f"worst_domain_{name}")
+            ends = [figure(summary[key], std.get(key)) if key in summary else "" for key in keys]
+            table.add_row(FIGURES[name].title, ends[0], *cells, ends[1])
+        self._rich.print(table)
+        if "decision_threshold" in summary:
+            self.say(f"threshold of the clients' validation data: {summary['decision_threshold']:.3f}")
 
 
 def silent_console() -> Console:
     """A console that shows nothing."""
     return Console(RichConsole(quiet=True))
+
+
+def between(interval: Sequence[float] | None) -> str:
+    """` (0.81 to 0.95)`, nothing for None."""
+    return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
 
 
 def figure(value: float, std: float | None) -> str:
@@ -118,5 +153,5 @@ def figure(value: float, std: float | None) -> str:
 
 
 def headlines(record: Mapping[str, Any], std: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """`id 0.912  ood 0.684`: the figures of `HEADLINES` that the record has, with deviations if any."""
-    return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in HEADLINES.items() if key in record)
+    """`id 0.912  ood 0.684`: the figures of `SHOWN` that the record has, with deviations if any."""
+    return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in SHOWN.items() if key in record)

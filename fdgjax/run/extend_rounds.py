@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config import Config, experiment_identity, for_seed, seeds_of, to_plain
-from fdgjax.evaluation.metrics import Metrics, Record
+from fdgjax.evaluation.metrics import FIGURE_KEYS, Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.records import Workdir, read_config_file
@@ -88,6 +88,6 @@ def as_planned(records: Sequence[Record], config: Config) -> list[Record]:
         return record["round"] % config.eval_every == 0 or record["round"] == config.rounds
 
     return [
-        record if planned(record) else {key: value for key, value in record.items() if key not in Metrics._fields}
+        record if planned(record) else {key: value for key, value in record.items() if key not in FIGURE_KEYS}
         for record in records
     ]

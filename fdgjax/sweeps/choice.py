@@ -1,6 +1,7 @@
 """The answer of `fdgjax choose`, read from its runs: the methods that cannot be told from the best, which of them is
 recommended, and what to expect on a new domain."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation.best_set import SCORES, best_set, prediction_interval
+from fdgjax.evaluation.probability_figures import larger_is_better
 from fdgjax.evaluation.statistics import LEVEL, paired
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choosing import REFERENCE, Choosing
 from fdgjax.sweeps.comparison import nested, percent
 from fdgjax.sweeps.status import failure_of, summary_of
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
 
 CHOICE = "choice.json"
@@ -26,8 +29,8 @@ class Judged(NamedTuple):
     """A candidate's results.
 
     scores: the figure by left-out domain, of each seed. score: of all domains. difference, error: from FedAvg, paired
-    by domain and seed; None for FedAvg, and without it. bytes_per_round: sent and received by all clients.
-    seconds_per_round: of one seed. values: its drawn hyperparameters, empty for the config's own.
+    by domain and seed, positive where it is better; None for FedAvg, and without it. bytes_per_round: sent and received
+    by all clients. seconds_per_round: of one seed. values: its drawn hyperparameters, empty for the config's own.
     """
 
     name: str
@@ -101,17 +104,20 @@ def read_choice(
     names = list(found)
     seeds = seeds_in(found[names[0]][0])
     values = np.array([[figures(one, figure) for one in found[name]] for name in names], np.float64)
-    judged = [as_judged(choosing, name, values[i], names, values, found[name], by) for i, name in enumerate(names)]
-    best = best_set(values, SCORES[by])
+    check_figure(values, figure)
+    sign = 1.0 if larger_is_better(figure) else -1.0
+    judged = [as_judged(choosing, name, sign, names, values, found[name], by) for name in names]
+    best = best_set(sign * values, SCORES[by])
     members = [judged[i] for i in best.members]
-    recommended = cheapest(members)
+    recommended = cheapest(members, sign)
+    most = 1.0 if sign > 0 else math.inf
     return Choice(
         recommended=recommended.name,
         indistinguishable=[one.name for one in members],
         p_value=best.p_value,
         p_all=best.p_all,
-        interval=prediction_interval([float(np.mean(each)) for each in recommended.scores.values()]),
-        methods=sorted(judged, key=lambda one: -one.score),
+        interval=prediction_interval([float(np.mean(each)) for each in recommended.scores.values()], most),
+        methods=sorted(judged, key=lambda one: -sign * one.score),
         left_out=left_out,
         domains=choosing.domains,
         target=choosing.target,
@@ -120,6 +126,15 @@ def read_choice(
         seeds=seeds,
         commands=dict(commands),
     )
+
+
+def check_figure(values: np.ndarray, figure: str) -> None:
+    """Raises a `UserError` for a figure that no run, or not every run has: a choice compares it everywhere."""
+    if missing := int(np.isnan(values).sum()):
+        raise UserError(
+            f"choose got --figure {figure}, which {missing} of {values.size} runs lack; expected a figure that all "
+            "have: a number of their summaries, which a domain without samples of every class may not give"
+        )
 
 
 def seeds_in(summary: Mapping[str, Any]) -> list[int]:
@@ -136,21 +151,22 @@ def figures(summary: Mapping[str, Any], figure: str) -> list[float]:
 def as_judged(
     choosing: Choosing,
     name: str,
-    own: np.ndarray,
+    sign: float,
     names: Sequence[str],
     values: np.ndarray,
     summaries: Sequence[Mapping[str, Any]],
     by: str,
 ) -> Judged:
-    """A candidate's results, from its figures `[domains, seeds]` and those of all, `values`."""
-    difference = None
+    """A candidate's results, from the figures of all, `values` `[methods, domains, seeds]`, in the order of `names`;
+    sign: -1 for a figure of which smaller values are better, else 1."""
+    own, difference = values[names.index(name)], None
     if REFERENCE in names and name != REFERENCE:
-        difference = paired(by_pair(own), by_pair(values[names.index(REFERENCE)]))
+        difference = paired(by_pair(sign * own), by_pair(sign * values[names.index(REFERENCE)]))
     (candidate,) = (one for one in choosing.candidates if one.name == name)
     return Judged(
         name=name,
         scores={domain: list(map(float, each)) for domain, each in zip(choosing.domains, own, strict=True)},
-        score=float(SCORES[by](own)),
+        score=sign * float(SCORES[by](sign * own)),
         difference=difference and difference.mean,
         error=difference.error if difference and difference.freedom else None,
         bytes_per_round=max(one["bytes_up_per_round"] + one["bytes_down_per_round"] for one in summaries),
@@ -164,12 +180,12 @@ def by_pair(values: np.ndarray) -> dict[tuple[str, int], float]:
     return {(str(i), j): float(value) for (i, j), value in np.ndenumerate(values)}
 
 
-def cheapest(members: Sequence[Judged]) -> Judged:
+def cheapest(members: Sequence[Judged], sign: float = 1.0) -> Judged:
     """The method with the fewest bytes; of several the fastest; of those that are about as fast the best."""
     least = min(one.bytes_per_round for one in members)
     cheap = [one for one in members if one.bytes_per_round == least]
     fastest = min(one.seconds_per_round for one in cheap)
-    return max((one for one in cheap if one.seconds_per_round <= AS_FAST * fastest), key=lambda one: one.score)
+    return max((one for one in cheap if one.seconds_per_round <= AS_FAST * fastest), key=lambda one: sign * one.score)
 
 
 def write_choice(choice: Choice, out: Path) -> None:
@@ -213,8 +229,9 @@ def in_words(choice: Choice) -> list[str]:
     """What the table says, and what it does not."""
     count, equal = len(choice.methods), choice.indistinguishable
     seeds = f"{len(choice.seeds)} seed{'s' if len(choice.seeds) > 1 else ''}"
+    what = "Percent" if larger_is_better(choice.figure) else "Times 100, smaller is better"
     lines = [
-        f"Percent, {choice.figure} on each domain while it was left out, mean over {seeds}; ± standard error, by seeds."
+        f"{what}, {choice.figure} on each domain while it was left out, mean over {seeds}; ± standard error, by seeds."
     ]
     if count == 1:
         lines.append(f"{choice.recommended} is the only candidate.")
@@ -241,12 +258,12 @@ def expected(choice: Choice) -> list[str]:
     """What to expect on a new domain."""
     if choice.interval is None:
         return []
-    count = len(choice.domains)
+    count, unit = len(choice.domains), " %" if larger_is_better(choice.figure) else ""
     mean = float(np.mean(list(choice.scores[choice.recommended].values())))
     low, high = choice.interval
     few = {2: ": two domains say next to nothing of a third", 3: ": three domains say little of a fourth"}
     return [
-        f"At a new site {choice.recommended} is expected to reach {100 * mean:.0f} %, with a probability of "
-        f"{100 * LEVEL:.0f} % between {100 * low:.0f} and {100 * high:.0f} %, if the site is such as these {count}"
+        f"At a new site {choice.recommended} is expected to reach {100 * mean:.0f}{unit}, with a probability of "
+        f"{100 * LEVEL:.0f} % between {100 * low:.0f} and {100 * high:.0f}{unit}, if the site is such as these {count}"
         f"{few.get(count, '')}."
     ]

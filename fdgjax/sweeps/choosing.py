@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.experiment import chosen_data
 from fdgjax.methods import METHODS
@@ -163,7 +164,7 @@ def cells_of(choosing: Choosing) -> list[Cell]:
         for domain in choosing.domains:
             config = candidate.config.copy_and_resolve_references()
             config.data.target = domain
-            figures = ("id_accuracy", "ood_accuracy")
+            figures = ("id_accuracy", "ood_accuracy", *headline_keys(config.figures, ("id", "ood")))
             cells.append(Cell(f"{candidate.name}-{as_name(domain)}", config, figures, candidate.name))
     return cells
 

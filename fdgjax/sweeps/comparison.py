@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation.probability_figures import larger_is_better
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published
 from fdgjax.sweeps.status import failure_of, hold, summary_of
@@ -135,7 +136,7 @@ def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
     method."""
     methods: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
     for cell in cells:
-        summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in HEADLINES]
+        summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in SHOWN]
         if not (summary and names):
             continue
         method = cell.group or cell.name.removesuffix(f"-{cell.config.data.target}")
@@ -144,7 +145,7 @@ def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
             if (value := nested(own, name)) is not None:
                 place = cell.name.removeprefix(f"{method}-"), int(seed)
                 methods.setdefault(name, {}).setdefault(method, {})[place] = value
-    return {name: ranking(of) for name, of in methods.items() if len(of) > 1}
+    return {name: ranking(of, larger_is_better(name)) for name, of in methods.items() if len(of) > 1}
 
 
 def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
@@ -157,12 +158,16 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     ]
     lines += [f"| {' | '.join(ranked_cells(name, one))} |" for name, ranked in found.items() for one in ranked]
     note = "Differences are paired by target and seed, in points; the interval is of 95 %."
+    if not all(map(larger_is_better, found)):
+        note += (
+            " Of log loss and Brier score (times 100) smaller values are better, and a negative difference is worse."
+        )
     return "\n".join([*lines, "", note, "", ""])
 
 
 def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
-    cells = [HEADLINES[figure], str(one.place or ""), one.name, percent(*one.spread.in_percent[:2])]
+    cells = [SHOWN[figure], str(one.place or ""), one.name, percent(*one.spread.in_percent[:2])]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]

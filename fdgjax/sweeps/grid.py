@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import make_config, read_config
 from fdgjax.config.command_line import read_flags
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell
@@ -112,6 +113,5 @@ def figures_of(config: ConfigDict) -> tuple[str, ...]:
     if METHODS[config.method.name].unlabelled:
         return ("probe_accuracy",)
     protocol = PROTOCOLS[config.data.protocol]
-    if not protocol.unseen:
-        return ("all_accuracy", "avg_accuracy")
-    return ("id_accuracy", "ood_accuracy")
+    scopes = ("id", "ood") if protocol.unseen else ("all", "avg")
+    return (*(f"{scope}_accuracy" for scope in scopes), *headline_keys(config.figures, scopes))

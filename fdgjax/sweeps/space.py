@@ -11,11 +11,14 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
+from fdgjax.evaluation.probability_figures import figure_in, larger_is_better
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.sweeps.share import Share
 from fdgjax.utils.errors import UserError, unknown
 
+ACCURACY = "id_accuracy"
+"""Each client's own model on its validation data, mean over the clients: the figure of a search that names no other."""
 LOG = "log:"
 TO = ".."
 
@@ -46,7 +49,7 @@ class Search(NamedTuple):
     config: the experiment. space: the values of each hyperparameter. out: the folder of the trials. trials: the largest
     number of trials. seed: the sampler's. pruning: whether trials are stopped early. words: the command that trains the
     config. jobs: processes that share the trials. share: this process's share; it continues the unfinished trials of
-    that share, and any if there is only one share.
+    that share, and any if there is only one share. figure: of the clients' held-out data, by which trials are compared.
     """
 
     config: ConfigDict
@@ -58,6 +61,12 @@ class Search(NamedTuple):
     words: Sequence[str]
     jobs: int = 1
     share: Share = Share(1, 1)
+    figure: str = ACCURACY
+
+    @property
+    def sign(self) -> int:
+        """1 for a figure of which larger values are better, else -1."""
+        return 1 if larger_is_better(self.figure) else -1
 
     @property
     def own(self) -> dict[str, Any]:
@@ -84,6 +93,17 @@ def refuse_unseen(config: ConfigDict) -> None:
         raise UserError(
             "search got config.selection=oracle, which looks at the unseen domain; expected last or validation"
         )
+
+
+def check_figure(figure: str) -> str:
+    """The figure; raises a `UserError` for one that is not of the clients' held-out data."""
+    name = figure_in(figure)
+    if figure in (ACCURACY, "id_all_accuracy") or (name and figure in (f"id_{name}", f"id_all_{name}")):
+        return figure
+    raise UserError(
+        f"--figure got '{figure}'; expected one of the clients' held-out data, {ACCURACY}, id_all_accuracy, or id_ or "
+        "id_all_ with an entry of config.figures, such as id_auroc: no search looks at the unseen domain"
+    )
 
 
 def space_of(config: ConfigDict, words: Sequence[str]) -> dict[str, Values]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from fdgjax.evaluation import SHOWN
 from fdgjax.sweeps.space import Search, with_idle
 from fdgjax.utils.files import write_text
 
@@ -27,7 +28,7 @@ WORDS = {
 
 def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | None:
     """Writes both tables of the trials, the best first; returns the best trial, None if none is complete."""
-    trials = sorted(found, key=rank)
+    trials = sorted(found, key=lambda trial: rank(trial, search.sign))
     best = trials[0] if trials and trials[0].state == TrialState.COMPLETE else None
     keys = list(search.space)
     drawn = [key for key in keys if any(key in values_in(search, trial) for trial in trials)]
@@ -62,9 +63,9 @@ def verdict_lines(search: Search, best: FrozenTrial, trials: Sequence[FrozenTria
         return [*lines, f"The config's own values, {trial_folder_name(own.number)}: {outcome(own)}."]
     return [
         *lines,
-        f"The config's own values, {trial_folder_name(own.number)}: {100 * own.value:.2f} %, the best's "
-        f"{100 * best.value:.2f} % ({100 * (best.value - own.value):+.2f}). The largest of several figures is partly "
-        "luck: compare the two with seeds that the search did not use.",
+        f"The config's own values, {trial_folder_name(own.number)}: {100 * own.value:.2f}{unit(search)}, the best's "
+        f"{100 * best.value:.2f}{unit(search)} ({100 * (best.value - own.value):+.2f}). The best of several "
+        "figures is partly luck: compare the two with seeds that the search did not use.",
     ]
 
 
@@ -73,10 +74,10 @@ def trial_folder_name(number: int) -> str:
     return f"trial_{number:04d}"
 
 
-def rank(trial: FrozenTrial) -> tuple[int, float, int]:
-    """The sorting key: complete trials by falling accuracy, then the others, ties by number."""
+def rank(trial: FrozenTrial, sign: int = 1) -> tuple[int, float, int]:
+    """The sorting key: complete trials, the best first, then the others, ties by number; sign: `Search.sign`."""
     value = trial.value if trial.state == TrialState.COMPLETE and trial.value is not None else None
-    return (1, 0.0, trial.number) if value is None else (0, -value, trial.number)
+    return (1, 0.0, trial.number) if value is None else (0, -sign * value, trial.number)
 
 
 def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
@@ -117,8 +118,19 @@ def outcome(trial: FrozenTrial) -> str:
     return f"{words}: {reason}" if reason else words
 
 
-def percent_of(trial: FrozenTrial) -> str:
+def unit(search: Search) -> str:
+    """` %`, or nothing for a figure that is no share: times 100 as well."""
+    return " %" if search.sign > 0 else ""
+
+
+def written(value: float, search: Search) -> str:
+    """A figure of held-out data, such as `validation 81.20 %` or `validation AUROC 90.30 %`."""
+    name = SHOWN.get(search.figure.replace("id_all_", "id_"), "").removeprefix("id").strip()
+    return f"validation {f'{name} ' if name else ''}{100 * value:.2f}{unit(search)}"
+
+
+def percent_of(trial: FrozenTrial, search: Search) -> str:
     """A trial's result, in a few words."""
     if trial.state == TrialState.COMPLETE and trial.value is not None:
-        return f"validation {100 * trial.value:.2f} %"
+        return written(trial.value, search)
     return outcome(trial)

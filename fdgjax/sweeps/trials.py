@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fdgjax.config import read_config
 from fdgjax.evaluation.metrics import is_evaluated
+from fdgjax.evaluation.probability_figures import figure_in
 from fdgjax.experiments import build
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
@@ -29,13 +30,11 @@ from fdgjax.run.loop import Progress
 from fdgjax.run.runner import Interrupted, run_experiment
 from fdgjax.sweeps.space import Range, Search, Values, drawn, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold, notes
-from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table
+from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table, written
 from fdgjax.sweeps.work import screen
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 
-OBJECTIVE = "id_accuracy"
-"""Each client's own model on its validation data, mean over the clients: the only figure that a search uses."""
 REPEATED = "repeated"
 """The user attribute of a trial that repeats the values of an earlier one: it is neither run nor counted."""
 SHARE = "share"
@@ -59,7 +58,7 @@ def open_study(search: Search) -> optuna.Study:
         storage=JournalStorage(JournalFileBackend(str(file), JournalFileOpenLock(str(file)))),
         pruner=pruner if search.pruning else optuna.pruners.NopPruner(),
         study_name="search",
-        direction="maximize",
+        direction="maximize" if search.sign > 0 else "minimize",
         load_if_exists=True,
     )
 
@@ -223,7 +222,7 @@ def attempt_trial(
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
     done = sum(trial.state.is_finished() for trial in distinct_trials(study))
-    console.say(f"[{done}/{search.total}] {name}: {percent_of(told)}  {set_to}")
+    console.say(f"[{done}/{search.total}] {name}: {percent_of(told, search)}  {set_to}")
     with hold(search.out, ".tables", wait=True):
         write_table(search, distinct_trials(study))
 
@@ -259,26 +258,29 @@ def run_trial(
     reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
     def told(progress: Progress) -> None:
-        """Reports each evaluated round's accuracy on held-out source data, and nothing else."""
+        """Reports each evaluated round's figure on held-out source data, and nothing else."""
         if not is_evaluated(progress.records[0]) or progress.number == config.rounds:
             return
         if progress.number not in reported:
-            value = objective(progress.records)
+            value = objective(progress.records, search.figure)
             trial.report(value, progress.number)
-            console.say(f"  round {progress.number}/{config.rounds}  validation {100 * value:.2f} %")
+            console.say(f"  round {progress.number}/{config.rounds}  {written(value, search)}")
         if BASELINE not in trial.user_attrs and trial.should_prune():
             raise GivenUp
 
     experiment = build(as_begun(config, path))
-    return objective([run_experiment(experiment, path, log, stop, [told])])
+    return objective([run_experiment(experiment, path, log, stop, [told])], search.figure)
 
 
-def objective(figures: Sequence[Mapping[str, Any]]) -> float:
-    """The mean of the seeds' accuracies on data that the source domains held out, in [0, 1].
+def objective(figures: Sequence[Mapping[str, Any]], figure: str) -> float:
+    """The mean of the seeds' figures on data that the source domains held out.
 
     Raises:
-      UserError: there are no such data.
+      UserError: there are no such data, or too few for the figure.
     """
-    if any(OBJECTIVE not in one for one in figures):
-        raise UserError(f"search got a run without {OBJECTIVE}; expected clients that hold out labelled data")
-    return sum(float(one[OBJECTIVE]) for one in figures) / len(figures)
+    if any(figure not in one for one in figures):
+        raise UserError(
+            f"search got a run without {figure}; expected clients that hold out labelled data"
+            + (", of every class" if figure_in(figure) else "")
+        )
+    return sum(float(one[figure]) for one in figures) / len(figures)

@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     SERVER_TRAINING = 5
     ATTACK = 6
     PRIVACY = 8
+    BOOTSTRAP = 9
 
 
 def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax.Array:

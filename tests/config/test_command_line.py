@@ -78,7 +78,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             r"config.seed got 4294967295 with 2 seeds",
         ),
         ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
-        ((CONFIG, "--config.selection=best"), r"unknown selection 'best'; expected one of: last, oracle, validation"),
+        (
+            (CONFIG, "--config.selection=best"),
+            r"unknown selection 'best'; expected one of 20 names; did you mean 'last'",
+        ),
         ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
         (
             (CONFIG, "--config.model=inception"),

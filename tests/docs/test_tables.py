@@ -11,6 +11,7 @@ from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.probability_figures import FIGURES
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.cost import cost
@@ -92,5 +93,6 @@ def test_protocols_figures_and_presets_are_all_there() -> None:
     page = sections(DOCS / "protocols.md")
     assert [name for name, _ in rows(page["Protocols"])] == list(PROTOCOLS)
     assert all(f"`{figure}`" in page["Figures"] for figure in HEADLINES)
+    assert [name for name, _ in rows(page["Figures"].partition("### Figures of probabilities")[2])] == list(FIGURES)
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page["Presets"], re.MULTILINE)))
     assert sorted(listed) == sorted(set(PRESETS) - set(DATASETS))

@@ -135,3 +135,16 @@ def test_two_equal_differences_decide_nothing() -> None:
     assert found is not None
     assert found.mean == pytest.approx(0.1)
     assert (found.interval, found.words) == (None, UNSETTLED)
+
+
+def test_where_smaller_is_better_the_ranking_is_that_of_the_negatives() -> None:
+    rng = np.random.default_rng(2)
+    losses = {
+        name: {(target, seed): float(rng.normal(place)) for target in "ab" for seed in range(4)}
+        for place, name in enumerate(("third", "first", "second"))
+    }
+    negatives = {name: {key: -value for key, value in of.items()} for name, of in losses.items()}
+    found, expected = ranking(losses, larger=False), ranking(negatives)
+    assert [one.name for one in found] == [one.name for one in expected]
+    assert [one.behind for one in found] == [one.behind for one in expected]
+    assert [one.spread.mean for one in found] == pytest.approx([-one.spread.mean for one in expected])

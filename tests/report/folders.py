@@ -81,6 +81,21 @@ def figures(rng: np.random.Generator, round_: int) -> dict[str, Any]:
             "correct": (count // 2).astype(float).tolist(),
             "confidence": (count * (np.arange(15) + 0.5) / 15).tolist(),
         },
+        "id_auroc": 0.9,
+        "ood_auroc": domains["r45"] / 2 + 0.5,
+        "per_domain_auroc": {name: value / 2 + 0.5 for name, value in domains.items()},
+        "per_domain_auroc_interval": {name: [value / 2 + 0.4, value / 2 + 0.6] for name, value in domains.items()},
+        "worst_domain_auroc": min(domains.values()) / 2 + 0.5,
+        "ood_log_loss": 2 - domains["r45"],
+        "decision_threshold": 0.4,
+        "per_domain_calibration": {
+            name: {
+                "count": [8.0 + place] * 10,
+                "positive": [float(i) for i in range(10)],
+                "probability": [(8 + place) * (i + 0.5) / 10 for i in range(10)],
+            }
+            for place, name in enumerate(DOMAINS)
+        },
         "probe_accuracy": 0.5,
         "probe_by_percent": {"10": float(rng.random()), "30": float(rng.random())},
     }

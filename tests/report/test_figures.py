@@ -84,6 +84,7 @@ WITHOUT: Mapping[str, Change] = {
     "probes_again": left_nothing,
     "domain_shift": left_nothing,
     "reliability": lacking("calibration"),
+    "calibration_by_domain": lacking("per_domain_calibration"),
     "confidence": lacking("calibration"),
     "embeddings": unseen(embeddings=None),
     "divergence": unseen(divergence={}),

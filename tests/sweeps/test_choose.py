@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import fdgjax
-from fdgjax.cli.choose import main
+from fdgjax.cli.choose import main, parser, with_keys
 from fdgjax.config import make_config
 from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, read_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
 from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
 
 DOMAINS = ("r0", "r15", "r30", "r60", "r75")
 
@@ -22,9 +23,9 @@ def command(out: Path, *more: str) -> list[str]:
     return ["fdgjax choose", "--config=:rotated_digits", "--config.rounds=1", "--out", str(out), *more]
 
 
-def finished(out: Path, name: str, accuracies: list[float], **facts: Any) -> None:
+def finished(out: Path, name: str, figures: list[float], key: str = "ood_accuracy", **facts: Any) -> None:
     """A finished run's summary, of seeds 0, 1, ..."""
-    per_seed = {str(seed): {"ood_accuracy": value} for seed, value in enumerate(accuracies)}
+    per_seed = {str(seed): {key: value} for seed, value in enumerate(figures)}
     facts = {"bytes_up_per_round": 1, "bytes_down_per_round": 1, "seconds_per_round": 1.0} | facts
     (out / name).mkdir(parents=True)
     write_checked_json(out / name / "summary.json", {"per_seed": per_seed, **facts})
@@ -57,6 +58,36 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
     assert choice.interval is not None
     assert choice.interval[0] < 0.7 < choice.interval[1]
     assert "Recommended: fedprox, the cheapest of them" in str(choice)
+
+
+def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_path: Path) -> None:
+    """Losses whose negatives are the accuracies' make the same choice; a figure that a run lacks makes none."""
+    config, found, rng = make_config("fedavg"), {}, np.random.default_rng(1)
+    configs = [config, make_config("fedprox"), make_config("local")]
+    for one in configs:
+        one.seeds = 3
+    choosing = choosing_of(configs, "r45")
+    cells = cells_of(choosing)
+    for cell in cells:
+        behind = {"fedavg": 0.2, "fedprox": 0.0, "local": 0.4}[cell.group]
+        own = [1.5 + behind + 0.01 * float(rng.normal()) for _ in range(3)]
+        finished(tmp_path / "loss", cell.name, own, key="ood_log_loss")
+        finished(tmp_path / "accuracy", cell.name, [2 - value for value in own])
+    for name, figure in (("loss", "ood_log_loss"), ("accuracy", "ood_accuracy")):
+        found[name] = read_choice(choosing, cells, tmp_path / name, figure, "worst", {})
+        assert found[name] is not None
+    loss, accuracy = found["loss"], found["accuracy"]
+    assert (loss.recommended, loss.indistinguishable) == (accuracy.recommended, accuracy.indistinguishable)
+    assert [one.name for one in loss.methods] == ["fedprox", "fedavg", "local"]
+    for one, other in zip(loss.methods, accuracy.methods, strict=True):
+        assert one.score == pytest.approx(2 - other.score)
+        assert one.difference == (None if other.difference is None else pytest.approx(other.difference))
+    assert loss.interval[1] > 1, "no share"
+    assert "smaller is better" in str(loss)
+    with pytest.raises(UserError, match="choose got --figure ood_auroc, which 45 of 45 runs lack"):
+        read_choice(choosing, cells, tmp_path / "loss", "ood_auroc", "mean", {})
+    args = parser().parse_args(["--config=:rotated_digits", "--out", str(tmp_path), "--figure", "ood_brier"])
+    assert with_keys(make_config("fedavg"), args, ["figures=auroc"]).figures == "auroc,brier"
 
 
 def test_the_cheapest_has_the_fewest_bytes_then_is_fast_then_good() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
-from fdgjax.cli.search import main, parser, read_search, space_of
+from fdgjax.cli.search import keep_identity, main, parser, read_search, space_of
 from fdgjax.config import Config, read_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
@@ -26,6 +26,7 @@ from fdgjax.run.loop import Progress
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.space import Search, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, StopAfter, perceptron
 
@@ -59,6 +60,7 @@ def pretended(config: Config, path: Path, console: Any, stop: threading.Event, o
         if config.method.mu == 0.1 and done == 3:
             raise UserError("diverged")
         record = {"round": done + 1, "id_accuracy": accuracy(config, done + 1), "ood_accuracy": of_target(config)}
+        record["id_log_loss"] = 2 - record["id_accuracy"]
         for one in observers:
             one(Progress(done + 1, [record], None, 1.0))
         file.write_text(str(done + 1))
@@ -112,6 +114,43 @@ def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(
     for text in (table, (tmp_path / "search.csv").read_text(), *said):
         assert "ood" not in text
         assert "90" not in text, "the target's accuracy"
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_figure_of_which_smaller_values_are_better_is_minimised(tmp_path: Path) -> None:
+    """And computed without being told; the trials are those of the accuracy, in the same order."""
+    more = ("--trials", "50", "--no_pruning")
+    search, other = search_of(tmp_path / "loss", "--figure", "id_log_loss", *more), search_of(tmp_path / "plain", *more)
+    said = finish(search)
+    finish(other)
+    best, usual = open_study(search).best_trial, open_study(other).best_trial
+    assert best.params == usual.params
+    assert best.value == pytest.approx(2 - usual.value)
+    names = [
+        [line.split(" |")[0] for line in (tmp_path / name / "search.md").read_text().splitlines() if "| done" in line]
+        for name in ("loss", "plain")
+    ]
+    assert names[0] == names[1]
+    assert "--config.figures=log_loss" in (tmp_path / "loss/search.md").read_text()
+    assert any("round 1/5  validation log loss 188.00" in line for line in said)
+
+
+def test_no_search_looks_at_the_unseen_domain(tmp_path: Path) -> None:
+    for figure in ("ood_auroc", "worst_domain_auroc", "id_loss", "auroc"):
+        with pytest.raises(UserError, match=f"--figure got '{figure}'; expected one of the clients' held-out data"):
+            search_of(tmp_path, "--figure", figure)
+    assert search_of(tmp_path, "--figure", "id_all_auroc").config.figures == "auroc"
+
+
+def test_a_search_goes_on_although_keys_were_added_since(tmp_path: Path) -> None:
+    search = search_of(tmp_path)
+    keep_identity(search)
+    held = read_checked_json(tmp_path / "search.json")
+    held["config"] = {key: value for key, value in held["config"].items() if not key.startswith("figures")}
+    write_checked_json(tmp_path / "search.json", held)
+    keep_identity(search)
+    with pytest.raises(UserError, match=r"holds another search: config\.figures is  there"):
+        keep_identity(search_of(tmp_path, "--figure", "id_auroc"))
 
 
 @pytest.mark.usefixtures("pretending")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.metrics import Metrics, Record, is_evaluated
+from fdgjax.evaluation.metrics import FIGURE_KEYS, Record, is_evaluated
 from fdgjax.evaluation.selection import ledger, reported
 from fdgjax.evaluation.statistics import spread
 
@@ -30,7 +30,7 @@ def summarise(
     """
     evaluated = [record for record in records if is_evaluated(record)]
     chosen = reported(evaluated, selection)
-    figures = {key: chosen[key] for key in Metrics._fields if key in chosen}
+    figures = {key: chosen[key] for key in FIGURE_KEYS if key in chosen}
     return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
 
 
@@ -38,10 +38,11 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
     """The content of `summary.json` for several seeds, from each seed's summary.
 
     Each figure is the mean over the seeds; `std` has the sample standard deviations (ddof = 1), `per_seed` each seed's
-    own figures and selection. A domain that is missing from some seeds' held-out data is averaged over the others.
+    own figures and selection. A domain that is missing from some seeds' held-out data is averaged over the others, and
+    so is a figure that has no value for some seeds.
     """
     first = summaries[0]
-    own = (*Metrics._fields, "selection")
+    own = (*FIGURE_KEYS, "selection")
     facts = {key: value for key, value in first.items() if key not in (*own, *TIMINGS, "seed")}
     return {
         **facts,
@@ -64,14 +65,14 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the seeds of the fields of `Metrics`."""
+    """Means over the seeds of the figures in `FIGURE_KEYS`."""
     return reduce_figures(seeds, lambda values: float(np.mean(values)))
 
 
 def reduce_figures(
     seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float | None]
 ) -> dict[str, Any]:
-    """Each field of `Metrics` that the seeds have, reduced over the seeds; dicts and lists entry by entry."""
+    """Each figure that any seed has, reduced over the seeds that have it; dicts and lists entry by entry."""
 
     def reduced(values: Sequence[Any]) -> Any:
         if isinstance(values[0], list):
@@ -81,4 +82,5 @@ def reduce_figures(
         names = list(dict.fromkeys(name for value in values for name in value))
         return {name: reduced([value[name] for value in values if name in value]) for name in names}
 
-    return {key: reduced([seed[key] for seed in seeds]) for key in Metrics._fields if key in seeds[0]}
+    there = {key: [seed[key] for seed in seeds if key in seed] for key in FIGURE_KEYS}
+    return {key: reduced(values) for key, values in there.items() if values}

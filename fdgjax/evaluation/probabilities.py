@@ -1,0 +1,251 @@
+"""The class probabilities of models on the samples by which they are evaluated, and the figures of these in records."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fdgjax.contract import Execution, Method, Model, PyTree, Variables
+from fdgjax.data.federation import Federation, Partition, Rows, stack_rows
+from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.clients import over_clients, repeat_of
+from fdgjax.engine.local import LocalData, samples_of
+from fdgjax.engine.round import State
+from fdgjax.evaluation.probability_figures import (
+    CURVES,
+    FIGURES,
+    THRESHOLD,
+    Figure,
+    decision_threshold,
+    figure_of,
+    has_value,
+    interval_key,
+)
+from fdgjax.evaluation.resampled import percentile_interval, resamples_of
+from fdgjax.utils.random import Purpose
+
+SMALL = 1000
+"""The most samples of a domain for which intervals are computed: of more, an interval is narrower than what differs
+between domains and seeds."""
+CURVE_BINS = 10
+"""Bins of a curve of calibration, of equal width in [0, 1]."""
+
+
+class Figuring(NamedTuple):
+    """names: the entries of `FIGURES` to compute. sensitivity: that the threshold shall give, 0 for Youden's index.
+    resamples: of an interval, 0 for no intervals."""
+
+    names: tuple[str, ...]
+    sensitivity: float = 0.0
+    resamples: int = 1000
+
+
+class Probabilities(NamedTuple):
+    """Logarithms of class probabilities, padded rows of samples: `source`, `test`: of each client's model on its own
+    validation and test data, `[clients, longest, classes]`; `target`: of each model for the unseen domain on its test
+    samples, `[models, longest, classes]`."""
+
+    source: Any
+    test: Any
+    target: Any
+
+
+Observing = Callable[[Method, State, Federation], Probabilities]
+
+
+def probabilities_in(model: Model, *, batch_size: int, execution: Execution) -> Observing:
+    """The function of a method, a state and a federation that gives the probabilities, to be part of a jitted program.
+
+    Args:
+      model: the network.
+      batch_size: samples at a time.
+      execution: how clients are run.
+    """
+    key, repeat = jax.random.key(0), repeat_of(execution)  # nothing is drawn in evaluation
+
+    def of_rows(variables: Variables, federation: Federation, rows: Rows) -> jax.Array:
+        samples = samples_of(LocalData(federation, rows.places, rows.length), batch_size, repeat)
+        found: jax.Array = samples.each(
+            lambda batch: jax.nn.log_softmax(model.apply(variables, batch.inputs, False, key)[0].logits)
+        )
+        return found
+
+    def on_source(method: Method, shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> jax.Array:
+        # A loop over the tables, so that the program holds the model once.
+        server, federation = shared
+        variables = method.predict(server, client)
+        return jax.lax.map(lambda rows: of_rows(variables, federation, rows), tables)
+
+    def on_target(federation: Federation, variables: Variables) -> jax.Array:
+        return of_rows(variables, federation, jax.tree.map(lambda leaf: leaf[0], federation.target))
+
+    def observe(method: Method, state: State, federation: Federation) -> Probabilities:
+        clients, tables = state.clients, stack_rows([federation.validation, federation.test])
+        held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
+        if method.pooled:
+            clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
+        own = over_clients(partial(on_source, method), execution)((state.server, federation), clients, held_out)
+        models = method.unseen(state.server, state.clients)
+        return Probabilities(own[:, 0], own[:, 1], over_clients(on_target, execution)(federation, models))
+
+    return observe
+
+
+class Judged(NamedTuple):
+    """Samples as a model sees them: labels int `[n]`, domains int `[n]`, probabilities float64 `[n, classes]`."""
+
+    labels: np.ndarray
+    domains: np.ndarray
+    probabilities: np.ndarray
+
+    def at(self, places: np.ndarray) -> "Judged":
+        """Some of the samples."""
+        return Judged(*(leaf[places] for leaf in self))
+
+
+def judged(found: np.ndarray, rows: Sequence[np.ndarray], data: Domains) -> list[Judged]:
+    """The samples of each model, from logarithms of probabilities `[models, longest, classes]` and the positions of its
+    samples in the data."""
+    each = []
+    for logarithms, own in zip(found, rows, strict=True):
+        p = np.exp(np.asarray(logarithms[: len(own)], np.float64))
+        each.append(Judged(data.labels[own], data.domains[own], p / p.sum(axis=1, keepdims=True)))
+    return each
+
+
+def pooled(models: Sequence[Judged]) -> Judged:
+    """The samples of all models together."""
+    return Judged(*(np.concatenate(column) for column in zip(*models, strict=True)))
+
+
+def measure_probabilities(
+    how: Figuring, found: Probabilities, data: Domains, part: Partition, seed: int
+) -> dict[str, Any]:
+    """The figures by their keys in a record (`fdgjax.evaluation.probability_figures.RECORDED`), those without a value
+    left out.
+
+    With two classes one threshold serves all figures of a round: that of all clients' validation samples pooled, each
+    with the probability that its client's own model gives it. No sample of the unseen domain has a part in it.
+
+    Args:
+      how: what to compute.
+      found: the probabilities, on the host.
+      data: holds labels and domains.
+      part: the split, whose rows the probabilities are of.
+      seed: of the resamples.
+    """
+    source, test = judged(found.source, part.validation, data), judged(found.test, part.test, data)
+    target = judged(found.target, [part.target] * len(found.target), data)
+    shown = test if any(len(one.labels) for one in test) else source
+    domains = by_domain(shown, target, data.domain_names)
+    two = len(data.class_names) == 2
+    threshold = decision_threshold(*pooled(source)[::2], how.sensitivity) if two else None
+    record: dict[str, Any] = {
+        THRESHOLD: threshold,
+        CURVES: present({name: curve(pooled(of)) for name, of in domains.items()}),
+    }
+    for name in how.names:
+        figure = FIGURES[name]
+        of = partial(mean_over, figure, threshold)
+        per_domain = present({domain: of(models) for domain, models in domains.items()})
+        worst = min if figure.larger else max
+        values = {
+            "id": of(source),
+            "id_all": of([pooled(source)]),
+            "ood": of(target),
+            "all": of([pooled(test)]),
+            "avg": of(test),
+            "per_domain": per_domain,
+            "worst_domain": worst(per_domain.values(), default=None),
+            "client": present({str(client): of([one]) for client, one in enumerate(shown)}),
+        }
+        record |= {f"{scope}_{name}": value for scope, value in values.items()}
+    return present(record | intervals(how, threshold, domains, seed))
+
+
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that are there."""
+    return {name: value for name, value in values.items() if value is not None and value != {}}
+
+
+def by_domain(shown: Sequence[Judged], target: Sequence[Judged], names: Sequence[str]) -> dict[str, list[Judged]]:
+    """The samples of each domain that has any, by its name: of all clients pooled, or those of each model for the
+    unseen domain."""
+    every, found = pooled(shown), dict[str, list[Judged]]()
+    for number, name in enumerate(names):
+        unseen = [one for one in target if (one.domains == number).any()]
+        own = every.at(every.domains == number)
+        if unseen or len(own.labels):
+            found[name] = unseen or [own]
+    return found
+
+
+def mean_over(figure: Figure, threshold: float | None, models: Sequence[Judged]) -> float | None:
+    """A figure's mean over models, those left out for whose samples it has no value; None if it has none for any."""
+    each = [figure_of(figure, one.labels, one.probabilities, threshold) for one in models]
+    there = [value for value in each if value is not None]
+    return float(np.mean(there)) if there else None
+
+
+def intervals(
+    how: Figuring, threshold: float | None, domains: Mapping[str, list[Judged]], seed: int
+) -> dict[str, dict[str, list[float]]]:
+    """By the key of each figure the bootstrap interval on each small domain. All figures of a domain have the same
+    resamples, the same in each round; model, threshold and domain are as they are."""
+    found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
+    for number, (domain, models) in enumerate(domains.items()):
+        labels = models[0].labels
+        if not how.resamples or len(labels) > SMALL:
+            continue
+        random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
+        counts = resamples_of(labels, how.resamples, random)
+        for name in how.names:
+            figure = FIGURES[name]
+            each = [
+                figure.resampled(one.labels, one.probabilities, threshold, counts)
+                for one in models
+                if has_value(figure, one.labels, one.probabilities, threshold)
+            ]
+            if each:
+                found[interval_key(name)][domain] = list(percentile_interval(np.mean(each, axis=0)))
+    return found
+
+
+def figures_of_samples(
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, resamples: int = 1000, seed: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Every figure that has a value for one model's samples: its `value` and, of few samples, its bootstrap `interval`,
+    None of many.
+
+    Args:
+      labels: int `[n]`.
+      probabilities: `[n, classes]`.
+      threshold: of two classes; None for none.
+      resamples, seed: of the interval.
+    """
+    p = np.asarray(probabilities, np.float64)
+    one = Judged(labels, np.zeros_like(labels), p / p.sum(axis=1, keepdims=True))
+    values = present({name: figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for name in FIGURES})
+    sure = intervals(Figuring(tuple(values), resamples=resamples), threshold, {"": [one]}, seed)
+    return {name: {"value": value, "interval": sure[interval_key(name)].get("")} for name, value in values.items()}
+
+
+def curve(samples: Judged) -> dict[str, list[float]] | None:
+    """A curve of calibration, a value for each of 10 bins of equal width in [0, 1]: of two classes the samples by the
+    probability of the second (`count`), how many are of it (`positive`), and the sum of the probabilities
+    (`probability`); of more classes the same of the largest probability, and of the samples whose class has it.
+
+    None for probabilities that are not finite.
+    """
+    p = samples.probabilities
+    if not np.isfinite(p).all():
+        return None
+    score, hit = (
+        (p[:, 1], samples.labels == 1) if p.shape[1] == 2 else (p.max(axis=1), p.argmax(axis=1) == samples.labels)
+    )
+    place = np.searchsorted(np.linspace(0, 1, CURVE_BINS + 1)[1:-1], score)  # as scikit-learn's calibration_curve
+    weights = {"count": np.ones(len(score)), "positive": hit, "probability": score}
+    return {name: np.bincount(place, each, CURVE_BINS).tolist() for name, each in weights.items()}

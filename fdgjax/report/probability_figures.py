@@ -1,0 +1,150 @@
+"""The figures of `config.figures` in a report: their tables, and curves of calibration by domain."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdgjax.evaluation.metrics import SHOWN
+from fdgjax.evaluation.probability_figures import (
+    CURVES,
+    FIGURE_HEADLINES,
+    FIGURES,
+    SCOPES,
+    THRESHOLD,
+    interval_key,
+    larger_is_better,
+)
+from fdgjax.evaluation.statistics import Spread, spread
+from fdgjax.report.drawing import REFERENCE, Figure, OpenPanel, colour, dashes, panels_of, sheet
+from fdgjax.report.figures import by_panel, keys_of, percent_axis, series_of
+from fdgjax.report.rankings import PAIRED, RANKED, ranked_rows
+from fdgjax.report.reading import Run
+from fdgjax.report.tables import WHO, Cell, Column, Table, who
+
+LEAST = 5
+"""A bin of a curve with fewer samples is noise and left out."""
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """The figures that any of the runs has."""
+    return [name for name in FIGURES if any(run.values(f"{scope}_{name}") for run in runs for scope in SCOPES)]
+
+
+def figures_table(runs: Sequence[Run]) -> Table:
+    """Each figure of each run: means over clients and models, pooled samples, the worst domain, the threshold."""
+    scopes = {
+        "id": "id",
+        "id_all": "id, pooled",
+        "ood": "ood",
+        "avg": "AVG",
+        "all": "ALL",
+        "worst_domain": "worst domain",
+    }
+    rows: list[list[Cell]] = []
+    for name in names_of(runs):
+        for run in runs:
+            cells = [spread(run.values(f"{scope}_{name}")) for scope in scopes]
+            threshold = spread(run.values(THRESHOLD)) if FIGURES[name].thresholded else None
+            rows += [[*who(run), FIGURES[name].title, *cells, threshold]] if any(cells) else []
+    return Table(
+        "figures",
+        "Figures of probabilities",
+        "Mean ± sample standard deviation over seeds, at the reported round. Of log loss and Brier score smaller "
+        "values are better. The threshold is that of the clients' validation data. Empty: a class lacks samples.",
+        [
+            *WHO,
+            Column("figure", "figure"),
+            *(Column(scope, title, "decimals") for scope, title in scopes.items()),
+            Column("threshold", "threshold", "decimals"),
+        ],
+        rows,
+    )
+
+
+def figures_by_domain(runs: Sequence[Run]) -> Table:
+    """Each figure on each domain, with the bootstrap interval of a single seed on a small domain."""
+    names = names_of(runs)
+    domains = list(
+        dict.fromkeys(d for run in runs for name in names for each in run.values(f"per_domain_{name}") for d in each)
+    )
+    rows: list[list[Cell]] = []
+    for name in names:
+        for run in runs:
+            each, sure = run.values(f"per_domain_{name}"), run.values(interval_key(name))
+            cells = [on_domain(each, sure, domain) for domain in domains]
+            rows += [[*who(run), FIGURES[name].title, *cells]] if any(cells) else []
+    return Table(
+        "figures_by_domain",
+        "Figures of probabilities on each domain",
+        "Mean ± sample standard deviation over seeds; of one seed the 95 % interval by bootstrap over the samples of a "
+        "domain, where these are few. A source domain by the models of the clients that hold it, the unseen domain by "
+        "all models.",
+        [*WHO, Column("figure", "figure"), *(Column(domain, domain) for domain in domains)],
+        rows,
+    )
+
+
+def on_domain(
+    each: Sequence[Mapping[str, float]], sure: Sequence[Mapping[str, Sequence[float]]], domain: str
+) -> str | None:
+    """A cell: `0.912 ± 0.010` of several seeds, `0.912 (0.85 to 0.96)` of one; None for nothing."""
+    found: Spread | None = spread([one.get(domain) for one in each])
+    if found is None:
+        return None
+    if found.std is not None:
+        return f"{found.mean:.3f} ± {found.std:.3f}"
+    interval = sure[0].get(domain) if len(sure) == 1 else None
+    return f"{found.mean:.3f}" + (" ({:.2f} to {:.2f})".format(*interval) if interval else "")
+
+
+def figures_ranking(runs: Sequence[Run]) -> Table:
+    """Who is best by each figure of probabilities on the unseen domain, or on the clients' test data without one."""
+    keys = [
+        key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_")) and any(run.values(key) for run in runs)
+    ]
+    return Table(
+        "figures_ranking",
+        "Ranking by figures of probabilities",
+        f"By the mean over the domains; {PAIRED} All figures times 100; a difference is positive where a method is "
+        "better than the first, also where smaller values are better.",
+        RANKED,
+        [row for key in keys for row in ranked_rows(runs, key, SHOWN[key], larger_is_better(key))],
+    )
+
+
+def curve_of(run: Run, domain: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """A run's curve of calibration on a domain, over all seeds: mean probability and share of positive samples by bin;
+    None without one."""
+    found = [one[domain] for one in run.values(CURVES) if domain in one]
+    if not found:
+        return None
+    count, positive, total = (
+        np.sum([one[name] for one in found], axis=0) for name in ("count", "positive", "probability")
+    )
+    some = count >= LEAST
+    return (total[some] / count[some], positive[some] / count[some]) if some.any() else None
+
+
+def calibration_by_domain(runs: Sequence[Run]) -> Figure | None:
+    """Curves of calibration, a panel for each domain, in a row for each of the runs' panels."""
+    numbers, panels, drawn = series_of(runs), list[OpenPanel](), list[Run]()
+    for title, mine in by_panel(runs).items():
+        for domain in dict.fromkeys(domain for run in mine for one in run.values(CURVES) for domain in one):
+            there = [(run, found) for run in mine if (found := curve_of(run, domain)) is not None]
+            if not there:
+                continue
+            with sheet(3.4, 3.0) as (drawing, axes):
+                axes.plot([0, 1], [0, 1], **REFERENCE)
+                for run, (x, y) in there:
+                    look: Any = {"color": colour(numbers[run.series]), "linestyle": dashes(numbers[run.series])}
+                    axes.plot(x, y, marker="o", **look)
+                axes.set_xlim(0, 1.02)
+                axes.set_ylim(0, 1.02)
+                percent_axis(axes, "mean probability (%)", "x")
+                percent_axis(axes, "share of samples (%)")
+                unseen = " (unseen)" if domain == there[0][0].target else ""
+                name = f"calibration-{len(panels)}"
+                panels.append(OpenPanel(f"{domain}{unseen}, {title}", title, name, drawing, axes))
+            drawn += [run for run, _ in there]
+    return Figure(panels_of(panels, ""), keys_of(runs, drawn)) if panels else None

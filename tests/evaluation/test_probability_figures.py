@@ -1,0 +1,289 @@
+"""Laws of the figures of probabilities, of their resamples, of the threshold and of the curve of calibration."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from sklearn.calibration import calibration_curve
+
+from fdgjax.data.federation import Partition
+from fdgjax.data.sources.domains import Domains
+from fdgjax.evaluation.metrics import FIGURE_KEYS
+from fdgjax.evaluation.probabilities import (
+    SMALL,
+    Figuring,
+    Judged,
+    Probabilities,
+    curve,
+    intervals,
+    measure_probabilities,
+)
+from fdgjax.evaluation.probability_figures import (
+    FIGURES,
+    decision_threshold,
+    figure_in,
+    figure_of,
+    interval_key,
+    larger_is_better,
+    names_in,
+)
+from fdgjax.evaluation.resampled import resamples_of
+
+EACH = settings(derandomize=True, deadline=None, max_examples=40)
+LEVELS = np.linspace(0.02, 0.98, 9)
+
+
+@st.composite
+def samples(draw: st.DrawFn, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of every class, and probabilities with ties."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    labels = rng.permutation(np.append(np.arange(classes), rng.integers(0, classes, draw(st.integers(0, 20)))))
+    if classes == 2:
+        p = rng.choice(LEVELS, len(labels))
+        return labels, np.stack([1 - p, p], axis=1)
+    return labels, rng.dirichlet(np.ones(classes), len(labels))
+
+
+BOTH = st.one_of(samples(2), samples(4))
+
+
+def value(name: str, labels: np.ndarray, p: np.ndarray, threshold: float | None = 0.5) -> float:
+    found = figure_of(FIGURES[name], labels, p, threshold)
+    assert found is not None
+    return found
+
+
+def usable(p: np.ndarray) -> list[str]:
+    return [name for name, figure in FIGURES.items() if p.shape[1] == 2 or not figure.binary]
+
+
+@EACH
+@given(samples())
+def test_auroc_is_the_share_of_pairs_in_order_and_monotone_maps_keep_it(given_: tuple) -> None:
+    """Mann and Whitney, 1947; a strictly increasing map of probabilities changes no order."""
+    labels, p = given_
+    positive, negative = p[labels == 1, 1][:, None], p[labels == 0, 1][None]
+    pairs = np.mean((positive > negative) + 0.5 * (positive == negative))
+    assert value("auroc", labels, p) == pytest.approx(pairs)
+    mapped = p[:, 1] ** 3 / (p[:, 1] ** 3 + (1 - p[:, 1]) ** 2)
+    assert value("auroc", labels, np.stack([1 - mapped, mapped], axis=1)) == pytest.approx(pairs)
+    assert value("auroc", 1 - labels, p[:, ::-1]) == pytest.approx(pairs)
+
+
+@settings(EACH, max_examples=20)
+@given(BOTH, st.integers(0, 10**6))
+def test_the_order_of_samples_does_not_matter(given_: tuple, seed: int) -> None:
+    labels, p = given_
+    order = np.random.default_rng(seed).permutation(len(labels))
+    for name in usable(p):
+        assert value(name, labels[order], p[order]) == pytest.approx(value(name, labels, p)), name
+
+
+@EACH
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 10**6))
+def test_log_loss_and_brier_are_least_at_the_true_probabilities(counts: list[int], seed: int) -> None:
+    """Strictly proper scores: of samples with given shares of classes, no constant prediction is as good as these."""
+    labels, share = np.repeat(np.arange(len(counts)), counts), np.array(counts) / sum(counts)
+    other = np.random.default_rng(seed).dirichlet(np.ones(len(counts)))
+    for name in ("log_loss", "brier"):
+        assert not FIGURES[name].larger
+        own = value(name, labels, np.tile(share, (len(labels), 1)))
+        assert own <= value(name, labels, np.tile(other, (len(labels), 1))) + 1e-12, name
+    entropy = -sum(p * math.log(p) for p in share)
+    assert value("log_loss", labels, np.tile(share, (len(labels), 1))) == pytest.approx(entropy)
+
+
+@settings(EACH, max_examples=12)
+@given(BOTH, st.integers(0, 10**6))
+def test_resamples_have_the_figures_of_the_samples_that_they_repeat(given_: tuple, seed: int) -> None:
+    """All at once equals scikit-learn on the repeated samples, one resample after another."""
+    labels, p = given_
+    counts = resamples_of(labels, 6, np.random.default_rng(seed))
+    assert (counts.sum(axis=1) == len(labels)).all()
+    for name in usable(p):
+        found = FIGURES[name].resampled(labels, p, 0.5, counts)
+        each = [value(name, np.repeat(labels, row), np.repeat(p, row, axis=0)) for row in counts]
+        np.testing.assert_allclose(found, each, atol=1e-12, err_msg=name)
+
+
+@EACH
+@given(BOTH, st.integers(0, 10**6))
+def test_no_class_vanishes_from_a_resample(given_: tuple, seed: int) -> None:
+    labels, _ = given_
+    counts = resamples_of(labels, 50, np.random.default_rng(seed))
+    for label in np.unique(labels):
+        assert counts[:, labels == label].sum(axis=1).min() > 0
+
+
+def test_resamples_without_a_rare_class_are_not_stratified() -> None:
+    """Where no class can vanish, the number of samples of a class varies as the samples do."""
+    labels = np.repeat([0, 1], 60)
+    share = resamples_of(labels, 4000, np.random.default_rng(0))[:, labels == 1].sum(axis=1) / len(labels)
+    assert np.std(share) == pytest.approx(math.sqrt(0.25 / 120), rel=0.05)
+
+
+@EACH
+@given(BOTH, st.integers(0, 10**6))
+def test_an_interval_has_the_figure_in_it_and_is_the_same_for_the_same_seed(given_: tuple, seed: int) -> None:
+    """For means and for AUROC, whose resamples have the figure as their mean."""
+    labels, p = given_
+    how = Figuring(("auroc", "log_loss", "brier", "balanced_accuracy"), resamples=500)
+    domains = {"north": [Judged(labels, np.zeros_like(labels), p)]}
+    found = intervals(how, 0.5, domains, seed)
+    assert found == intervals(how, 0.5, domains, seed)
+    for name in how.names:
+        low, high = found[interval_key(name)]["north"]
+        assert low - 1e-9 <= value(name, labels, p) <= high + 1e-9, name
+
+
+def test_an_interval_covers_the_figure_of_further_samples() -> None:
+    """Of 300 draws of 100 samples, 95 % of the intervals hold the AUROC of all: Phi(1 / sqrt(2)) of two normals."""
+    rng, truth, hits = np.random.default_rng(1), 0.5 * (1 + math.erf(0.5)), 0
+    for seed in range(300):
+        labels = rng.integers(0, 2, 100)
+        score = 1 / (1 + np.exp(-rng.normal(labels, 1)))
+        one = Judged(labels, np.zeros_like(labels), np.stack([1 - score, score], axis=1))
+        low, high = intervals(Figuring(("auroc",), resamples=200), None, {"a": [one]}, seed)[interval_key("auroc")]["a"]
+        hits += low <= truth <= high
+    assert 0.91 <= hits / 300 <= 0.98
+
+
+@settings(EACH, max_examples=15)
+@given(samples(), st.sampled_from([0.3, 0.8, 0.95, 1.0]))
+def test_the_threshold_has_the_largest_index_or_the_asked_sensitivity(given_: tuple, asked: float) -> None:
+    labels, p = given_
+    every = np.unique(p[:, 1])
+
+    def both(threshold: float) -> tuple[float, float]:
+        return value("sensitivity", labels, p, threshold), value("specificity", labels, p, threshold)
+
+    best = decision_threshold(labels, p)
+    assert best in every
+    assert sum(both(best)) == pytest.approx(max(sum(both(one)) for one in every))
+    reached = decision_threshold(labels, p, asked)
+    assert reached in every
+    assert both(reached)[0] >= asked - 1e-9
+    assert all(both(one)[0] < asked for one in every[every > reached])
+
+
+def test_what_has_no_value_is_none() -> None:
+    p = np.array([[0.3, 0.7], [0.6, 0.4]])
+    ones, mixed = np.array([1, 1]), np.array([0, 1])
+    none = {name for name, figure in FIGURES.items() if figure_of(figure, ones, p, 0.5) is None}
+    assert none == {"auroc", "average_precision", "f1", "balanced_accuracy", "specificity"}
+    without = {name for name, figure in FIGURES.items() if figure_of(figure, mixed, p, None) is None}
+    assert without == {name for name, figure in FIGURES.items() if figure.thresholded}
+    three = np.array([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]])
+    lacking = {name for name, figure in FIGURES.items() if figure_of(figure, mixed, three, None) is None}
+    assert lacking == set(FIGURES) - {"log_loss", "brier"}
+    for figure in FIGURES.values():
+        assert figure_of(figure, mixed, np.full((2, 2), np.nan), 0.5) is None
+        assert figure_of(figure, mixed[:0], p[:0], 0.5) is None
+    assert decision_threshold(ones, p) is None
+
+
+@EACH
+@given(samples())
+def test_the_curve_is_scikit_learns(given_: tuple) -> None:
+    labels, p = given_
+    found = curve(Judged(labels, labels, p))
+    assert found is not None
+    count, positive, total = (np.array(found[name]) for name in ("count", "positive", "probability"))
+    share, mean = calibration_curve(labels, p[:, 1], n_bins=10)
+    np.testing.assert_allclose(positive[count > 0] / count[count > 0], share)
+    np.testing.assert_allclose(total[count > 0] / count[count > 0], mean)
+
+
+def test_names_and_directions() -> None:
+    assert names_in(" auroc, brier,,auroc ") == ("auroc", "brier")
+    assert figure_in("worst_domain_log_loss") == "log_loss"
+    assert figure_in("per_domain_auroc.north") == "auroc"
+    assert figure_in("id_accuracy") == ""
+    assert larger_is_better("ood_auroc")
+    assert larger_is_better("ood_accuracy")
+    assert not larger_is_better("ood_log_loss")
+    assert not larger_is_better("ood_loss")
+
+
+def split_of(rng: np.random.Generator, sizes: list[int], labels: np.ndarray | None = None) -> tuple[Domains, Partition]:
+    """Clients 0 and 1 with validation samples of the domains 0 and 1, and an unseen domain 2."""
+    domains = np.repeat(np.arange(3), sizes)
+    labels = rng.integers(0, 2, len(domains)) if labels is None else labels
+    data = Domains(np.zeros((len(domains), 1), np.float32), labels, domains, ("a", "b", "c"), ("well", "ill"))
+    rows = [np.flatnonzero(domains == d) for d in range(3)]
+    none = [np.arange(0)] * 2
+    return data, Partition(none, rows[:2], none, rows[2], np.arange(0))
+
+
+def logarithms(rng: np.random.Generator, models: int, longest: int) -> np.ndarray:
+    return np.log(rng.dirichlet([1, 1], (models, longest))).astype(np.float32)
+
+
+def test_scopes_are_means_pools_and_domains() -> None:
+    """Two clients of one domain each, and two models for the unseen domain, padded rows included."""
+    rng, sizes = np.random.default_rng(3), [12, 30, 25]
+    data, part = split_of(rng, sizes)
+    found = Probabilities(logarithms(rng, 2, 33), logarithms(rng, 2, 33), logarithms(rng, 2, 28))
+    record = measure_probabilities(Figuring(("auroc", "log_loss")), found, data, part, 0)
+    assert set(record) <= set(FIGURE_KEYS)
+    lengths = {"source": sizes[:2], "target": [25, 25]}
+    exact = {
+        (name, i): softmax(getattr(found, name)[i, : own[i]], 1) for name, own in lengths.items() for i in range(2)
+    }
+    labels = [data.labels[data.domains == d] for d in range(3)]
+    for name in ("auroc", "log_loss"):
+        own = [value(name, labels[i], exact["source", i]) for i in range(2)]
+        unseen = [value(name, labels[2], exact["target", i]) for i in range(2)]
+        every = value(name, np.concatenate(labels[:2]), np.concatenate([exact["source", 0], exact["source", 1]]))
+        domains = {"a": own[0], "b": own[1], "c": np.mean(unseen)}
+        worst = min if FIGURES[name].larger else max
+        assert record[f"id_{name}"] == pytest.approx(np.mean(own), abs=1e-6)
+        assert record[f"id_all_{name}"] == pytest.approx(every, abs=1e-6)
+        assert record[f"ood_{name}"] == pytest.approx(np.mean(unseen), abs=1e-6)
+        assert record[f"per_domain_{name}"] == pytest.approx(domains, abs=1e-6)
+        assert record[f"worst_domain_{name}"] == pytest.approx(worst(domains.values()), abs=1e-6)
+        assert record[f"client_{name}"] == pytest.approx({"0": own[0], "1": own[1]}, abs=1e-6)
+        assert f"avg_{name}" not in record
+        assert set(record[interval_key(name)]) == {"a", "b", "c"}
+    np.testing.assert_allclose(sum(record["per_domain_calibration"]["c"]["count"]), 50)
+
+
+def test_a_domain_of_one_class_and_an_empty_one_are_left_out() -> None:
+    """Nothing that JSON cannot hold, and nothing of the unseen domain moves the threshold."""
+    rng, how = np.random.default_rng(5), Figuring(tuple(FIGURES))
+    labels = np.concatenate([np.ones(6, int), rng.permutation([0, 1] * 5), rng.permutation([0, 1] * 4)])
+    data, part = split_of(rng, [6, 10, 8], labels)
+    found = Probabilities(logarithms(rng, 2, 10), logarithms(rng, 2, 10), logarithms(rng, 1, 8))
+    record = measure_probabilities(how, found, data, part, 0)
+    json.dumps(record, allow_nan=False)
+    assert set(record["per_domain_auroc"]) == set(record["per_domain_specificity"]) == {"b", "c"}
+    assert set(record["per_domain_log_loss"]) == set(record["per_domain_sensitivity"]) == {"a", "b", "c"}
+    assert record["id_auroc"] == record["client_auroc"]["1"]
+    other = data._replace(labels=np.where(data.domains == 2, 1 - data.labels, data.labels))
+    changed = measure_probabilities(how, found, other, part, 0)
+    assert changed["decision_threshold"] == record["decision_threshold"]
+    nothing = measure_probabilities(how, found, data, part._replace(validation=[np.arange(0)] * 2), 0)
+    json.dumps(nothing, allow_nan=False)
+    assert "decision_threshold" not in nothing
+    assert "ood_sensitivity" not in nothing
+    assert set(nothing["per_domain_auroc"]) == {"c"}
+    broken = measure_probabilities(how, jax_nan(found), data, part, 0)
+    assert not broken
+
+
+def jax_nan(found: Probabilities) -> Probabilities:
+    return Probabilities(*(np.full_like(leaf, np.nan) for leaf in found))
+
+
+def test_large_domains_have_no_interval() -> None:
+    rng = np.random.default_rng(0)
+    labels, score = rng.integers(0, 2, SMALL + 1), rng.random(SMALL + 1)
+    one = Judged(labels, np.zeros_like(labels), np.stack([1 - score, score], axis=1))
+    assert intervals(Figuring(("brier",)), None, {"a": [one]}, 0) == {interval_key("brier"): {}}
+    assert intervals(Figuring(("brier",), resamples=0), None, {"a": [one.at(np.arange(9))]}, 0) == {
+        interval_key("brier"): {}
+    }
