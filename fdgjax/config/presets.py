@@ -115,6 +115,7 @@ TABLE: Mapping[str, Any] = {
     "rounds": 30,
     "local_epochs": 1,
     "batch_size": 32,
+    "figures": "auroc,balanced_accuracy,log_loss",
     "model": {"name": "mlp"},
     "method": {"client_learning_rate": 1e-3},
 }
