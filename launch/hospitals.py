@@ -16,7 +16,7 @@ import numpy as np
 
 import fdgjax
 from fdgjax.config import make_config, read_config
-from fdgjax.data.columns import Encoding
+from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Partition
 from fdgjax.experiments import Experiment, build
 from fdgjax.report.reading import read_runs

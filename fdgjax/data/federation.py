@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from fdgjax.data.columns import Encoding
+from fdgjax.data.encoding import Encoding
 from fdgjax.data.sharded import ShardedImages
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.streaming import Streamed

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from fdgjax.config import experiment_identity, to_plain
-from fdgjax.data.columns import to_plain as encoding_to_plain
+from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
 from fdgjax.deploy.own_samples import count_samples, own_samples
 from fdgjax.deploy.statistics import of_party

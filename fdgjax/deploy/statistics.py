@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fdgjax.data.columns import ColumnStatistics, column_statistics, layout_of, merged, standardising
+from fdgjax.data.columns import ColumnStatistics, column_statistics, layout_of, merged
+from fdgjax.data.encoding import standardising
 from fdgjax.deploy.terms import OwnSamples, Terms, to_words
 from fdgjax.deploy.wire import Reply, Request, Transport
 from fdgjax.utils.errors import UserError

@@ -10,9 +10,10 @@ import numpy as np
 from fdgjax.config import Config, from_plain, to_plain
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
-from fdgjax.data.columns import Column, Encoding, layout_of, unstandardised
-from fdgjax.data.columns import from_plain as encoding_from_plain
-from fdgjax.data.columns import to_plain as encoding_to_plain
+from fdgjax.data.columns import Column, layout_of
+from fdgjax.data.encoding import Encoding, unstandardised
+from fdgjax.data.encoding import from_plain as encoding_from_plain
+from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains

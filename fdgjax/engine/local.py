@@ -11,7 +11,7 @@ import optax
 
 from fdgjax.contract import Batch, Context, Objective, Order, PseudoLabels, PyTree, Samples, Trained, Variables
 from fdgjax.data.augmentations.view import View
-from fdgjax.data.columns import as_inputs
+from fdgjax.data.encoding import as_inputs
 from fdgjax.data.federation import Federation
 from fdgjax.engine.loops import Repeat, dynamic_loop
 from fdgjax.nn import with_mask

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
-from fdgjax.data.columns import Encoding, as_inputs
+from fdgjax.data.encoding import Encoding, as_inputs
 from fdgjax.data.federation import Federation, Partition
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Objective, PyTree, Variables
-from fdgjax.data.columns import Encoding, as_inputs
+from fdgjax.data.encoding import Encoding, as_inputs
 
 
 class Minibatches(NamedTuple):

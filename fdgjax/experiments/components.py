@@ -10,7 +10,7 @@ from fdgjax.config import Config, seeds_of
 from fdgjax.config.robustness import attack_of, defence_of
 from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
-from fdgjax.data.columns import Encoding
+from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains

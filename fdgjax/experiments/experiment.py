@@ -10,7 +10,7 @@ from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
 from fdgjax.config.privacy import Protection, protection
 from fdgjax.config.robustness import hostility
 from fdgjax.contract import Method, Model, Setup, Variables
-from fdgjax.data.columns import Encoding
+from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains

@@ -7,7 +7,8 @@ import logging
 from functools import partial
 
 from fdgjax.config import Config, DataConfig, ModelConfig
-from fdgjax.data.columns import Encoding, column_statistics, layout_of, merged, standardising, unstandardised
+from fdgjax.data.columns import column_statistics, layout_of, merged
+from fdgjax.data.encoding import Encoding, standardising, unstandardised
 from fdgjax.data.federation import Partition
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching

@@ -12,7 +12,8 @@ import numpy as np
 
 from fdgjax.config import Config, resolved, seeds_of
 from fdgjax.contract import Execution, Method, Model, Setup
-from fdgjax.data.columns import Column, Encoding, from_plain, layout_of, to_plain
+from fdgjax.data.columns import Column, layout_of
+from fdgjax.data.encoding import Encoding, from_plain, to_plain
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import AdaptFn, Variables
-from fdgjax.data.columns import Encoding
+from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate
 from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.domains import Domains

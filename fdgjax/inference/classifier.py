@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Output, PyTree, Variables
-from fdgjax.data.columns import Encoding, as_inputs
+from fdgjax.data.encoding import Encoding, as_inputs
 from fdgjax.evaluation.feature_distance import distances_in
 from fdgjax.experiments import Outline
 from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of

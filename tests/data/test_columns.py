@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fdgjax.data.columns import (
-    Column,
-    column_statistics,
-    from_plain,
-    layout_of,
-    merged,
-    standardising,
-    to_plain,
-    unstandardised,
-)
+from fdgjax.data.columns import Column, column_statistics, layout_of, merged
+from fdgjax.data.encoding import from_plain, standardising, to_plain, unstandardised
 
 COLUMNS = (Column("age"), Column("sex", ("f", "m")), Column("dose"), Column("place", ("a", "b", "c")))
 LAYOUT = layout_of(COLUMNS)

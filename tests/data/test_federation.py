@@ -117,7 +117,7 @@ def test_pooling_is_all_training_samples_at_one_client(order: list[int]) -> None
     assert np.asarray(pooled.train.places).tolist() == [wanted]
     assert np.asarray(pooled.train.length).tolist() == [len(wanted)]
     assert len(pooled.ids) == 1
-    for name in ("images", "labels", "validation", "test", "target"):
+    for name in ("inputs", "labels", "validation", "test", "target"):
         for left, right in zip(
             jax.tree.leaves(getattr(pooled, name)), jax.tree.leaves(getattr(federation, name)), strict=True
         ):

@@ -68,7 +68,7 @@ def test_batchnorms_statistics_by_config(key: str) -> None:
     found = []
     plain = ModelConfig("digits_cnn", 1 / 8, unit="norm")
     for chosen in (plain, dataclasses.replace(plain, **{key: True})):
-        model = client_model(chosen, data, DataConfig(scaling="signed"), None, "float32").rest
+        model = client_model(chosen, data, None, DataConfig(scaling="signed"), None, "float32").rest
         variables = jax.jit(model.init)(jax.random.key(0))
         with with_mask(mask):
             _, changed = model.apply(variables, as_floats(jnp.asarray(data.inputs)), True, jax.random.key(0))

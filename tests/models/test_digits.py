@@ -25,7 +25,7 @@ def test_size_and_any_image_size() -> None:
 def test_learns_the_real_digits(seed: int) -> None:
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
-    x = jnp.asarray(digits.inputs[order, :, :, None] / 8 - 1, jnp.float32)
+    x = jnp.asarray(digits.images[order, :, :, None] / 8 - 1, jnp.float32)
     y = jnp.asarray(digits.target[order])
     model, optimiser = DigitsCNN(classes=10), optax.adam(3e-3)
     params = jax.jit(model.init)(jax.random.key(seed), x[:1])

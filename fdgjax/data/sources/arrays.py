@@ -62,7 +62,7 @@ def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         if others.dtype != inputs.dtype:
             raise UserError(
                 f"data['{name}'] has {others.dtype} and data['{first}'] {inputs.dtype}; expected images (uint8) or "
-                "numbers for all"
+                "numbers for all; of numbers in [0, 1] make (255 * images).round().astype('uint8')"
             )
 
 

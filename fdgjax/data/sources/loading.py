@@ -46,7 +46,7 @@ FROM_FILES: Mapping[str, Callable[[str], Source]] = {
 Found = Source | Tables | Domains
 """A data set: files of images or tables that are yet to be read, or arrays."""
 
-TABLE_DATA: Mapping[str, Callable[[str], Tables]] = {"table": table_folder, "heart_disease": heart_disease}
+TABLE_DATA: Mapping[str, Callable[[str], Tables]] = {"heart_disease": heart_disease, "table": table_folder}
 """Data sets of tables, by name."""
 
 DATASETS: Registry[Callable[[str], Found]] = Registry("data set", {**FROM_FILES, **TABLE_DATA, "arrays": array_folder})

@@ -42,7 +42,7 @@ class Bare(nn.Module):
 def fitted(method: str, clients: int = 5, domains: int = 5, **model: Any) -> Any:
     config = make_config(method)
     config.update({"model": model, "client_axis": "map"})
-    return fit_model(read_config(config), METHODS[method], DIGITS, None, clients, domains)
+    return fit_model(read_config(config), METHODS[method], DIGITS, None, None, clients, domains)
 
 
 @pytest.mark.parametrize(("name", "need"), NEEDS, ids=lambda case: getattr(case, "lack", case))
