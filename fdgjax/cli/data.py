@@ -75,7 +75,8 @@ def bring(release: Release, base: Path, downloads: Path, args: argparse.Namespac
         said = verified_already(release, base)  # another process may have been faster
         verb = "is there" if said else "is fetched and verified"
         said = said or get(release, base, work, args.mirror, args.keep)
-    print(f"{base / release.folder} {verb}: {said}\nuse it with --config.data.dir={base}")
+    keys = f"{base / release.folder} --config.data.label={release.label}" if release.label else f"{base}"
+    print(f"{base / release.folder} {verb}: {said}\nuse it with --config.data.dir={keys}")
     return 0
 
 
@@ -98,7 +99,7 @@ def about(name: str, release: Release) -> Iterator[str]:
     yield f"{name}{': ' + release.remark if release.remark else ''}"
     yield f"  licence  {release.licence}"
     yield f"  size     {amount(release.size)} to fetch, {amount(release.unpacked)} unpacked" + (
-        f", {release.images:,} images" if release.images else ""
+        f", {release.images:,} {release.samples}" if release.images else ""
     )
     yield f"  known by {release.pinned}"
     for file in release.files:

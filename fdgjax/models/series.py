@@ -19,8 +19,8 @@ STAGES = ("conv_1", "conv_2", "conv_3")
 
 class Conv1D(nn.Module):
     """Three convolutions along time with 5 taps, stride 2 and BatchNorm, each followed by ReLU; the mean over time,
-    which gives m = 64 features; a linear layer. 31,810 parameters for 3 channels and two classes. Works for series of any
-    length; a feature of the last convolution sees 29 points in time.
+    which gives m = 64 features; a linear layer. 31,810 parameters for 3 channels and two classes. Works for series of
+    any length; a feature of the last convolution sees 29 points in time.
 
     Not from a paper; convolutions with BatchNorm and the mean over time are as in the fully convolutional network of
     Wang, Yan and Oates, "Time series classification from scratch with deep neural networks", 2017.
