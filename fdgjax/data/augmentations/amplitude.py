@@ -48,7 +48,7 @@ def spectrum(images: jax.Array) -> jax.Array:
     Raises:
       UserError: inputs that are no images.
     """
-    check_images("an amplitude spectrum (FedDG)", images, "a method that fits these data, such as fedavg")
+    check_images("an amplitude spectrum (FedDG)", images.shape, "a method that fits these data, such as fedavg")
     return jnp.fft.fftshift(jnp.fft.fft2((images + 1) / 2, axes=AXES, norm="forward"), AXES)
 
 

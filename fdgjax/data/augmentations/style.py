@@ -29,7 +29,7 @@ def style_of(images: jax.Array) -> Style:
     Raises:
       UserError: inputs that are no images.
     """
-    check_images("a style (FedCCRL)", images, "a method that fits these data, such as fedavg")
+    check_images("a style (FedCCRL)", images.shape, "a method that fits these data, such as fedavg")
     return Style(jnp.mean(images, (1, 2)), jnp.sqrt(jnp.var(images, (1, 2), ddof=1) + EPSILON))
 
 

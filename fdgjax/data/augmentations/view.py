@@ -1,6 +1,6 @@
 """The type of a view, and views that depend on the shape of the samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 
@@ -14,15 +14,15 @@ IMAGE_AXES = 4
 """Axes of a batch of images; one of rows of a table or of series has fewer."""
 
 
-def check_images(what: str, inputs: jax.Array, expected: str) -> None:
-    """Raises a `UserError` unless the inputs are images; only their shape is read, so that tracing raises it.
+def check_images(what: str, shape: Sequence[int], expected: str) -> None:
+    """Raises a `UserError` unless a batch of that shape is one of images, also in tracing.
 
     Args:
-      what: what is made for images. inputs: `[batch, ...]`. expected: what to take instead, in words.
+      what: what is made for images. shape: the batch's. expected: what to take instead, in words.
     """
-    if inputs.ndim != IMAGE_AXES:
+    if len(shape) != IMAGE_AXES:
         raise UserError(
-            f"{what} is made for images [H, W, channels] and got samples of shape {list(inputs.shape[1:])}; "
+            f"{what} is made for images [H, W, channels] and got samples of shape {list(shape[1:])}; "
             f"expected {expected}"
         )
 
@@ -31,7 +31,7 @@ def of_images(what: str, view: View, expected: str) -> View:
     """The view, which refuses other inputs than images; see `check_images`."""
 
     def checked(key: jax.Array, inputs: jax.Array) -> jax.Array:
-        check_images(what, inputs, expected)
+        check_images(what, inputs.shape, expected)
         return view(key, inputs)
 
     return checked

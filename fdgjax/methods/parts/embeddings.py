@@ -41,7 +41,7 @@ def autoencoder_embeddings(
       UserError: inputs that are no images.
     """
     expected = "method.embeddings=learned or random"
-    check_images("the autoencoder of method.embeddings=fixed", federation.inputs, expected)
+    check_images("the autoencoder of method.embeddings=fixed", federation.inputs.shape, expected)
     height, width, channels = federation.inputs.shape[1:]
     network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
     init_key, train_key = jax.random.split(key)
