@@ -98,7 +98,7 @@ def about(name: str, release: Release) -> Iterator[str]:
     yield f"{name}{': ' + release.remark if release.remark else ''}"
     yield f"  licence  {release.licence}"
     yield f"  size     {amount(release.size)} to fetch, {amount(release.unpacked)} unpacked" + (
-        f", {release.images:,} images" if release.images else ""
+        f", {release.images:,} {release.samples}" if release.images else ""
     )
     yield f"  known by {release.pinned}"
     for file in release.files:

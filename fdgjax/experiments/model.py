@@ -133,8 +133,9 @@ def fit_model(
     make = partial(client_model, data=data, encoding=encoding, where=config.data, weights=weights, dtype=config.dtype)
 
     def given(client: ClientModel) -> Given:
-        sample = client.trunk.shape if client.trunk else network_input(data, config.data, encoding)
-        return Given(config.method, client.rest, sample, clients, of_a_round(config, clients), domains)
+        own = network_input(data, config.data, encoding)
+        sample = client.trunk.shape if client.trunk else own
+        return Given(config.method, client.rest, sample, clients, of_a_round(config, clients), domains, own)
 
     client = make(chosen)
     for need in entry.needs:

@@ -28,7 +28,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
+from fdgjax.methods.parts.requirements import IMAGES, SEVERAL_CLIENTS
 from fdgjax.objectives import also_transformed
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -98,5 +98,5 @@ ENTRY = Entry(
     feddg,
     "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
     pixels=always,
-    needs=(SEVERAL_CLIENTS,),
+    needs=(IMAGES, SEVERAL_CLIENTS),
 )

@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from fdgjax.contract import LabelFn, Method, Objective, Setup
+from fdgjax.data.augmentations.corruption import corrupt
 from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view
-from fdgjax.data.augmentations.weak_strong import View
+from fdgjax.data.augmentations.view import View, by_shape, of_images
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper, momentum_of
@@ -27,12 +28,17 @@ from fdgjax.utils.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
 
+WITHOUT_IMAGES = "method.augmentation=simclr, which corrupts rows of tables and series"
+
 AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
-    "simclr": lambda smallest: partial(simclr_view, smallest=smallest),
-    "crop": lambda smallest: partial(random_resized_crop, smallest=smallest),
-    "flip": lambda smallest: random_flip,
+    "simclr": lambda smallest: by_shape(partial(simclr_view, smallest=smallest), corrupt),
+    "crop": lambda smallest: of_images(
+        "method.augmentation=crop", partial(random_resized_crop, smallest=smallest), WITHOUT_IMAGES
+    ),
+    "flip": lambda smallest: of_images("method.augmentation=flip", random_flip, WITHOUT_IMAGES),
 }
-"""Random views by name; each is built for the smallest share of an image's area that a view shows."""
+"""Random views by name; each is built for the smallest share of an image's area that a view shows. Of rows of tables
+and of series `simclr` is SCARF's corruption (`fdgjax.data.augmentations.corruption`)."""
 
 
 @dataclasses.dataclass(frozen=True)

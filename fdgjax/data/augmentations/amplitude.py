@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from fdgjax.data.augmentations.view import check_images
+
 AXES = (1, 2)
 
 
@@ -41,7 +43,12 @@ def mix_amplitudes(images: jax.Array, amplitudes: jax.Array, mixture: jax.Array,
 
 
 def spectrum(images: jax.Array) -> jax.Array:
-    """The Fourier transform of brightness with the mean in the middle, complex `[batch, H, W, channels]`."""
+    """The Fourier transform of brightness with the mean in the middle, complex `[batch, H, W, channels]`.
+
+    Raises:
+      UserError: inputs that are no images.
+    """
+    check_images("an amplitude spectrum (FedDG)", images.shape, "a method that fits these data, such as fedavg")
     return jnp.fft.fftshift(jnp.fft.fft2((images + 1) / 2, axes=AXES, norm="forward"), AXES)
 
 

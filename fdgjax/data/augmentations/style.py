@@ -6,6 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fdgjax.data.augmentations.view import check_images
+
 EPSILON = 1e-6
 """Added to variances."""
 
@@ -22,7 +24,12 @@ class Style(NamedTuple):
 
 
 def style_of(images: jax.Array) -> Style:
-    """The styles of images `[batch, H, W, channels]`."""
+    """The styles of images `[batch, H, W, channels]`.
+
+    Raises:
+      UserError: inputs that are no images.
+    """
+    check_images("a style (FedCCRL)", images.shape, "a method that fits these data, such as fedavg")
     return Style(jnp.mean(images, (1, 2)), jnp.sqrt(jnp.var(images, (1, 2), ddof=1) + EPSILON))
 
 

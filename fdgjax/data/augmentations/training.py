@@ -1,7 +1,8 @@
-"""Augmentations of labelled training images, by name (`config.data.augmentation`).
+"""Augmentations of labelled training samples, by name (`config.data.augmentation`).
 
-Each is a random view of images stored at `data.image_size` pixels, drawn anew for every sample, round and epoch. Views
-that crop return the `data.crop_size` pixels that the network sees. Evaluation images are never augmented.
+`noise` and `mask` are for rows of tables and for series. The others are random views of images stored at
+`data.image_size` pixels; those that crop return the `data.crop_size` pixels that the network sees. All are drawn anew
+for every sample, round and epoch. What is evaluated is never augmented.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.data.augmentations.augmix import AUGMIX, OPERATIONS, Choice, Magnitudes, operate, random_signs
+from fdgjax.data.augmentations.corruption import add_noise, mask
 from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view, to_range, to_unit
-from fdgjax.data.augmentations.view import View
+from fdgjax.data.augmentations.view import View, of_images
 from fdgjax.data.augmentations.weak_strong import random_crop, unchanged_images
 
 STRENGTHS = 30
@@ -90,14 +92,28 @@ def composed(views: Sequence[View]) -> View:
     return view
 
 
-AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
-    "none": lambda size: unchanged_images,
+IMAGE_AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
     "flip": lambda size: random_flip,
     "crop_flip": cropped_and_flipped,
     "inception": inception,
     "domainbed": domainbed,
     "randaugment": lambda size: randaugment,
     "trivial": lambda size: trivial,
+}
+"""Those of images alone."""
+
+
+def for_images(name: str, make: Callable[[int], View]) -> Callable[[int], View]:
+    """The entry, whose view refuses other inputs than images."""
+    what = f"config.data.augmentation={name}"
+    return lambda size: of_images(what, make(size), "noise, mask or none for rows of tables and series")
+
+
+AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
+    "none": lambda size: unchanged_images,
+    **{name: for_images(name, make) for name, make in IMAGE_AUGMENTATIONS.items()},
+    "noise": lambda size: add_noise,
+    "mask": lambda size: mask,
 }
 """Augmentations by name: functions from the side in pixels of the network's images (0: that of the stored images) to a
 view."""

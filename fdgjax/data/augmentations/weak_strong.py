@@ -1,12 +1,14 @@
-"""Weak and strong views of images, drawn anew for each minibatch, for consistency regularisation."""
+"""Weak and strong views, drawn anew for each minibatch, for consistency regularisation."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fdgjax.data.augmentations.view import View
+from fdgjax.data.augmentations.corruption import WEAKLY_CORRUPTED, add_noise, corrupt
+from fdgjax.data.augmentations.view import View, by_shape
 
 
 class Views(NamedTuple):
@@ -65,5 +67,9 @@ def draw_places(key: jax.Array, count: int, height: int, width: int) -> jax.Arra
 
 VIEWS: Mapping[str, Views] = {
     "none": Views(unchanged_images, unchanged_images),
-    "shift": Views(shift, shift_and_cut_out),
+    "shift": Views(
+        by_shape(shift, add_noise), by_shape(shift_and_cut_out, partial(corrupt, probability=WEAKLY_CORRUPTED))
+    ),
 }
+"""By name. Rows of tables and series, which cannot be shifted, get noise as the weak view and corruption as the strong
+one."""

@@ -11,7 +11,9 @@ from pooch import file_hash
 
 from fdgjax.data.download.http import download
 from fdgjax.data.download.release import File, Release, amount
-from fdgjax.data.sources.loading import FROM_FILES
+from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import find_data
+from fdgjax.data.sources.tables import TableOptions
 from fdgjax.utils.checksums import CHECKSUMS, sha256, tree_sha256, verify, write_checksums
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import lock, make_folder, sync, write_text
@@ -47,14 +49,16 @@ def verified_already(release: Release, base: Path) -> str:
 
 
 def found_images(release: Release, folder: Path) -> str:
-    """What the loader finds in a folder, in words, with the expected number of images if that differs.
+    """What the loader finds in a folder, in words, with the expected number of samples if that differs. Of tables the
+    rows are counted.
 
     Raises:
       UserError: it is not the data set.
     """
-    source = FROM_FILES[release.data_set](str(folder))
-    other = f" (expected {release.images:,})" if release.images not in (0, source.samples) else ""
-    return f"{source.samples:,} images{other} in {len(source.domain_names)} domains"
+    source = find_data(release.data_set, data_dir=str(folder), table=TableOptions(label=release.label, missing=("?",)))
+    samples = len(source.labels) if isinstance(source, Domains) else source.samples
+    other = f" (expected {release.images:,})" if release.images not in (0, samples) else ""
+    return f"{samples:,} {release.samples}{other} in {len(source.domain_names)} domains"
 
 
 @contextlib.contextmanager
@@ -106,8 +110,8 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
     got = write_checksums(unpacked, many=True)
     if release.tree and got != release.tree:
         raise UserError(
-            f"the images of {release.folder} have the sha256 {got}; expected {release.tree}: the release has changed, "
-            f"or the server has something else: remove what is in {downloads}, and try another --mirror"
+            f"the {release.files_are} of {release.folder} have the sha256 {got}; expected {release.tree}: the release "
+            f"has changed, or the server has something else: remove what is in {downloads}, and try another --mirror"
         )
     os.rename(unpacked, folder)
     sync(base)
@@ -118,7 +122,7 @@ def get(release: Release, base: Path, work: Path, mirror: str, keep: bool) -> st
 
 
 def check_release_space(release: Release, downloads: Path) -> None:
-    """Raises a `UserError` if the disk has too little space for the missing files and the unpacked images."""
+    """Raises a `UserError` if the disk has too little space for the missing files and what is unpacked."""
     paths = [downloads / file.name for file in release.files]
     here = sum(path.stat().st_size for path in paths if path.exists())
     needed = max(release.size - here, 0) + release.unpacked

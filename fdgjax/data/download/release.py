@@ -36,11 +36,12 @@ class Release(NamedTuple):
       licence: its terms, or that none are stated, and its authors.
       files: the files to fetch.
       unpacked: approximate size of the folder in bytes.
-      images: number of images; 0 if unknown.
+      images: number of images, or of rows of tables; 0 if unknown.
       assemble: makes the folder from the files.
-      tree: `fdgjax.utils.checksums.tree_sha256` of the images; empty if unknown. It also verifies archives that a
-        server generates anew for each download.
+      tree: `fdgjax.utils.checksums.tree_sha256` of the images or tables; empty if unknown. It also verifies archives
+        that a server generates anew for each download.
       remark: further information.
+      label: the column of the labels if the folder holds tables, `<domain>.csv`; empty for images.
     """
 
     data_set: str
@@ -52,6 +53,17 @@ class Release(NamedTuple):
     assemble: Assemble
     tree: str = ""
     remark: str = ""
+    label: str = ""
+
+    @property
+    def samples(self) -> str:
+        """What its samples are, in words."""
+        return "rows" if self.label else "images"
+
+    @property
+    def files_are(self) -> str:
+        """What its folder holds, in words."""
+        return "tables" if self.label else "images"
 
     @property
     def size(self) -> int:
@@ -67,7 +79,7 @@ class Release(NamedTuple):
     def pinned(self) -> str:
         """What the fetched data is verified by, in words."""
         if self.tree:
-            return "sha256 of the images"
+            return f"sha256 of the {self.files_are}"
         kinds = {file.checksum.partition(":")[0] for file in self.files}
         return " and ".join(sorted(kind or "nothing" for kind in kinds))
 

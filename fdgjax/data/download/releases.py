@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from fdgjax.data.download.archives import as_they_are, camera_traps, images_of, parquet_images
 from fdgjax.data.download.release import File, Release
+from fdgjax.data.download.tables import tables_of
+from fdgjax.data.sources.heart_disease import COLUMNS, HOSPITALS, LABEL
 from fdgjax.data.sources.layouts import LAYOUTS
 
 VISDA = "csr.bu.edu/ftp/visda/2019/multi-source/"
@@ -64,6 +66,19 @@ DOMAINNET = Release(
     images=0,
     assemble=images_of(LAYOUTS["domainnet"]),
     remark="the cleaned version, about 587,000 images",
+)
+
+HEART_DISEASE = Release(
+    data_set="heart_disease",
+    folder="heart_disease",
+    licence="CC BY 4.0 (Janosi, Steinbrunn, Pfisterer, Detrano, 1988; UCI, doi.org/10.24432/C52P4X)",
+    files=(File("heart+disease.zip", 128_894, ("https://archive.ics.uci.edu/static/public/45/heart+disease.zip",)),),
+    unpacked=39_878,
+    images=920,
+    assemble=tables_of({names[1]: hospital for hospital, names in HOSPITALS.items()}, COLUMNS),
+    tree="66a1475b27b273e56c1dcd18d078fef0a502bb6a2f214cf8cd687c305183cd8c",
+    remark="four hospitals; missing values are ?, num is 0 (absent) to 4, in Hungary 0 or 1",
+    label=LABEL,
 )
 
 RELEASES: Mapping[str, Release] = {
@@ -166,5 +181,6 @@ RELEASES: Mapping[str, Release] = {
         images=0,
         assemble=as_they_are,
     ),
+    "heart_disease": HEART_DISEASE,
 }
 """What `fdgjax data` fetches, by the name it takes."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Execution, ObjectiveResult, Variables
+from fdgjax.data.augmentations.view import check_images
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.clients import over_clients
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, take_batch, train_locally
@@ -35,7 +36,12 @@ def autoencoder_embeddings(
 
     Every client receives the same autoencoder, trains it on some of its training images, drawn at random, by the
     squared error of the pixels in [0, 1], and sends the mean latent vector of its validation images.
+
+    Raises:
+      UserError: inputs that are no images.
     """
+    expected = "method.embeddings=learned or random"
+    check_images("the autoencoder of method.embeddings=fixed", (1, *federation.input_shape), expected)
     height, width, channels = federation.input_shape
     network = Autoencoder(embedding=training.dim, image_shape=(height, width, channels))
     init_key, train_key = jax.random.split(key)

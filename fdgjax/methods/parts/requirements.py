@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fdgjax.contract import Model, Output
+from fdgjax.data.augmentations.view import IMAGE_AXES
 from fdgjax.models.depth import depth_order
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
@@ -18,7 +19,8 @@ class Given(NamedTuple):
 
     hyper: its hyperparameters. model: the trained model, without frozen stages. sample: the shape of one of its inputs.
     clients: number of training clients. participants: how many of them a round selects. domains: how many domains the
-    samples of a training client come from, at most; on pooled data, all training samples.
+    samples of a training client come from, at most; on pooled data, all training samples. inputs: the shape of a sample
+    of the data, which differs from `sample` where stages are frozen; () if it is not known.
     """
 
     hyper: Any
@@ -27,6 +29,7 @@ class Given(NamedTuple):
     clients: int
     participants: int
     domains: int
+    inputs: tuple[int, ...] = ()
 
     def paths(self) -> Iterable[str]:
         """The paths of the model's variables."""
@@ -94,6 +97,12 @@ PREDICTOR = Need(
         given.hyper.part not in ("byol", "simsiam") or "prediction" in output_shapes(given.model, given.sample).extra
     ),
     "one: leave config.model.head empty, or set prediction",
+)
+IMAGES = Need(
+    "samples that are no images",
+    # Of frozen stages' features the shape says nothing; what looks at pixels refuses them itself (`check_images`).
+    lambda given: not given.inputs or len(given.inputs) == IMAGE_AXES - 1,
+    "images, or a method that looks at its model's inputs alone, such as fedavg",
 )
 SEVERAL_CLIENTS = Need(
     "a single client, with which nothing of what it does between clients is left",

@@ -7,12 +7,19 @@ import pytest
 from PIL import Image
 
 from fdgjax.data.augmentations.augmix import OPERATIONS, Choice, operate
-from fdgjax.data.augmentations.training import AUGMENTATIONS, RANDAUGMENT, WIDE, augmentation, domainbed, trivial
+from fdgjax.data.augmentations.training import (
+    IMAGE_AUGMENTATIONS,
+    RANDAUGMENT,
+    WIDE,
+    augmentation,
+    domainbed,
+    trivial,
+)
 from fdgjax.data.augmentations.weak_strong import random_crop
 
 RNG = np.random.default_rng(0)
 IMAGES = jnp.asarray(RNG.uniform(-1, 1, (24, 16, 16, 3)), jnp.float32)
-CHANGING = [name for name in AUGMENTATIONS if name != "none"]
+CHANGING = list(IMAGE_AUGMENTATIONS)
 CROPPING = ("crop_flip", "inception", "domainbed")
 
 

@@ -49,10 +49,10 @@ def fitted(method: str, clients: int = 5, domains: int = 5, **model: Any) -> Any
 def test_what_a_method_lacks_is_refused_in_one_line(name: str, need: Need) -> None:
     hyper = METHODS[name].hyper(name=name)
     with pytest.raises(UserError, match=f"method '{name}' got {need.lack}; expected") as error:
-        check_needs(name, [need], Given(hyper, as_model(Bare(), IMAGE), IMAGE, 1, 1, 1))
+        check_needs(name, [need], Given(hyper, as_model(Bare(), IMAGE), IMAGE, 1, 1, 1, inputs=(5,)))
     assert "\n" not in str(error.value)
     norm = "norm" if need is requirements.BATCH_NORM else "dense"
-    check_needs(name, [need], Given(hyper, tiny_model(norm, name), IMAGE, 2, 2, 2))
+    check_needs(name, [need], Given(hyper, tiny_model(norm, name), IMAGE, 2, 2, 2, inputs=IMAGE))
 
 
 @pytest.mark.parametrize("name", METHODS)
