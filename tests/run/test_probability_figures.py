@@ -104,7 +104,7 @@ def test_the_threshold_is_of_the_clients_validation_samples(trained: tuple[Path,
     path, summary = trained
     result = fdgjax.open_run(path, data=two_classes())
     rows = np.concatenate(result.built.parts[0].validation)
-    p = np.asarray(result.predict(result.data.inputs[rows]))[:, 1]
+    p = np.asarray(result.predict_proba(result.data.inputs[rows]))[:, 1]
     false, true, thresholds = roc_curve(result.data.labels[rows], p, drop_intermediate=False)
     assert summary["decision_threshold"] == pytest.approx(thresholds[np.argmax(true - false)], abs=1e-6)
     assert summary["id_all_auroc"] == pytest.approx(roc_auc_score(result.data.labels[rows], p), abs=1e-6)
