@@ -138,7 +138,9 @@ def test_the_model_card_and_the_export_have_them(trained: tuple[Path, dict[str, 
 
     path, summary = trained
     classifier = open_classifier(path)
-    assert f"| ood AUROC (`ood_auroc`) | {summary['ood_auroc']:.3f} |" in card_of(classifier, finished=True)
+    card = card_of(classifier, finished=True)
+    assert f"| ood AUROC (`ood_auroc`) | {summary['ood_auroc']:.3f} |" in card
+    assert f"(`decision_threshold`) | {summary['decision_threshold']:.3f} |" in card
     assert facts_of(classifier)["decision_threshold"] == summary["decision_threshold"]
 
 
