@@ -5,6 +5,7 @@ from importlib import metadata
 from typing import Any
 
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
+from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
@@ -101,6 +102,9 @@ def card_of(classifier: Classifier, finished: bool) -> str:
 def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
     rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in SHOWN.items() if key in record]
+    further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
+    further[THRESHOLD] = "threshold of the second class, by the clients' validation data"
+    rows += [f"| {title} (`{key}`) | {record[key]:.3f} |" for key, title in further.items() if key in record]
     by_domain = record.get("per_domain_accuracy", {})
     rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
     if not rows:

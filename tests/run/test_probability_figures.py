@@ -104,7 +104,7 @@ def test_the_threshold_is_of_the_clients_validation_samples(trained: tuple[Path,
     path, summary = trained
     result = fdgjax.open_run(path, data=two_classes())
     rows = np.concatenate(result.built.parts[0].validation)
-    p = np.asarray(result.predict(result.data.inputs[rows]))[:, 1]
+    p = np.asarray(result.predict_proba(result.data.inputs[rows]))[:, 1]
     false, true, thresholds = roc_curve(result.data.labels[rows], p, drop_intermediate=False)
     assert summary["decision_threshold"] == pytest.approx(thresholds[np.argmax(true - false)], abs=1e-6)
     assert summary["id_all_auroc"] == pytest.approx(roc_auc_score(result.data.labels[rows], p), abs=1e-6)
@@ -138,7 +138,9 @@ def test_the_model_card_and_the_export_have_them(trained: tuple[Path, dict[str, 
 
     path, summary = trained
     classifier = open_classifier(path)
-    assert f"| ood AUROC (`ood_auroc`) | {summary['ood_auroc']:.3f} |" in card_of(classifier, finished=True)
+    card = card_of(classifier, finished=True)
+    assert f"| ood AUROC (`ood_auroc`) | {summary['ood_auroc']:.3f} |" in card
+    assert f"(`decision_threshold`) | {summary['decision_threshold']:.3f} |" in card
     assert facts_of(classifier)["decision_threshold"] == summary["decision_threshold"]
 
 
