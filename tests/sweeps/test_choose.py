@@ -10,10 +10,12 @@ import pytest
 import fdgjax
 from fdgjax.cli.choose import main
 from fdgjax.config import make_config
+from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, read_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
 from fdgjax.utils.checksums import write_checked_json
+from fdgjax.utils.errors import UserError
 
 DOMAINS = ("r0", "r15", "r30", "r60", "r75")
 
@@ -59,6 +61,33 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
     assert "Recommended: fedprox, the cheapest of them" in str(choice)
 
 
+@pytest.mark.parametrize(("figure", "best"), [("ood_loss", "fedprox"), ("ood_accuracy", "fedavg")])
+def test_less_loss_is_better_and_more_accuracy(figure: str, best: str, tmp_path: Path) -> None:
+    """FedProx has half of FedAvg's loss and half of its accuracy; losses are no percentages and may exceed 1."""
+    choosing, rng = choosing_of([make_config(name) for name in ("fedavg", "fedprox")], "r45"), np.random.default_rng(0)
+    cells = cells_of(choosing)
+    for cell in cells:
+        value = (2.0 if cell.group == "fedavg" else 1.0) + 0.01 * rng.normal(size=3)
+        (folder := tmp_path / cell.name).mkdir()
+        per_seed = {str(i): {"ood_loss": x, "ood_accuracy": x / 3} for i, x in enumerate(value)}
+        facts = {"bytes_up_per_round": 1, "bytes_down_per_round": 1, "seconds_per_round": 1.0, "wall_seconds": 2.0}
+        write_checked_json(folder / "summary.json", {"per_seed": per_seed, **facts})
+    choice = read_choice(choosing, cells, tmp_path, figure, "worst", {})
+    assert choice is not None
+    assert choice.seconds == 2 * len(cells)
+    assert (choice.recommended, choice.indistinguishable) == (best, [best])
+    assert choice.methods[0].name == best
+    means = choice.scores[best].values()
+    assert choice.methods[0].score == pytest.approx(max(means) if figure == "ood_loss" else min(means))
+    assert choice.interval is not None
+    if figure == "ood_loss":
+        assert choice.interval[1] > 1
+        assert "Percent" not in str(choice)
+        assert f"| {choice.methods[0].score:.3f} |" in str(choice)
+    with pytest.raises(UserError, match="the figure 'ood_adapted_accuracy'"):
+        read_choice(choosing, cells, tmp_path, "ood_adapted_accuracy", "mean", {})
+
+
 def test_the_cheapest_has_the_fewest_bytes_then_is_fast_then_good() -> None:
     def of(name: str, size: int, seconds: float, score: float) -> Judged:
         return Judged(name, {}, score, None, None, size, seconds, {})
@@ -101,6 +130,7 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--methods", "fedavgg"], "fedavgg"),
         (["--config.data.target=r99"], "domain of data.target 'r99'"),
         (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
+        (["--figure", "nonsense"], "the figure got 'nonsense'; expected a key of summary.json that ends in accuracy"),
         (["--config.rouns=3"], "did you mean 'rounds'"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
     ],
@@ -145,6 +175,7 @@ def test_the_command_chooses_trains_and_goes_on(tmp_path: Path, capsys: pytest.C
     content = json.loads((tmp_path / "choice.json").read_text())
     run = tmp_path / f"trained-{content['recommended']}"
     assert set(fdgjax.open_run(run).summary["per_domain_accuracy"]) == {"r30", "r45", "r60"}
+    assert set(read_left_out(run)) == {"r30", "r45", "r60"}
     assert content["commands"]["train"] == content["commands"]["choose"] + " --train"
     (table,) = choice_tables([tmp_path])
     assert [row[0] for row in table.rows] == [one["name"] for one in content["methods"]]
