@@ -15,6 +15,7 @@ from fdgjax.api.trainer import lending, named_arrays
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.arrays import Arrays
 from fdgjax.evaluation.best_set import SCORES
+from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
@@ -57,7 +58,8 @@ def choose(
       methods: the candidates, names or entries; None for all that fit the data and the network.
       target: a domain that stays out of all runs; None for none.
       seeds: of every run. search: draws of each method's search values, as further candidates.
-      by: the score over domains, `mean` or `worst`. figure: of each run's summary, such as `"ood_auroc"`.
+      by: the score over domains, `mean` or `worst`. figure: of each run's summary: an accuracy, a loss, an ece, or a
+        figure of probabilities, such as `"ood_auroc"`.
       out: a folder for the runs, in which the same call goes on after a stop; None for a temporary one.
       together: the largest number of runs that train as one program. verbose: whether to print each run's lines.
       keys: any key of the config, as for `fdgjax.experiment`.
@@ -66,6 +68,7 @@ def choose(
       UserError: like `fdgjax choose`; also if every run failed.
     """
     lookup("score", by, SCORES)
+    figure_kind(figure)
     given = named_arrays(data, classes)
     with lending(given):
         names = default_methods("leave_one_out") if methods is None else [name_of(one) for one in methods]

@@ -23,7 +23,9 @@ from fdgjax.cli.sweep import planned
 from fdgjax.config import read_config
 from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
+from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
+from fdgjax.inference.left_out import keep_left_out
 from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
@@ -31,7 +33,7 @@ from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice import CHOICE, read_choice, recommended_in, write_choice
-from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, trained_config
+from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_common, selected_cells, single_values
 from fdgjax.sweeps.processes import Job, conduct
@@ -58,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
     add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
     add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
     add("--by", choices=list(SCORES), default="mean", help="the score over domains")
-    add("--figure", default="ood_accuracy", metavar="KEY", help="of each run's summary, such as ood_auroc")
+    what = "of each run's summary: an accuracy, loss or ece, or ood_auroc and the like"
+    add("--figure", default="ood_accuracy", metavar="KEY", help=what)
     add("--train", action="store_true", help="then trains the recommended method on all domains")
     add_common(made)
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
@@ -98,7 +101,7 @@ def main(argv: Sequence[str]) -> int:
     if status or not args.train or args.worker:
         return status
     last = training(asked)
-    job = Job(partial(begin, last), partial(work_on_cells, last), partial(trained, last))
+    job = Job(partial(begin, last), partial(work_on_cells, last), partial(trained, last, asked.choosing.domains))
     return conduct(job, argparse.Namespace(**vars(args) | {"jobs": 1}), [])
 
 
@@ -106,8 +109,9 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     """What the arguments ask for; `words`: the keys that they set.
 
     Raises:
-      UserError: an unknown method, preset, domain or key, an invalid value, or data that cannot be found.
+      UserError: an unknown method, preset, domain, figure or key, an invalid value, or data that cannot be found.
     """
+    figure_kind(args.figure)  # before anything is trained
     keys = dict(word.partition("=")[::2] for word in words)
     methods = split(args.methods)
     only_fit = not methods and not args.config.partition(":")[0]
@@ -170,9 +174,9 @@ def training(asked: Asked) -> Sweep:
     return sweep._replace(cells=[cell], shown=[*sweep.shown, cell], jobs=1)
 
 
-def trained(sweep: Sweep, console: Console, stopped: bool) -> int:
-    """Keeps what the trained run's predictions are compared with, and says where it is. Returns the exit status; raises
-    like `end`."""
+def trained(sweep: Sweep, domains: Sequence[str], console: Console, stopped: bool) -> int:
+    """Keeps what the trained run's predictions are compared with, and how these did on each of the domains in the runs
+    of the choice, and says where it is. Returns the exit status; raises like `end`."""
     (cell,) = sweep.cells
     if reason := failure_of(sweep.out, cell.name):
         console.say(f"{cell.name} failed: {reason.partition(chr(10))[0]}")
@@ -181,6 +185,8 @@ def trained(sweep: Sweep, console: Console, stopped: bool) -> int:
         if stopped:
             raise Interrupted(stopped_sweep(sweep))
         return 1
-    keep_safeguards(rebuilt(sweep.out / cell.name), sweep.out / cell.name)
-    console.say(f"trained in {printable(sweep.out / cell.name)}: fdgjax predict, export and report read it")
+    path, recommended = sweep.out / cell.name, cell.name.removeprefix("trained-")
+    keep_safeguards(rebuilt(path), path)
+    keep_left_out(path, {name: sweep.out / run_name(recommended, name) for name in domains})
+    console.say(f"trained in {printable(path)}: fdgjax predict, export and report read it")
     return 0

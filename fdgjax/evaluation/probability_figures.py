@@ -193,16 +193,6 @@ def with_figure(text: str, key: str) -> str:
     return ",".join((*filter(None, [text]), name)) if name and name not in names_in(text) else text
 
 
-SMALLER = ("id_loss", "ood_loss", "ece", "id_ece")
-"""Keys of `Metrics` of which smaller values are better."""
-
-
-def larger_is_better(key: str) -> bool:
-    """Whether larger values of a record's key are better."""
-    name = figure_in(key)
-    return FIGURES[name].larger if name else key not in SMALLER
-
-
 def figure_of(figure: Figure, labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float | None:
     """A figure of samples; None where it has no value: too few classes among the samples, no threshold where it needs
     one, or probabilities that are not finite.

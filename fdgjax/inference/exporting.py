@@ -3,7 +3,8 @@
 import logging
 from pathlib import Path
 
-from fdgjax.inference.classifier import Classifier
+from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.inference.left_out import read_left_out
 from fdgjax.inference.model_card import card_of
 from fdgjax.inference.predictor import FACTS, PROGRAM
 from fdgjax.inference.program import write_program
@@ -33,4 +34,5 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     write_tensors(classifier, out / NAMES[0])
     write_program(classifier, out / NAMES[1])
     write_json(out / NAMES[2], facts_of(classifier))
-    write_text(out / NAMES[3], card_of(classifier, bool(finished(Workdir(run), LOGGER.warning))))
+    left_out = read_left_out(run) if classifier.client == UNSEEN else {}
+    write_text(out / NAMES[3], card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))

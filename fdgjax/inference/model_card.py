@@ -1,14 +1,17 @@
 """The model card of an exported classifier: its training, its figures, and what it must not be used for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
+from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE, NEAR
@@ -60,12 +63,13 @@ With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with,
 """
 
 
-def card_of(classifier: Classifier, finished: bool) -> str:
+def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingProxyType({})) -> str:
     """The card as Markdown.
 
     Args:
       classifier: what is exported.
       finished: whether its run is finished.
+      left_out: figures of domains that were unseen by runs with the same settings.
     """
     import jax
 
@@ -94,7 +98,7 @@ def card_of(classifier: Classifier, finished: bool) -> str:
         figures=figures_of(last_evaluated(up_to(classifier))),
         selection=selection_of(classifier, finished),
         probabilities=probabilities_said(classifier),
-        safeguards=safeguards_said(classifier),
+        safeguards=safeguards_said(classifier, left_out),
         warning=warning_of(classifier.outline, unseen),
     )
 
@@ -155,34 +159,60 @@ Far means: above that distance. The sets are those for c = {coverage:g}.
 
 The clients' own images are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
 NOWHERE_MEASURED = "No domain was left out of training, so that none shows what happens elsewhere."
+LEFT_OUT_MEASURED = (
+    "This model was trained on the domains that are named as left out; their figures are those of runs with the same "
+    "settings that did not see them, means over the seeds."
+)
+INTERVALS = (
+    "Both are intervals of 95 %, for a domain that is drawn like these few; wide ones mean that little is known of it."
+)
 UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
 
 
-def safeguards_said(classifier: Classifier) -> str:
-    """What sets and distances promise, and their figures."""
+def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
+    """What sets and distances promise, and their figures; `left_out`: see `card_of`."""
     guards, target = classifier.safeguards, classifier.outline.data.target
     if guards is None:
         return (
             "Sets of classes and distances from the training images were not measured for this model: `fdgjax export "
             "--guarded` measures them on the run's data."
         )
-    figures = guards.figures["calibrated" if classifier.calibrated else "plain"]
+    kind = "calibrated" if classifier.calibrated else "plain"
+    figures, elsewhere = guards.figures[kind], {name: own[kind] for name, own in left_out.items()}
     names = {"own": "of the clients", "unseen": f"of the unseen domain `{printable(target)}`"}
+    rows = [safeguard_row(names[name], own) for name, own in figures.items()]
+    rows += [safeguard_row(f"of `{printable(name)}`, while it was left out", own) for name, own in elsewhere.items()]
+    nowhere = "" if elsewhere else NOWHERE_MEASURED
     return SAFEGUARDS.format(
         n=len(guards.distances),
         share=NEAR,
         farthest=guards.farthest(NEAR),
         coverage=COVERAGE,
-        rows="\n".join(safeguard_row(names[name], own) for name, own in figures.items()),
+        rows="\n".join(rows),
         fitted=" and the temperature" if classifier.calibrated else "",
-        unseen=UNSEEN_MEASURED if "unseen" in figures else NOWHERE_MEASURED,
+        unseen=" ".join(
+            filter(None, [UNSEEN_MEASURED if "unseen" in figures else nowhere, left_out_said(list(elsewhere.values()))])
+        ),
     )
+
+
+def left_out_said(each: Sequence[Mapping[str, float | None]]) -> str:
+    """What the figures of left-out domains say of a further one; nothing without any."""
+    if not each:
+        return ""
+    said = [LEFT_OUT_MEASURED]
+    for key, what in (("accuracy", "an accuracy"), ("coverage", "a coverage")):
+        known = [value for one in each if (value := one[key]) is not None]
+        if bounds := prediction_interval(known):
+            low, high = (f"{100 * bound:.0f}" for bound in bounds)
+            said.append(f"A further domain is expected to have {what} between {low} and {high} %.")
+    return " ".join([*said, INTERVALS]) if len(said) > 1 else said[0]
 
 
 def safeguard_row(name: str, figures: Mapping[str, Any]) -> str:
     """A row of the table of figures, see `fdgjax.inference.safeguards.figures_of`."""
     shares = [figures[key] for key in ("coverage", "size", "far", "accuracy_near", "accuracy_far")]
-    return f"| {name} | {figures['n']:,} | {' | '.join('' if x is None else f'{x:.3f}' for x in shares)} |"
+    return f"| {name} | {figures['n']:,.0f} | {' | '.join('' if x is None else f'{x:.3f}' for x in shares)} |"
 
 
 def warning_of(outline: Outline, unseen: bool) -> str:

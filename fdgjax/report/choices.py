@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.statistics import LEVEL
 from fdgjax.report.tables import Cell, Column, Table
 from fdgjax.sweeps.choice import CHOICE
+from fdgjax.sweeps.work import duration
 from fdgjax.utils.checksums import read_checked_json
 
 
@@ -32,13 +34,15 @@ def choice_table(choice: Mapping[str, Any], number: int) -> Table:
         costs = one["bytes_per_round"], round(1000 * one["seconds_per_round"])
         by_domain = [choice["scores"][name][domain] for domain in choice["domains"]]
         rows.append([name, verdict, *by_domain, one["score"], one["difference"], one["error"], *costs, settings])
+    percent = bool(figure_kind(choice["figure"]).unit)
+    kind, difference = ("percent", "points") if percent else ("plain", "difference")
     columns = [
         Column("method", "method"),
         Column("verdict", "verdict"),
-        *(Column(f"on_{domain}", f"{domain} left out", "percent") for domain in choice["domains"]),
-        Column("score", choice["by"], "percent"),
-        Column("difference", "from FedAvg", "points"),
-        Column("error", "standard error", "percent"),
+        *(Column(f"on_{domain}", f"{domain} left out", kind) for domain in choice["domains"]),
+        Column("score", choice["by"], kind),
+        Column("difference", "from FedAvg", difference),
+        Column("error", "standard error", kind),
         Column("bytes", "MB a round", "megabytes"),
         Column("milliseconds", "ms a round", "count"),
         Column("settings", "settings drawn"),
@@ -50,17 +54,23 @@ def in_words(choice: Mapping[str, Any]) -> str:
     """How to read the table."""
     count, equal = len(choice["methods"]), len(choice["indistinguishable"])
     found = f"{equal} of {count} methods cannot be told from the best on these domains"
+    kind, seeds = figure_kind(choice["figure"]), len(choice["seeds"])
+    unit = f" {kind.unit}" if kind.unit else ""
     words = [
-        f"Percent, {choice['figure']} on each domain while it was left out, mean over {len(choice['seeds'])} seeds; "
-        f"{found if equal < count else f'no difference between the {count} methods was found on these domains'} (sign "
-        f"flips, 5 % for all candidates together), of which {choice['recommended']} is the cheapest."
+        f"{'Percent, ' if unit else ''}{choice['figure']} of each domain while it was left out, mean over {seeds} "
+        f"seeds; {found if equal < count else f'no difference between the {count} methods was found on these domains'} "
+        f"(sign flips, 5 % for all candidates together), of which {choice['recommended']} is the cheapest."
     ]
     if choice["interval"]:
-        low, high = choice["interval"]
+        low, high = map(kind.briefly, choice["interval"])
         words.append(
-            f"At a new site such as these {len(choice['domains'])} it is expected between {100 * low:.0f} and "
-            f"{100 * high:.0f} %, with a probability of {100 * LEVEL:.0f} %."
+            f"At a new site such as these {len(choice['domains'])} it is expected between {low} and "
+            f"{high}{unit}, with a probability of {100 * LEVEL:.0f} %."
         )
     if choice["target"]:
         words.append(f"{choice['target']} took no part in the choice.")
+    if "seconds" in choice:  # a choice of an earlier version has none
+        words.append(
+            f"Its {count * len(choice['domains'])} runs of {seeds} seeds took {duration(choice['seconds'])} in all."
+        )
     return " ".join(words)

@@ -15,6 +15,8 @@ NUMBERS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",
     "decimals": lambda value: f"{value:.3f}",
     "points": lambda value: f"{100 * value:+.1f}",
+    "plain": lambda value: f"{value:.3f}",
+    "difference": lambda value: f"{value:+.3f}",
     "rounds": lambda value: f"{value:.0f}",
     "megabytes": lambda value: f"{value / 1e6:,.1f}",
     "seconds": lambda value: f"{value:,.0f}",

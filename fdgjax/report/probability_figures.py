@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.metrics import SHOWN
 from fdgjax.evaluation.probability_figures import (
     CURVES,
@@ -13,7 +14,6 @@ from fdgjax.evaluation.probability_figures import (
     SCOPES,
     THRESHOLD,
     interval_key,
-    larger_is_better,
 )
 from fdgjax.evaluation.statistics import Spread, spread
 from fdgjax.report.drawing import REFERENCE, Figure, OpenPanel, colour, dashes, panels_of, sheet

@@ -1,7 +1,6 @@
 """The answer of `fdgjax choose`, read from its runs: the methods that cannot be told from the best, which of them is
 recommended, and what to expect on a new domain."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation.best_set import SCORES, best_set, prediction_interval
-from fdgjax.evaluation.probability_figures import larger_is_better
+from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.statistics import LEVEL, paired
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choosing import REFERENCE, Choosing
-from fdgjax.sweeps.comparison import nested, percent
+from fdgjax.sweeps.comparison import nested
 from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.work import duration
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
@@ -51,7 +51,8 @@ class Choice(NamedTuple):
     all candidates. interval: where the recommended method's figure on a new domain is expected with a probability of
     95 %; None for a single domain. methods: all candidates, best first. left_out: why others are none, by name.
     domains: those left out in turn. target: the domain that took no part, '' for none. figure: of each run's summary.
-    by: how it becomes one score. seeds: of each run. commands: what makes the choice, and then trains.
+    by: how it becomes one score. seeds: of each run. seconds: that the runs of these methods took in
+    all, each its share of its program's. commands: what makes the choice, and then trains.
     """
 
     recommended: str
@@ -66,6 +67,7 @@ class Choice(NamedTuple):
     figure: str
     by: str
     seeds: list[int]
+    seconds: float
     commands: dict[str, str]
 
     @property
@@ -89,52 +91,50 @@ def read_choice(
       figure: a key of their summaries.
       by: a key of `SCORES`.
       commands: see `Choice`.
+
+    Raises:
+      UserError: a figure that no candidate's runs have.
     """
+    kind = figure_kind(figure)
     left_out, found = dict(choosing.unfit), dict[str, list[Mapping[str, Any]]]()
     for candidate in choosing.candidates:
         mine = [cell for cell in cells if cell.group == candidate.name]
         summaries: list[Mapping[str, Any]] = [summary_of(out, cell.name) for cell in mine]
-        if all(summaries):
-            found[candidate.name] = summaries
-        else:
-            reasons = [failure_of(out, cell.name).partition("\n")[0] for cell in mine]
+        reasons = [failure_of(out, cell.name).partition("\n")[0] for cell in mine]
+        if not all(summaries):
             left_out[candidate.name] = next(filter(None, reasons), "not finished")
+        elif np.isnan([figures(one, figure) for one in summaries]).any():
+            left_out[candidate.name] = f"a run has no {figure}"
+        else:
+            found[candidate.name] = summaries
+    if not found and any(summary_of(out, cell.name) for cell in cells):
+        raise UserError(f"no method's runs all have the figure '{figure}' in summary.json; expected one that they have")
     if not found:
         return None
     names = list(found)
     seeds = seeds_in(found[names[0]][0])
     values = np.array([[figures(one, figure) for one in found[name]] for name in names], np.float64)
-    check_figure(values, figure)
-    sign = 1.0 if larger_is_better(figure) else -1.0
-    judged = [as_judged(choosing, name, sign, names, values, found[name], by) for name in names]
-    best = best_set(sign * values, SCORES[by])
+    scores = kind.sign * SCORES[by](kind.sign * values)
+    judged = [as_judged(choosing, i, names, values, scores, found[name]) for i, name in enumerate(names)]
+    best = best_set(kind.sign * values, SCORES[by])
     members = [judged[i] for i in best.members]
-    recommended = cheapest(members, sign)
-    most = 1.0 if sign > 0 else math.inf
+    recommended = cheapest(members, kind.sign)
     return Choice(
         recommended=recommended.name,
         indistinguishable=[one.name for one in members],
         p_value=best.p_value,
         p_all=best.p_all,
-        interval=prediction_interval([float(np.mean(each)) for each in recommended.scores.values()], most),
-        methods=sorted(judged, key=lambda one: -sign * one.score),
+        interval=prediction_interval([float(np.mean(each)) for each in recommended.scores.values()], kind.highest),
+        methods=sorted(judged, key=lambda one: -kind.sign * one.score),
         left_out=left_out,
         domains=choosing.domains,
         target=choosing.target,
         figure=figure,
         by=by,
         seeds=seeds,
+        seconds=sum(one.get("wall_seconds", 0.0) for summaries in found.values() for one in summaries),
         commands=dict(commands),
     )
-
-
-def check_figure(values: np.ndarray, figure: str) -> None:
-    """Raises a `UserError` for a figure that no run, or not every run has: a choice compares it everywhere."""
-    if missing := int(np.isnan(values).sum()):
-        raise UserError(
-            f"choose got --figure {figure}, which {missing} of {values.size} runs lack; expected a figure that all "
-            "have: a number of their summaries, which a domain without samples of every class may not give"
-        )
 
 
 def seeds_in(summary: Mapping[str, Any]) -> list[int]:
@@ -150,23 +150,21 @@ def figures(summary: Mapping[str, Any], figure: str) -> list[float]:
 
 def as_judged(
     choosing: Choosing,
-    name: str,
-    sign: float,
+    place: int,
     names: Sequence[str],
     values: np.ndarray,
+    scores: np.ndarray,
     summaries: Sequence[Mapping[str, Any]],
-    by: str,
 ) -> Judged:
-    """A candidate's results, from the figures of all, `values` `[methods, domains, seeds]`, in the order of `names`;
-    sign: -1 for a figure of which smaller values are better, else 1."""
-    own, difference = values[names.index(name)], None
+    """The results of the candidate `names[place]`, from figures `[methods, domains, seeds]` and scores of all."""
+    name, own, difference = names[place], values[place], None
     if REFERENCE in names and name != REFERENCE:
-        difference = paired(by_pair(sign * own), by_pair(sign * values[names.index(REFERENCE)]))
+        difference = paired(by_pair(own), by_pair(values[names.index(REFERENCE)]))
     (candidate,) = (one for one in choosing.candidates if one.name == name)
     return Judged(
         name=name,
         scores={domain: list(map(float, each)) for domain, each in zip(choosing.domains, own, strict=True)},
-        score=sign * float(SCORES[by](sign * own)),
+        score=float(scores[place]),
         difference=difference and difference.mean,
         error=difference.error if difference and difference.freedom else None,
         bytes_per_round=max(one["bytes_up_per_round"] + one["bytes_down_per_round"] for one in summaries),
@@ -180,8 +178,9 @@ def by_pair(values: np.ndarray) -> dict[tuple[str, int], float]:
     return {(str(i), j): float(value) for (i, j), value in np.ndenumerate(values)}
 
 
-def cheapest(members: Sequence[Judged], sign: float = 1.0) -> Judged:
-    """The method with the fewest bytes; of several the fastest; of those that are about as fast the best."""
+def cheapest(members: Sequence[Judged], sign: int = 1) -> Judged:
+    """The method with the fewest bytes; of several the fastest; of those that are about as fast the best, the one with
+    the highest score, or with `sign=-1` the lowest."""
     least = min(one.bytes_per_round for one in members)
     cheap = [one for one in members if one.bytes_per_round == least]
     fastest = min(one.seconds_per_round for one in cheap)
@@ -210,14 +209,15 @@ def as_markdown(choice: Choice) -> str:
 
 def row(choice: Choice, one: Judged) -> list[str]:
     """A method's row of the table."""
-    from_reference = "" if one.difference is None else f"{100 * one.difference:+.1f}"
+    kind = figure_kind(choice.figure)
+    from_reference = "" if one.difference is None else kind.written(one.difference, "+")
     if one.error is not None:
-        from_reference += f" ± {100 * one.error:.1f}"
+        from_reference += f" ± {kind.written(one.error)}"
     equal = "not told from the best" if one.name in choice.indistinguishable else ""
     return [
         one.name,
-        *(percent(100 * mean, None) for mean in choice.scores[one.name].values()),
-        percent(100 * one.score, None),
+        *(kind.written(mean) for mean in choice.scores[one.name].values()),
+        kind.written(one.score),
         from_reference,
         f"{one.bytes_per_round / 1e6:.2f}",
         f"{one.seconds_per_round:.3g}",
@@ -229,9 +229,9 @@ def in_words(choice: Choice) -> list[str]:
     """What the table says, and what it does not."""
     count, equal = len(choice.methods), choice.indistinguishable
     seeds = f"{len(choice.seeds)} seed{'s' if len(choice.seeds) > 1 else ''}"
-    what = "Percent" if larger_is_better(choice.figure) else "Times 100, smaller is better"
+    what = "Percent, " if figure_kind(choice.figure).unit else ""
     lines = [
-        f"{what}, {choice.figure} on each domain while it was left out, mean over {seeds}; ± standard error, by seeds."
+        f"{what}{choice.figure} of each domain while it was left out, mean over {seeds}; ± standard error, by seeds."
     ]
     if count == 1:
         lines.append(f"{choice.recommended} is the only candidate.")
@@ -251,19 +251,23 @@ def in_words(choice: Choice) -> list[str]:
         "The test (sign flips, 5 % for all candidates together) speaks of other seeds on these domains; another "
         "domain may rank the methods otherwise."
     )
-    return [*lines, *expected(choice), *(f"Left out: {name}: {why}." for name, why in choice.left_out.items())]
+    runs = f"{count * len(choice.domains)} runs of {seeds}"
+    lines += [*expected(choice), f"These {runs} took {duration(choice.seconds)} in all."]
+    return [*lines, *(f"Left out: {name}: {why}." for name, why in choice.left_out.items())]
 
 
 def expected(choice: Choice) -> list[str]:
     """What to expect on a new domain."""
     if choice.interval is None:
         return []
-    count, unit = len(choice.domains), " %" if larger_is_better(choice.figure) else ""
+    count = len(choice.domains)
     mean = float(np.mean(list(choice.scores[choice.recommended].values())))
-    low, high = choice.interval
+    kind = figure_kind(choice.figure)
+    low, high = map(kind.briefly, choice.interval)
+    unit = f" {kind.unit}" if kind.unit else ""
     few = {2: ": two domains say next to nothing of a third", 3: ": three domains say little of a fourth"}
     return [
-        f"At a new site {choice.recommended} is expected to reach {100 * mean:.0f}{unit}, with a probability of "
-        f"{100 * LEVEL:.0f} % between {100 * low:.0f} and {100 * high:.0f}{unit}, if the site is such as these {count}"
+        f"At a new site {choice.recommended} is expected to reach {kind.briefly(mean)}{unit}, with a probability of "
+        f"{100 * LEVEL:.0f} % between {low} and {high}{unit}, if the site is such as these {count}"
         f"{few.get(count, '')}."
     ]

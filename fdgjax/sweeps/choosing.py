@@ -165,8 +165,13 @@ def cells_of(choosing: Choosing) -> list[Cell]:
             config = candidate.config.copy_and_resolve_references()
             config.data.target = domain
             figures = ("id_accuracy", "ood_accuracy", *headline_keys(config.figures, ("id", "ood")))
-            cells.append(Cell(f"{candidate.name}-{as_name(domain)}", config, figures, candidate.name))
+            cells.append(Cell(run_name(candidate.name, domain), config, figures, candidate.name))
     return cells
+
+
+def run_name(candidate: str, domain: str) -> str:
+    """The name of a candidate's run with a domain unseen."""
+    return f"{candidate}-{as_name(domain)}"
 
 
 def trained_config(config: ConfigDict, target: str) -> ConfigDict:

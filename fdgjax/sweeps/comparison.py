@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import SHOWN
-from fdgjax.evaluation.probability_figures import larger_is_better
+from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published
 from fdgjax.sweeps.status import failure_of, hold, summary_of

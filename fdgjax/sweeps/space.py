@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
-from fdgjax.evaluation.probability_figures import figure_in, larger_is_better
+from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.probability_figures import figure_in
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.sweeps.share import Share

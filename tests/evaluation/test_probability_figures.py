@@ -12,6 +12,7 @@ from sklearn.calibration import calibration_curve
 
 from fdgjax.data.federation import Partition
 from fdgjax.data.sources.domains import Domains
+from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.metrics import FIGURE_KEYS
 from fdgjax.evaluation.probabilities import (
     SMALL,
@@ -28,7 +29,6 @@ from fdgjax.evaluation.probability_figures import (
     figure_in,
     figure_of,
     interval_key,
-    larger_is_better,
     names_in,
 )
 from fdgjax.evaluation.resampled import resamples_of

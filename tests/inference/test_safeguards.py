@@ -15,6 +15,7 @@ from PIL import Image
 from fdgjax.cli import export, predict
 from fdgjax.experiments import Experiment, outline_of
 from fdgjax.inference.kept_rounds import kept_state
+from fdgjax.inference.left_out import keep_left_out, mean_of, read_left_out
 from fdgjax.inference.safeguards import Safeguards, keep_safeguards, read_safeguards, safeguards_of
 from fdgjax.inference.trained_run import TrainedRun
 from fdgjax.run.console import Console
@@ -124,6 +125,40 @@ def test_labels_of_the_unseen_domain_set_nothing(run: Path) -> None:
     assert true.figures["plain"]["unseen"] != false.figures["plain"]["unseen"]
     assert true.figures["plain"]["own"] == false.figures["plain"]["own"]
     jax.tree.map(np.testing.assert_array_equal, true._replace(figures={}), false._replace(figures={}))
+
+
+def test_left_out_domains_are_those_of_runs_that_did_not_see_them(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a run on all domains, which a choice trained: the card has what the others' safeguards found there."""
+    everywhere = tmp_path / "run"
+    shutil.copytree(run, everywhere)
+    keep_left_out(everywhere, {"r45": run, "r0": run})
+    kept, guards = read_left_out(everywhere), read_safeguards(run / "safeguards.npz", 2)
+    assert guards is not None
+    for name, kind in itertools.product(("r45", "r0"), ("plain", "calibrated")):
+        wanted = guards.figures[kind]["unseen"]
+        assert kept[name][kind] == {key: pytest.approx(value) for key, value in wanted.items()}
+    keep_left_out(everywhere, {"r45": tmp_path / "nowhere"})
+    assert read_left_out(everywhere) == kept, "what is kept is not measured again"
+    assert export.main(["export", str(everywhere), "--out", str(tmp_path / "model")]) == 0
+    card = (tmp_path / "model/README.md").read_text()
+    coverage = kept["r45"]["plain"]["coverage"]
+    assert f"| of `r45`, while it was left out | 299 | {coverage:.3f} |" in card
+    assert f"to have a coverage between {100 * coverage:.0f} and {100 * coverage:.0f} %" in card
+    assert export.main(["export", str(everywhere), "--client", "0", "--out", str(tmp_path / "client")]) == 0
+    assert "left out |" not in (tmp_path / "client/README.md").read_text()
+    (everywhere / "left_out.json").write_text("{}")
+    assert read_left_out(everywhere) == {}
+    assert "is damaged" in caplog.text
+
+
+def test_a_mean_over_seeds_is_of_those_that_have_the_figure() -> None:
+    assert mean_of([{"a": 0.2, "b": None, "c": None}, {"a": 0.4, "b": 0.5, "c": None}]) == {
+        "a": pytest.approx(0.3),
+        "b": 0.5,
+        "c": None,
+    }
 
 
 def test_a_damaged_file_is_named_and_left_out(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

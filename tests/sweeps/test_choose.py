@@ -10,6 +10,7 @@ import pytest
 import fdgjax
 from fdgjax.cli.choose import main, parser, with_keys
 from fdgjax.config import make_config
+from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, read_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
@@ -81,13 +82,40 @@ def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_pa
     assert [one.name for one in loss.methods] == ["fedprox", "fedavg", "local"]
     for one, other in zip(loss.methods, accuracy.methods, strict=True):
         assert one.score == pytest.approx(2 - other.score)
-        assert one.difference == (None if other.difference is None else pytest.approx(other.difference))
+        assert one.difference == (None if other.difference is None else pytest.approx(-other.difference))
     assert loss.interval[1] > 1, "no share"
-    assert "smaller is better" in str(loss)
-    with pytest.raises(UserError, match="choose got --figure ood_auroc, which 45 of 45 runs lack"):
+    assert "Percent" not in str(loss)
+    with pytest.raises(UserError, match="no method.s runs all have the figure .ood_auroc."):
         read_choice(choosing, cells, tmp_path / "loss", "ood_auroc", "mean", {})
     args = parser().parse_args(["--config=:rotated_digits", "--out", str(tmp_path), "--figure", "ood_brier"])
     assert with_keys(make_config("fedavg"), args, ["figures=auroc"]).figures == "auroc,brier"
+
+
+@pytest.mark.parametrize(("figure", "best"), [("ood_loss", "fedprox"), ("ood_accuracy", "fedavg")])
+def test_less_loss_is_better_and_more_accuracy(figure: str, best: str, tmp_path: Path) -> None:
+    """FedProx has half of FedAvg's loss and half of its accuracy; losses are no percentages and may exceed 1."""
+    choosing, rng = choosing_of([make_config(name) for name in ("fedavg", "fedprox")], "r45"), np.random.default_rng(0)
+    cells = cells_of(choosing)
+    for cell in cells:
+        value = (2.0 if cell.group == "fedavg" else 1.0) + 0.01 * rng.normal(size=3)
+        (folder := tmp_path / cell.name).mkdir()
+        per_seed = {str(i): {"ood_loss": x, "ood_accuracy": x / 3} for i, x in enumerate(value)}
+        facts = {"bytes_up_per_round": 1, "bytes_down_per_round": 1, "seconds_per_round": 1.0, "wall_seconds": 2.0}
+        write_checked_json(folder / "summary.json", {"per_seed": per_seed, **facts})
+    choice = read_choice(choosing, cells, tmp_path, figure, "worst", {})
+    assert choice is not None
+    assert choice.seconds == 2 * len(cells)
+    assert (choice.recommended, choice.indistinguishable) == (best, [best])
+    assert choice.methods[0].name == best
+    means = choice.scores[best].values()
+    assert choice.methods[0].score == pytest.approx(max(means) if figure == "ood_loss" else min(means))
+    assert choice.interval is not None
+    if figure == "ood_loss":
+        assert choice.interval[1] > 1
+        assert "Percent" not in str(choice)
+        assert f"| {choice.methods[0].score:.3f} |" in str(choice)
+    with pytest.raises(UserError, match="the figure 'ood_adapted_accuracy'"):
+        read_choice(choosing, cells, tmp_path, "ood_adapted_accuracy", "mean", {})
 
 
 def test_the_cheapest_has_the_fewest_bytes_then_is_fast_then_good() -> None:
@@ -132,6 +160,7 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--methods", "fedavgg"], "fedavgg"),
         (["--config.data.target=r99"], "domain of data.target 'r99'"),
         (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
+        (["--figure", "nonsense"], "the figure got 'nonsense'; expected a key of summary.json that ends in accuracy"),
         (["--config.rouns=3"], "did you mean 'rounds'"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
     ],
@@ -176,6 +205,7 @@ def test_the_command_chooses_trains_and_goes_on(tmp_path: Path, capsys: pytest.C
     content = json.loads((tmp_path / "choice.json").read_text())
     run = tmp_path / f"trained-{content['recommended']}"
     assert set(fdgjax.open_run(run).summary["per_domain_accuracy"]) == {"r30", "r45", "r60"}
+    assert set(read_left_out(run)) == {"r30", "r45", "r60"}
     assert content["commands"]["train"] == content["commands"]["choose"] + " --train"
     (table,) = choice_tables([tmp_path])
     assert [row[0] for row in table.rows] == [one["name"] for one in content["methods"]]

@@ -1,0 +1,70 @@
+"""How sets and distances do on domains that were left out in turn: of a run on all domains its own figures say nothing
+about a further one, but runs with the same settings and a domain unseen do."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdgjax.experiments import Experiment, outline_of
+from fdgjax.inference.kept_rounds import kept_state
+from fdgjax.inference.safeguards import Safeguards, has_labels, safeguards_of
+from fdgjax.inference.trained_run import TrainedRun
+from fdgjax.run.reopen import rebuilt
+from fdgjax.utils.checksums import Damaged, read_checked_json, write_checked_json
+
+LOGGER = logging.getLogger(__name__)
+FILE = "left_out.json"
+"""Kept in the folder of the run on all domains."""
+
+LeftOut = Mapping[str, Mapping[str, Mapping[str, float | None]]]
+"""By domain, then `plain` and `calibrated`: the figures of `fdgjax.inference.safeguards.figures_of`."""
+
+
+def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
+    """Measures the figures of left-out domains, each a mean over the seeds, and keeps them in a run's folder, unless
+    they are there, or the clients have no labels.
+
+    Args:
+      path: the folder of the run.
+      runs: for each domain the folder of a finished run with the same settings, in which it was unseen.
+
+    Raises:
+      UserError: no run, no checkpoint, or no data.
+    """
+    if (path / FILE).is_file():
+        return
+    found: dict[str, Any] = {}
+    for domain, run in runs.items():
+        experiment = rebuilt(run)
+        each = [guards for i in range(len(experiment.seeds)) if (guards := measured(experiment, run, i)) is not None]
+        if not each:
+            return
+        found[domain] = {kind: mean_of([one.figures[kind]["unseen"] for one in each]) for kind in each[0].figures}
+    write_checked_json(path / FILE, found)
+
+
+def measured(experiment: Experiment, run: Path, index: int) -> Safeguards | None:
+    """The safeguards of one seed's models for unseen domains; None if the clients have no labels."""
+    state, records = kept_state(experiment, run, index)
+    trained = TrainedRun(outline_of(experiment), state, index, records, experiment)
+    return safeguards_of(trained, trained.unseen_variables()) if has_labels(experiment, trained) else None
+
+
+def mean_of(figures: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """The mean of each figure over those that have it; None where none has."""
+    known = {key: [one[key] for one in figures if one[key] is not None] for key in figures[0]}
+    return {key: float(np.mean(np.array(values, float))) if values else None for key, values in known.items()}
+
+
+def read_left_out(path: Path) -> LeftOut:
+    """What `keep_left_out` kept in a run's folder; empty for nothing, and, with a warning, for a damaged file."""
+    if not (path / FILE).is_file():
+        return {}
+    try:
+        return read_checked_json(path / FILE)
+    except Damaged as error:
+        LOGGER.warning(f"{error}; it is left out")
+        return {}
