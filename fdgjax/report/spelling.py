@@ -15,6 +15,7 @@ SPELLINGS: Mapping[str, str] = {
     "fedbn": "FedBN",
     "fedbyol": "FedBYOL",
     "fedccrl": "FedCCRL",
+    "fedclip": "FedCLIP",
     "feddg": "FedDG",
     "feddg_ga": "FedDG-GA",
     "feddyn": "FedDyn",
@@ -52,6 +53,7 @@ SPELLINGS: Mapping[str, str] = {
     "scaffold": "SCAFFOLD",
     "semifl": "SemiFL",
     "ssfl": "SSFL",
+    "stablefdg": "StableFDG",
     "uap": "UAP",
     "vrex": "VREx",
 }
