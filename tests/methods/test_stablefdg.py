@@ -33,7 +33,7 @@ from fdgjax.models.styles import (
     shuffled,
 )
 from tests.toy_models import CLASSES, IMAGE, DenseNet
-from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, small_hyper, toy_federation
+from tests.toys import CLIENTS, build, close, make_case, make_plan, shared_case, small_hyper, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 
