@@ -5,6 +5,7 @@ from collections.abc import Mapping
 SPELLINGS: Mapping[str, str] = {
     "afl": "AFL",
     "cbafed": "CBAFed",
+    "ccst": "CCST",
     "central": "Central",
     "coral": "CORAL",
     "ditto": "Ditto",

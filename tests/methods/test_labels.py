@@ -69,7 +69,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
         "local" if path.path.startswith(("params/adversary/pro", "params/adversary/dis")) else "shared"
     ),
     "fpl": everywhere("shared"),
-    **dict.fromkeys(("fedclip", "stablefdg"), everywhere("shared")),
+    **dict.fromkeys(("ccst", "fedclip", "stablefdg"), everywhere("shared")),
     **dict.fromkeys(("fedproto", "local"), everywhere("local")),
     "hfedf": lambda path: "local" if path.statistic else "personal",
     "pfedhn": lambda path: "local" if path.statistic else "personal",

@@ -28,7 +28,20 @@ RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
     **dict.fromkeys(
-        ["afl", "cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "fpl", "semifl", "stablefdg"],
+        [
+            "afl",
+            "cbafed",
+            "ccst",
+            "fdse",
+            "fedccrl",
+            "feddg",
+            "feddg_ga",
+            "fedgala",
+            "fediir",
+            "fpl",
+            "semifl",
+            "stablefdg",
+        ],
         MORE,
     ),
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
@@ -66,6 +79,7 @@ SAMPLES: dict[str, str] = {
         [
             "afl",
             "cbafed",
+            "ccst",
             "fedccrl",
             "feddg",
             "feddg_ga",
