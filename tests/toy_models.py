@@ -10,6 +10,7 @@ from fdgjax.contract import Model
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.client_model import as_model
+from fdgjax.models.stages import Passage, flattened
 from fdgjax.models.units import no_activation
 
 CLASSES = 3
@@ -30,8 +31,9 @@ class DenseNet(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         x = self.unit(_linear, self.features, name="linear_1")(x.reshape(len(x), *self.pixels, -1), train=train)
-        x = x.reshape(len(x), -1)
+        x = flattened(Passage("map")(x))
         x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        x = Passage("features")(x)
         self.sow("intermediates", "features", x)
         return _linear(self.classes, "linear_2")(x)
 
@@ -58,7 +60,7 @@ class NormNet(nn.Module):
             x.reshape(len(x), *self.pixels, -1), train=train
         )
         x = nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x)
-        x = nn.relu(x).reshape(len(x), -1)
+        x = Passage("features")(flattened(Passage("map")(nn.relu(x))))
         self.sow("intermediates", "features", x)
         return _linear(self.classes, "linear_2")(x)
 
@@ -81,7 +83,7 @@ def tiny_network(name: str, method: str, unit: str = "plain") -> tuple[nn.Module
     images."""
     unit, head = METHODS[method].unit or unit, METHODS[method].head or "linear"
     # Only images are augmented, or normalised each by itself.
-    pixels = (2, 2) if unit in ("augmented", "assembled") else ()
+    pixels = (2, 2) if unit in ("augmented", "assembled") or head in ("styled", "highlighted") else ()
     wide = {"features": MANY_FEATURES} if METHODS[method].unlabelled or method in ("fedccrl", "moon") else {}
     network = functools.partial(MODELS[name], unit=UNITS[unit], pixels=pixels, **wide)
     return HEADS[head](network, CLASSES, 1 / 128), IMAGE

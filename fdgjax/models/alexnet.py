@@ -8,7 +8,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, check_image_size, flattened, last_step, through
 from fdgjax.models.units import NormUnit, Unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -80,7 +80,7 @@ class AlexNet(nn.Module):
             x = self.unit(layer, widen(row.features, self.width), activation=activation, name=f"conv_{number}")(
                 x, train=train
             )
-            return adaptive_avg_pool(x, 6).reshape(len(x), -1) if number == len(self.rows) else x
+            return flattened(adaptive_avg_pool(x, 6)) if number == len(self.rows) else Passage("map")(x)
 
         def linear(x: jax.Array, number: int) -> jax.Array:
             return self.unit(dense, widen(1024, self.width), name=f"linear_{number}")(x, train=train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, check_image_size, last_step, through
 from fdgjax.models.units import NormUnit, Unit, no_activation, norm, plain_unit, widen
 from fdgjax.nn import Conv, Dense, avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
@@ -108,8 +108,8 @@ class DenseNet(nn.Module):
             for i in range(1, self.depths[number - 1] + 1):
                 x = DenseLayer(growth, conv, self.unit, name=f"stage_{number}_block_{i}")(x, train=train)
             if number < last:
-                return Transition(conv, name=f"transition_{number}")(x, train=train)
-            return nn.relu(norm(x, train, "bn")).mean((1, 2))
+                return Passage("map")(Transition(conv, name=f"transition_{number}")(x, train=train))
+            return Passage("last_map")(nn.relu(norm(x, train, "bn"))).mean((1, 2))
 
         dense = Dense(self.classes, init_name=self.init_name, bias_init=initializers.zeros, name="head")
         blocks = [partial(block, number=i) for i in range(1, last + 1)]

@@ -5,7 +5,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, flattened, last_step, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -51,8 +51,8 @@ class DigitsCNN(nn.Module):
 
         head = last_step(self, dense(self.classes, name="linear_2"))
         steps = (
-            lambda x: convolution(x, 1),
-            lambda x: adaptive_avg_pool(max_pool(convolution(x, 2), 2), 4).reshape(len(x), -1),
+            lambda x: Passage("map")(convolution(x, 1)),
+            lambda x: flattened(adaptive_avg_pool(max_pool(convolution(x, 2), 2), 4)),
             linear,
             head,
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, last_step, through
 from fdgjax.models.units import NormUnit, Unit, no_activation, widen
 from fdgjax.nn import BatchNorm, Conv, Dense
 
@@ -115,13 +115,12 @@ class EfficientNetLite(nn.Module):
                 x = InvertedResidual(
                     features, stage.window, stride, stage.expansion, conv, self.unit, name=f"block_{first + i}"
                 )(x, train=train)
-            return x
+            return Passage("map")(x)
 
         def top(x: jax.Array) -> jax.Array:
             layer = partial(conv, kernel_size=(1, 1))
-            return lite_unit(layer, widen(1280, self.width), activation=nn.relu6, name="top")(x, train=train).mean(
-                (1, 2)
-            )
+            x = lite_unit(layer, widen(1280, self.width), activation=nn.relu6, name="top")(x, train=train)
+            return Passage("last_map")(x).mean((1, 2))
 
         head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         firsts = accumulate((stage.blocks for stage in LITE0[:-1]), initial=1)

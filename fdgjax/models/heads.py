@@ -12,6 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fdgjax.models.adapter import adapter_head
+from fdgjax.models.styles import StyledHead
 from fdgjax.models.units import norm, widen
 from fdgjax.nn import Dense
 
@@ -202,6 +204,18 @@ def moco_head(network: Callable[[int], nn.Module], classes: int, width: float) -
     return network(widen(2048, width))
 
 
+def styled(network: Callable[[int], nn.Module], classes: int, width: float) -> StyledHead:
+    """The network itself, whose styles an objective can share and explore."""
+    del width
+    return StyledHead(network(classes), size=0)
+
+
+def highlighted(network: Callable[[int], nn.Module], classes: int, width: float) -> StyledHead:
+    """`styled` with an attention of dimension 30 (Park et al., official code)."""
+    del width
+    return StyledHead(network(classes))
+
+
 HEADS: Mapping[str, Head] = {
     "linear": linear,
     "gaussian": gaussian_head,
@@ -209,5 +223,8 @@ HEADS: Mapping[str, Head] = {
     "prediction": prediction,
     "simsiam": simsiam_head,
     "moco": moco_head,
+    "styled": styled,
+    "highlighted": highlighted,
+    "adapter": adapter_head,
 }
 """Heads by name."""

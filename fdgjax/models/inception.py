@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, flattened, last_step, through
 from fdgjax.models.units import Layer, Unit, no_activation, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 
@@ -82,11 +82,11 @@ class InceptionCNN(nn.Module):
 
         head = last_step(self, dense(self.classes, name="linear_2"))
         steps = (
-            lambda x: nn.relu(max_pool(square(x, 3, 32, "conv_1"), 2)),
+            lambda x: Passage("map")(nn.relu(max_pool(square(x, 3, 32, "conv_1"), 2))),
             lambda x: square(x, 1, 32, "conv_2"),
-            lambda x: nn.relu(max_pool(square(x, 3, 64, "conv_3"), 2)),
-            lambda x: inception(x, 1),
-            lambda x: adaptive_avg_pool(inception(x, 2), 3).reshape(len(x), -1),
+            lambda x: Passage("map")(nn.relu(max_pool(square(x, 3, 64, "conv_3"), 2))),
+            lambda x: Passage("map")(inception(x, 1)),
+            lambda x: flattened(adaptive_avg_pool(inception(x, 2), 3)),
             linear,
             head,
         )

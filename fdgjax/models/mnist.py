@@ -6,7 +6,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, last_step, through
 from fdgjax.models.units import Activation, Layer, Unit, widen
 from fdgjax.nn import Conv, Dense
 
@@ -73,7 +73,7 @@ class MnistCNN(nn.Module):
             features, stride = CONVOLUTIONS[number - 1]
             layer = partial(conv, strides=stride)
             x = self.unit(layer, widen(features, self.width), name=f"conv_{number}")(x, train=train)
-            return x.mean((1, 2)) if number == len(CONVOLUTIONS) else x
+            return Passage("last_map")(x).mean((1, 2)) if number == len(CONVOLUTIONS) else Passage("map")(x)
 
         head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         convolutions = [partial(convolution, number=i) for i in range(1, len(CONVOLUTIONS) + 1)]

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, last_step, through
 from fdgjax.models.units import NormUnit, Unit, no_activation, widen
 from fdgjax.nn import Conv, Dense, max_pool
 from fdgjax.nn.layers import Initializer
@@ -136,7 +136,7 @@ class ResNet(nn.Module):
                 stride = 2 if stage and not i else 1
                 name = f"stage_{stage + 1}_block_{i + 1}"
                 x = Block(branch, width * 2**stage, stride, conv, self.unit, name=name)(x, train=train)
-            return x.mean((1, 2)) if stage == len(self.depths) - 1 else x
+            return Passage("last_map")(x).mean((1, 2)) if stage == len(self.depths) - 1 else Passage("map")(x)
 
         head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         stages = [partial(blocks, stage=stage) for stage in range(len(self.depths))]

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 from jax.nn import initializers
 
-from fdgjax.models.stages import ALL_STAGES, StageRange, check_image_size, last_step, through
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, check_image_size, flattened, last_step, through
 from fdgjax.models.units import Unit, plain_unit, widen
 from fdgjax.nn import Conv, Dense, adaptive_avg_pool, max_pool
 from fdgjax.nn.layers import Initializer
@@ -87,7 +87,7 @@ class VGG(nn.Module):
             x = self.unit(conv, widen(row.features, self.width), activation=activation, name=f"conv_{number}")(
                 x, train=train
             )
-            return adaptive_avg_pool(x, BINS).reshape(len(x), -1) if number == len(ROWS) else x
+            return flattened(adaptive_avg_pool(x, BINS)) if number == len(ROWS) else Passage("map")(x)
 
         def linear(x: jax.Array, number: int) -> jax.Array:
             x = self.unit(dense, widen(4096, self.width), name=f"hidden_{number}")(x, train=train)

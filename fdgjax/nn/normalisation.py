@@ -27,6 +27,9 @@ class BatchStatistics(NamedTuple):
 
 FILLED_AND_BIASED = BatchStatistics()
 
+SHORTEST_SQUARED = 1e-12
+"""Of a vector that is divided by its length."""
+
 
 class BatchNorm(nn.Module):
     """`flax.linen.BatchNorm` over the last axis: the same variables (`scale` and `bias` in `params`; `mean` and the
@@ -161,3 +164,9 @@ def _affine(x: jax.Array, factor: jax.Array, summand: jax.Array, dtype: jnp.dtyp
     """`factor * x + summand`, one of each per channel."""
     shape = (1,) * (x.ndim - 1) + (-1,)
     return x.astype(dtype) * factor.reshape(shape) + summand.reshape(shape)
+
+
+def unit_length(x: jax.Array) -> jax.Array:
+    """Vectors along the last axis divided by their lengths, in at least float32; a zero stays zero."""
+    wide = x.astype(at_least_float32(x.dtype))
+    return wide * lax.rsqrt(jnp.maximum(jnp.sum(jnp.square(wide), axis=-1, keepdims=True), SHORTEST_SQUARED))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 SPELLINGS: Mapping[str, str] = {
     "afl": "AFL",
     "cbafed": "CBAFed",
+    "ccst": "CCST",
     "central": "Central",
     "coral": "CORAL",
     "ditto": "Ditto",
@@ -15,6 +16,7 @@ SPELLINGS: Mapping[str, str] = {
     "fedbn": "FedBN",
     "fedbyol": "FedBYOL",
     "fedccrl": "FedCCRL",
+    "fedclip": "FedCLIP",
     "feddg": "FedDG",
     "feddg_ga": "FedDG-GA",
     "feddyn": "FedDyn",
@@ -52,6 +54,7 @@ SPELLINGS: Mapping[str, str] = {
     "scaffold": "SCAFFOLD",
     "semifl": "SemiFL",
     "ssfl": "SSFL",
+    "stablefdg": "StableFDG",
     "uap": "UAP",
     "vrex": "VREx",
 }

@@ -69,6 +69,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
         "local" if path.path.startswith(("params/adversary/pro", "params/adversary/dis")) else "shared"
     ),
     "fpl": everywhere("shared"),
+    **dict.fromkeys(("ccst", "fedclip", "stablefdg"), everywhere("shared")),
     **dict.fromkeys(("fedproto", "local"), everywhere("local")),
     "hfedf": lambda path: "local" if path.statistic else "personal",
     "pfedhn": lambda path: "local" if path.statistic else "personal",
@@ -97,7 +98,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
 """The fate of each variable, by method."""
 
 
-LOOKING = ("fdse", "fedadg", "fedlgf", "fishr", "gperxan", "lgfedavg", "uap")
+LOOKING = ("fdse", "fedadg", "fedclip", "fedlgf", "fishr", "gperxan", "lgfedavg", "uap")
 """The methods that look at the calls of a network's modules, of which a jitted initialisation shows none."""
 
 

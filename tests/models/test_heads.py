@@ -1,13 +1,19 @@
-"""Heads: the Gaussian one, whose z is drawn in training and is its mean otherwise; SimSiam's and MoCo's own."""
+"""Heads: the Gaussian one, whose z is drawn in training and is its mean otherwise; SimSiam's and MoCo's own; styles,
+attention and adapters inside the network."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.methods.parts.requirements import last_layer, projection_size
-from fdgjax.models import HEADS, MODELS, GaussianHead
+from fdgjax.models import HEADS, MODELS, GaussianHead, ViT
 from fdgjax.models.client_model import as_model
 from fdgjax.utils.variables import flatten
+from tests.marks import mostly_slow
+from tests.shallow import SMALLEST, shallow
 from tests.toy_models import CLASSES, IMAGE, DenseNet
 
 MODEL = as_model(GaussianHead(DenseNet(classes=8), CLASSES), IMAGE)
@@ -56,6 +62,46 @@ def test_the_representation_has_512_numbers_times_the_width() -> None:
     shapes = jax.eval_shape(as_model(made, (8, 8, 1)).init, jax.random.key(0))
     assert shapes["params"]["gaussian"]["classifier"]["kernel"].shape == (128, 10)
     assert shapes["params"]["linear_2"]["kernel"].shape == (16, 256)
+
+
+@pytest.mark.parametrize("name", mostly_slow(list(MODELS), ("digits_cnn", "vit_b8")))
+def test_styles_and_attention_are_found_in_every_convolutional_network(name: str) -> None:
+    """Attention doubles what follows the last map; the style is that of the first stage's channels."""
+    network, side = shallow(name), SMALLEST.get(name, 16)
+
+    def headed(head: str) -> tuple[dict[str, Any], Any]:
+        model = as_model(HEADS[head](lambda outputs: network(outputs, 1 / 16), 3, 1 / 16), (side, side, 3))
+        shapes = jax.eval_shape(model.init, jax.random.key(0))
+        images = jax.ShapeDtypeStruct((2, side, side, 3), jnp.float32)
+        output, _ = jax.eval_shape(lambda v, x: model.apply(v, x, False, jax.random.key(0)), shapes, images)
+        return {path: leaf.shape for path, leaf in flatten(shapes).items()}, output
+
+    (plain, _), (styled, output), (attentive, _) = (headed(head) for head in ("linear", "styled", "highlighted"))
+    assert styled == plain
+    if isinstance(network(3), ViT):
+        assert attentive == plain
+        assert not output.extra
+        return
+    assert output.extra["style_mean"].shape == output.extra["style_deviation"].shape
+    differ = {path for path, shape in plain.items() if attentive[path] != shape}
+    (kernel,) = differ
+    assert attentive[kernel] == (2 * plain[kernel][0], plain[kernel][1])
+    assert set(attentive) - set(plain) == {
+        f"params/highlighter/{layer}/{kind}" for layer in ("query", "key") for kind in ("kernel", "bias")
+    }
+
+
+def test_an_adapter_gives_the_last_layer_directions() -> None:
+    model = as_model(HEADS["adapter"](lambda outputs: DenseNet(classes=outputs), CLASSES, 1.0), IMAGE)
+    variables = model.init(jax.random.key(1))
+    output, _ = model.apply(variables, IMAGES, False, jax.random.key(0))
+    params = jax.tree.map(np.asarray, variables["params"])
+    features = np.maximum(IMAGES.reshape(2, -1) @ params["linear_1"]["kernel"] + params["linear_1"]["bias"][None], 0)
+    inner, outer = params["adapter"]["inner"], params["adapter"]["outer"]
+    raw = np.tanh(features @ inner["kernel"] + inner["bias"][None]) @ outer["kernel"] + outer["bias"][None]
+    adapted = np.asarray(features * np.exp(raw) / np.exp(raw).sum(1, keepdims=True))
+    wanted = adapted / np.linalg.norm(adapted, axis=1, keepdims=True)
+    np.testing.assert_allclose(output.features, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_simsiams_official_head_has_its_layers() -> None:

@@ -1,4 +1,4 @@
-"""Statistics of clients' images that travel through the server to all other clients (FedDG, FedCCRL)."""
+"""Statistics of clients' data that travel through the server to all other clients (FedDG, FedCCRL, StableFDG)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerStep
+from fdgjax.contract import Context, Method, Prepared, PrepareFn, PyTree, Samples, ServerStep
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 
 
 class Bank(NamedTuple):
-    """The statistics that each client showed last, `[clients, images, ...]`, in the order of ids; `there`: which
-    clients have shown any."""
+    """The statistics that each client showed last, `[clients, ...]` (of images: `[clients, images, ...]`), in the order
+    of ids; `there`: which clients have shown any."""
 
     shown: PyTree
     there: jax.Array
@@ -29,11 +29,7 @@ class DrawnImages(NamedTuple):
 
 
 def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) -> Method:
-    """The base method with an exchange: in each round clients show statistics of their next `images` images, in the
-    order of their samples, and receive what all clients showed last, which the server keeps.
-
-    A client's row holds its place in the bank (`context.client.more`), which is sent as `context.sent.more`. The bank
-    is empty in the first round.
+    """`with_shown` for statistics of each client's next `images` images, in the order of its samples.
 
     Args:
       base: a method that has no `prepare`.
@@ -41,11 +37,35 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
       images: shown by each client.
     """
 
+    def shapes(fresh: Fresh) -> PyTree:
+        return jax.eval_shape(show, jax.ShapeDtypeStruct((images, *fresh.federation.input_shape), jnp.float32))
+
+    def prepare(context: Context, samples: Samples) -> Prepared:
+        every = samples.each(lambda batch: show(batch.inputs))
+        following = context.round * images + jnp.arange(images)
+        places = following % jnp.sum(samples.mask).astype(following.dtype)
+        return Prepared(aux=jax.tree.map(lambda leaf: leaf[places], every))
+
+    return with_shown(base, shapes, prepare)
+
+
+def with_shown(base: Method, shapes: Callable[[Fresh], PyTree], prepare: PrepareFn) -> Method:
+    """The base method with an exchange: in each round clients show the `aux` of `prepare`, and receive what all clients
+    showed last, which the server keeps.
+
+    A client's row holds its place in the bank (`context.client.more`), which is sent as `context.sent.more`. The bank
+    is empty in the first round.
+
+    Args:
+      base: a method that has no `prepare`.
+      shapes: of what a client shows.
+      prepare: makes it.
+    """
+
     def empty(fresh: Fresh) -> Bank:
-        some = jax.ShapeDtypeStruct((images, *fresh.federation.input_shape), jnp.float32)
         clients = len(fresh.federation.ids)
-        shapes = jax.eval_shape(show, some)
-        return Bank(jax.tree.map(lambda one: jnp.zeros((clients, *one.shape)), shapes), jnp.zeros(clients, bool))
+        nothing = jax.tree.map(lambda one: jnp.zeros((clients, *one.shape)), shapes(fresh))
+        return Bank(nothing, jnp.zeros(clients, bool))
 
     extended = extend(
         base,
@@ -54,12 +74,6 @@ def with_bank(base: Method, show: Callable[[jax.Array], PyTree], images: int) ->
         row=RowExtension(lambda fresh: jnp.argsort(jnp.argsort(fresh.federation.ids))),
         message=aux,
     )
-
-    def prepare(context: Context, samples: Samples) -> Prepared:
-        every = samples.each(lambda batch: show(batch.inputs))
-        following = context.round * images + jnp.arange(images)
-        places = following % jnp.sum(samples.mask).astype(following.dtype)
-        return Prepared(aux=jax.tree.map(lambda leaf: leaf[places], every))
 
     def aggregate(
         server: Extended, clients: Extended, messages: Extended, weights: jax.Array

@@ -86,6 +86,18 @@ RANDOM_REPRESENTATION = Need(
     has_path("/gaussian/reference_mean"),
     "a Gaussian head: leave config.model.head empty, or set gaussian",
 )
+STYLES = Need(
+    "a model without styles of maps in its trained part",
+    lambda given: "style_mean" in (output_shapes(given.model, given.sample).extra or {}),
+    "convolutions between whose stages styles are shared: leave config.model.head empty, or set highlighted or styled, "
+    "freeze fewer stages, and take a network other than vit_b8",
+)
+ADAPTER = Need(
+    "a model without an adapter before its last layer",
+    has_path("/adapter/outer/kernel"),
+    "one: leave config.model.head empty, or set adapter; a module of one's own needs the last_step, or the "
+    'Passage("features") before its last layer, of fdgjax.models.stages',
+)
 FEATURES = Need(
     "a model without features",
     lambda given: output_shapes(given.model, given.sample).features.shape[-1] > 0,

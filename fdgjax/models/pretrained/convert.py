@@ -20,8 +20,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
-HEAD = "gaussian"
-"""The module with a head's variables (`fdgjax.models.heads`); files do not contain them, so they are initialised."""
+HEADS = ("gaussian", "highlighter", "adapter")
+"""The modules with heads' variables (`fdgjax.models.heads`); files do not contain them, so they are initialised."""
 
 UNUSED = ".num_batches_tracked"
 """The suffix of PyTorch's batch counters, which have no variable here."""
@@ -90,10 +90,11 @@ def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
 
 def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
     """The file's variables by path, for a model whose variables have these shapes and types; see `starting_from`."""
-    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEAD)}
+    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEADS)}
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: tensor_name(path, rows[path]) for path in wanted}
-    fresh = fresh_head(weights, {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"})
+    last = {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"}
+    fresh = fresh_head(weights, last, more_features="highlighter" in shapes["params"])
     found: dict[str, np.ndarray] = {}
     for path, leaf in wanted.items():
         if names[path] not in fresh:
@@ -125,10 +126,10 @@ def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.nd
     return tensor
 
 
-def fresh_head(weights: WeightFile, head: Mapping[str, Shape]) -> frozenset[str]:
+def fresh_head(weights: WeightFile, head: Mapping[str, Shape], *, more_features: bool = False) -> frozenset[str]:
     """Names of the last layer's tensors if it cannot be loaded from the file, which is logged; else nothing.
 
-    head: the variables' shapes by the tensors' names.
+    head: the variables' shapes by the tensors' names. more_features: whether the model's head adds some.
     """
     held = {name: weights.tensors[name].shape for name in head if name in weights.tensors}
     (kernel,) = (name for name, shape in head.items() if len(shape) == 2)
@@ -137,6 +138,8 @@ def fresh_head(weights: WeightFile, head: Mapping[str, Shape]) -> frozenset[str]
         reason = "has no last layer"
     elif kernel in held and held[kernel][1:] == (features,) and held[kernel][0] != classes:
         reason = f"has a last layer for {held[kernel][0]} classes"
+    elif more_features:
+        reason = "has a last layer for the features without the attention's"
     else:
         return frozenset()
     logging.getLogger("fdgjax").info("%s %s: that for %d classes starts fresh", weights.file, reason, classes)

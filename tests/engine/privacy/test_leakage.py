@@ -22,11 +22,27 @@ from tests.toys import FULL_LENGTHS, build, toy_federation
 
 MORE, STATISTICS = "send more than their updates", "send statistics"
 KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
+COMPARE = ("fedclip",)
+"""Methods whose loss compares the samples of a minibatch: that takes numbers to see, too."""
 RULES = ("fedgma", "fedomg")
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
     **dict.fromkeys(
-        ["afl", "cbafed", "fdse", "fedccrl", "feddg", "feddg_ga", "fedgala", "fediir", "fpl", "semifl"], MORE
+        [
+            "afl",
+            "cbafed",
+            "ccst",
+            "fdse",
+            "fedccrl",
+            "feddg",
+            "feddg_ga",
+            "fedgala",
+            "fediir",
+            "fpl",
+            "semifl",
+            "stablefdg",
+        ],
+        MORE,
     ),
     **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
@@ -53,14 +69,28 @@ CLIENTS: dict[str, str] = {
         ],
         "",
     ),
-    **dict.fromkeys(["fedasam", "fedlesam", "fedlgf", "fedsam"], ""),
+    **dict.fromkeys(["fedasam", "fedclip", "fedlesam", "fedlgf", "fedsam"], ""),
 }
 """Why a method cannot protect clients, on a model without BatchNorm, as far as its functions say without numbers."""
 
 BATCHES, PREPARED = "variables besides parameters", "compute something from their samples"
 SAMPLES: dict[str, str] = {
     **dict.fromkeys(
-        ["afl", "cbafed", "fedccrl", "feddg", "feddg_ga", "fediir", "fedproto", "fpl", "semifl", "ssfl", "uap"],
+        [
+            "afl",
+            "cbafed",
+            "ccst",
+            "fedccrl",
+            "feddg",
+            "feddg_ga",
+            "fediir",
+            "fedproto",
+            "fpl",
+            "semifl",
+            "ssfl",
+            "stablefdg",
+            "uap",
+        ],
         PREPARED,
     ),
     **dict.fromkeys(
@@ -87,7 +117,7 @@ SAMPLES: dict[str, str] = {
         "",
     ),
     **dict.fromkeys(["lgfedavg", "local", "moon", "partialfed", "pfedhn"], ""),
-    **dict.fromkeys(["fedasam", "fedlesam", "fedlgf", "fedsam"], ""),
+    **dict.fromkeys(["fedasam", "fedclip", "fedlesam", "fedlgf", "fedsam"], ""),
 }
 """The same for samples."""
 
@@ -125,7 +155,8 @@ def test_a_rule_that_looks_at_each_update_is_no_mean() -> None:
 @pytest.mark.parametrize("samples", [False, True])
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_who_may_run_by_all_tests(name: str, samples: bool) -> None:
-    expected = SAMPLES[name] if samples else CLIENTS[name] or ("one by one" if name in RULES else "")
+    by_numbers = {True: dict.fromkeys(COMPARE, "compares samples"), False: dict.fromkeys(RULES, "one by one")}[samples]
+    expected = (SAMPLES if samples else CLIENTS)[name] or by_numbers.get(name, "")
     found = why_not(*of_toys(name), samples=samples)
     assert agrees(found, expected), found
 

@@ -245,13 +245,23 @@ def test_an_experiment_starts_from_the_file_with_a_last_layer_of_its_own(cache: 
     assert not np.array_equal(*started["params/head/kernel"])
 
 
-def test_a_head_after_the_network_starts_fresh(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", ["gaussian", "highlighted"])
+def test_a_head_after_the_network_starts_fresh(head: str, tmp_path: Path) -> None:
     name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
     save_file(FILES[name](), file)
-    headed = HEADS["gaussian"](lambda outputs: MODELS[name](outputs, WIDTHS[name]), CLASSES, 1 / 256)
+    headed = HEADS[head](lambda outputs: MODELS[name](outputs, WIDTHS[name]), CLASSES, 1 / 256)
     shapes = jax.eval_shape(as_model(headed, (SIDE, SIDE, 3)).init, jax.random.key(0))
     found = convert(read_weights(str(file), name), shapes)
     assert set(found) == {path for path in flatten(shapes_of(name)) if not path.startswith("params/head/")}
+
+
+def test_a_head_that_leaves_the_features_as_many_keeps_the_last_layer(tmp_path: Path) -> None:
+    name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
+    save_file(FILES[name](), file)
+    for head in ("styled", "adapter"):
+        headed = HEADS[head](lambda outputs: MODELS[name](outputs, WIDTHS[name]), CLASSES, 1 / 256)
+        shapes = jax.eval_shape(as_model(headed, (SIDE, SIDE, 3)).init, jax.random.key(0))
+        assert set(convert(read_weights(str(file), name), shapes)) == set(flatten(shapes_of(name)))
 
 
 def test_a_method_with_other_units_says_so_before_the_data_are_read(cache: Path) -> None:

@@ -1,0 +1,109 @@
+"""FedCLIP: the official code's gradients, the zero-shot classifier without an adapter, and what never moves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fdgjax.contract import Batch
+from fdgjax.methods.fedclip import in_batch, read_embeddings
+from fdgjax.models.adapter import AttentionAdapter
+from fdgjax.nn import unit_length
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import flatten
+from tests.toy_models import CLASSES, FEATURES, tiny_model
+from tests.toys import build, make_case, shared_case, toy_federation
+
+
+@pytest.fixture
+def embeddings(tmp_path: Path) -> tuple[str, np.ndarray]:
+    """A file of class embeddings for the toy network, and what is in it."""
+    found = np.random.default_rng(3).normal(size=(CLASSES, FEATURES))
+    np.save(tmp_path / "classes.npy", found)
+    return str(tmp_path / "classes.npy"), found
+
+
+def test_the_official_gradients_of_the_adapter() -> None:
+    """microsoft/PersonalizedFL, 441670e: a step of `train` of `fed_at_clip.py` with encoders that return their input
+    (images) or a row of a table (texts), SGD and learning rate 1."""
+    with np.load(Path(__file__).parents[1] / "conformance" / "styles_and_adapter.npz") as found:
+        numbers = {name: jnp.asarray(values) for name, values in found.items() if name.startswith(("adapter", "clip"))}
+    layers = ("inner", "outer")
+    params = {one: {kind: numbers[f"adapter_{one}_{kind}"] for kind in ("kernel", "bias")} for one in layers}
+    batch = Batch(numbers["clip_images"], numbers["clip_labels"].astype(jnp.int32), jnp.ones(8))
+
+    def loss(params: Any) -> jax.Array:
+        adapted = AttentionAdapter().apply({"params": params}, batch.inputs)
+        return in_batch(100 * unit_length(adapted) @ unit_length(numbers["clip_texts"]).T, batch)
+
+    gradients = jax.grad(loss)(params)
+    for one in layers:
+        for kind in ("kernel", "bias"):
+            wanted = numbers[f"adapter_gradient_{one}_{kind}"]
+            np.testing.assert_allclose(gradients[one][kind], wanted, rtol=1e-3, atol=2e-4, err_msg=f"{one} {kind}")
+
+
+def test_padding_is_no_part_of_the_contrast() -> None:
+    logits, labels = jax.random.normal(jax.random.key(0), (5, 3)), jnp.asarray([0, 2, 1, 1, 0])
+    whole = in_batch(logits[:3], Batch(jnp.zeros(3), labels[:3], jnp.ones(3)))
+    padded = in_batch(logits, Batch(jnp.zeros(5), labels, jnp.asarray([1.0, 1.0, 1.0, 0.0, 0.0])))
+    np.testing.assert_allclose(padded, whole, rtol=1e-6)
+
+
+def test_without_an_adapter_it_is_the_zero_shot_classifier_by_cosine(embeddings: tuple[str, np.ndarray]) -> None:
+    file, texts = embeddings
+    case = make_case(build("fedclip", toy_federation(), adapter=False, class_embeddings=file))
+    start, images = case.start(), jax.random.uniform(jax.random.key(5), (9, 4, 4, 1), minval=-1)
+    layer = jax.device_get(start.server.variables["params"]["linear_1"])
+    features = np.maximum(np.asarray(images).reshape(9, -1) @ layer["kernel"] + layer["bias"], 0)
+    norms = np.linalg.norm(features, axis=1, keepdims=True) * np.linalg.norm(texts, axis=1)
+    cosines = features @ texts.T / norms
+    for rounds in (0, 2):
+        state = case.advance(rounds)
+        output, _ = tiny_model(method="fedclip").apply(state.server.variables, images, False, jax.random.key(0))
+        np.testing.assert_allclose(output.logits, 100 * cosines, rtol=1e-4, atol=1e-3)
+
+
+def test_only_the_adapter_moves() -> None:
+    """Not the encoder, not its BatchNorm's statistics, not the embeddings."""
+    case = shared_case("fedclip", "norm")
+    before, after = (flatten(jax.device_get(case.advance(rounds).server.variables)) for rounds in (0, 2))
+    moved = {path for path, leaf in before.items() if not np.array_equal(leaf, after[path])}
+    assert moved == {path for path in before if "/adapter/" in path}
+    assert len(moved) == 4
+
+
+def test_the_classes_embeddings_have_the_length_of_the_scale(embeddings: tuple[str, np.ndarray]) -> None:
+    file, texts = embeddings
+    method = build("fedclip", toy_federation(), class_embeddings=file, scale=30.0)
+    last = method.init(jax.random.key(0), toy_federation())[0].variables["params"]["linear_2"]
+    np.testing.assert_allclose(last["kernel"].T, 30 * texts / np.linalg.norm(texts, axis=1, keepdims=True), rtol=1e-5)
+    np.testing.assert_array_equal(last["bias"], 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        (np.ones((FEATURES, CLASSES)), r"of shape \[4, 3\]"),
+        (np.zeros((CLASSES, FEATURES)), "no directions"),
+        (np.full((CLASSES, FEATURES), np.nan), "no directions"),
+        (np.full((CLASSES, FEATURES), "a"), "no directions"),
+        ("text", "config.method.class_embeddings got"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, content: Any, said: str) -> None:
+    file = tmp_path / "classes.npy"
+    if isinstance(content, str):
+        file.write_text(json.dumps(content))
+    elif content is not None:
+        np.save(file, content)
+    with pytest.raises(UserError, match=said) as error:
+        read_embeddings(str(file), CLASSES, FEATURES)
+    assert str(error.value).endswith(
+        f"expected an .npy file of finite floats [{CLASSES}, {FEATURES}], a row for each class in their order"
+    )
