@@ -98,6 +98,8 @@ class ModelConfig:
     name: network. width: factor on its numbers of channels. unit: kind of its replaceable units ('' for the method's
       choice, or the network's own if the method makes none). head: what follows the network, an entry of
       `fdgjax.models.HEADS` ('' for the method's choice, or nothing if the method makes none).
+    hidden: features of each hidden layer, comma-separated, such as `128,64`, of a network that has some (`mlp`);
+      '' for its own. dropout: the rate of dropout of a network that has some; -1 for its own.
     pretrained: a .safetensors file to start from (`fdgjax.models.pretrained.convert`), or the name of weights that are
       downloaded (`fdgjax.models.pretrained.hosted_weights`: timm/resnet18.tv_in1k) or in a package, '' for none.
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
@@ -116,6 +118,8 @@ class ModelConfig:
     )
     unit: str = key("", names=UNITS, optional=True)
     head: str = key("", names=HEADS, optional=True)
+    hidden: str = ""
+    dropout: float = key(-1.0, between=(-1.01, 1), words="a rate from 0 to below 1, or -1 for the network's own")
     pretrained: str = ""
     frozen: int = key(0, least=-1)
     keep_features: bool = True

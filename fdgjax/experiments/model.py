@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import logging
 from functools import partial
+from typing import Any
 
 from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data.columns import column_statistics, layout_of, merged
@@ -21,10 +22,36 @@ from fdgjax.models.pretrained.convert import WeightFile, note_scaling
 from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 
+MOST_HIDDEN = 100_000
+"""The most features of a hidden layer: more only fill memory."""
+
 
 def model_config(model: ModelConfig, entry: Entry) -> ModelConfig:
     """The client model's config, with the method's units and head if the config names none."""
     return dataclasses.replace(model, unit=model.unit or entry.unit, head=model.head or entry.head)
+
+
+def network_settings(chosen: ModelConfig) -> dict[str, Any]:
+    """The attributes of the network that the config sets besides `width` and `unit`.
+
+    Raises:
+      UserError: `hidden` is not a list of whole numbers, or has another number of layers than the stages to freeze.
+    """
+    words = [word.strip() for word in chosen.hidden.split(",") if word.strip()]
+    if not all(word.isdecimal() and 0 < int(word) <= MOST_HIDDEN for word in words):
+        raise UserError(
+            f"config.model.hidden got '{chosen.hidden}'; expected the features of each hidden layer, from 1 to "
+            f"{MOST_HIDDEN:,}, such as 128,64"
+        )
+    if words and chosen.frozen:
+        raise UserError(
+            f"config.model.hidden got '{chosen.hidden}' with config.model.frozen={chosen.frozen}; expected the "
+            "network's own hidden layers where some are frozen"
+        )
+    return {
+        **({"hidden": tuple(map(int, words))} if words else {}),
+        **({"dropout": chosen.dropout} if chosen.dropout >= 0 else {}),
+    }
 
 
 def encoding_of(data: Domains, split: Partition, where: DataConfig) -> Encoding | None:
@@ -94,7 +121,13 @@ def client_model(
     elif chosen.frozen:
         say_random(chosen.name)
     network = partial(
-        make_network, chosen.name, len(data.class_names), width=chosen.width, unit=chosen.unit, head=chosen.head
+        make_network,
+        chosen.name,
+        len(data.class_names),
+        width=chosen.width,
+        unit=chosen.unit,
+        head=chosen.head,
+        settings=network_settings(chosen),
     )
     return make_client_model(
         network,

@@ -7,6 +7,7 @@ of a table `[batch, columns]` or series `[batch, time, channels]`; the result is
 `intermediates/features`; otherwise they cost nothing.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from fdgjax.models.tables import MLP, Linear
 from fdgjax.models.units import UNITS, DSEUnit, NormUnit, Unit
 from fdgjax.models.vgg import VGG
 from fdgjax.models.vit import ViT
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import Registry
 
 
@@ -47,10 +49,21 @@ class Backbone(NamedTuple):
     sample: tuple[int, ...] = ()
 
     def __call__(
-        self, classes: int, width: float = 1.0, unit: Unit | None = None, part: StageRange = ALL_STAGES
+        self, classes: int, width: float = 1.0, unit: Unit | None = None, part: StageRange = ALL_STAGES, **settings: Any
     ) -> nn.Module:
-        """The network; `width` is a factor on its channels, `unit` an entry of `UNITS`, None for the network's own."""
-        chosen: dict[str, Any] = {} if unit is None else {"unit": unit}
+        """The network; `width` is a factor on its channels, `unit` an entry of `UNITS`, None for the network's own.
+        settings: values of further attributes, such as `dropout`.
+
+        Raises:
+          UserError: an attribute that the network does not have.
+        """
+        own = inspect.signature(self.module).parameters
+        if unknown := [name for name in settings if name not in own]:
+            raise UserError(
+                f"config.model.{unknown[0]} got {settings[unknown[0]]}, which the network ({self.summary}) does not "
+                "have; expected none, or another config.model.name, such as mlp"
+            )
+        chosen: dict[str, Any] = settings if unit is None else {"unit": unit, **settings}
         chosen |= {} if part == ALL_STAGES else {"part": part}
         return self.module(classes=classes, width=width, **chosen)
 

@@ -4,7 +4,8 @@ contract."""
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -135,7 +136,14 @@ def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) 
 
 
 def make_network(
-    name: str, classes: int, *, width: float = 1.0, unit: str = "", head: str = "", part: StageRange = ALL_STAGES
+    name: str,
+    classes: int,
+    *,
+    width: float = 1.0,
+    unit: str = "",
+    head: str = "",
+    part: StageRange = ALL_STAGES,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> nn.Module:
     """The network called `name` in `MODELS`.
 
@@ -146,10 +154,14 @@ def make_network(
       unit: an entry of `UNITS` for its replaceable units; '' for its own.
       head: an entry of `HEADS` that follows it; '' for none.
       part: the steps that are run; the head is added only if these include the last step.
+      settings: further attributes of the network, see `network_settings`.
+
+    Raises:
+      UserError: a setting that the network does not have.
     """
 
     def network(outputs: int) -> nn.Module:
-        return MODELS[name](outputs, width, UNITS[unit] if unit else None, part)
+        return MODELS[name](outputs, width, UNITS[unit] if unit else None, part, **settings)
 
     return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 

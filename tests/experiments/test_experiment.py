@@ -15,7 +15,7 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
-from fdgjax.experiments.model import client_model
+from fdgjax.experiments.model import client_model, network_settings
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized
@@ -134,3 +134,17 @@ def test_clients_of_one_domain_have_nothing_to_compare() -> None:
     assert "\n" not in str(error.value)
     config.data.domains_per_client = 2
     assert not build(read_config(config)).method.pooled
+
+
+def test_hidden_layers_and_dropout_by_config_are_the_networks_or_refused() -> None:
+    chosen = ModelConfig("mlp", hidden="32, 16,8", dropout=0.25)
+    made = make_network("mlp", 3, settings=network_settings(chosen))
+    assert (made.hidden, made.dropout) == ((32, 16, 8), 0.25)  # type: ignore[attr-defined]
+    assert network_settings(ModelConfig("mlp")) == {}
+    for wrong in ("a", "0", "3,-1", "9999999"):
+        with pytest.raises(UserError, match="expected the features of each hidden layer"):
+            network_settings(ModelConfig("mlp", hidden=wrong))
+    with pytest.raises(UserError, match="where some are frozen"):
+        network_settings(ModelConfig("mlp", hidden="8", frozen=1))
+    with pytest.raises(UserError, match="config.model.dropout got 0.25, which the network .* does not have"):
+        make_network("linear", 3, settings={"dropout": 0.25})
