@@ -146,5 +146,5 @@ def test_hidden_layers_and_dropout_by_config_are_the_networks_or_refused() -> No
             network_settings(ModelConfig("mlp", hidden=wrong))
     with pytest.raises(UserError, match="where some are frozen"):
         network_settings(ModelConfig("mlp", hidden="8", frozen=1))
-    with pytest.raises(UserError, match="config.model.dropout got 0.25, which the network .* does not have"):
+    with pytest.raises(UserError, match=r"config.model.dropout got 0.25, which the network .* does not have"):
         make_network("linear", 3, settings={"dropout": 0.25})
