@@ -31,11 +31,14 @@ class Evaluation(NamedTuple):
     measure: `observed -> figures`, one `Metrics` for each seed.
     references: `observed, of the untrained state -> figures that training has to beat`, a dict for each seed; None
       where there are none.
+    further: `observed -> figures of probabilities`, by their keys in a record, a dict for each seed; None where none
+      are asked for.
     """
 
     observe: Callable[[State, Federation], PyTree]
     measure: Callable[[PyTree], list[Metrics]]
     references: Callable[[PyTree], list[dict[str, Any]]] | None = None
+    further: Callable[[PyTree], list[dict[str, Any]]] | None = None
 
 
 def evaluate(evaluation: Evaluation, state: State, federation: Federation) -> list[Metrics]:
@@ -88,17 +91,13 @@ def of_predictions(
     )
 
     def figures(tallies: PyTree) -> list[Metrics]:
-        each = each_seed(jax.device_get(tallies), len(seeds))
-        found = [measure(one, data.domain_names) for one in each]
-        if figuring is None:
-            return found
-        own = zip(found, each, parts, seeds, strict=True)
-        return [
-            metrics._replace(of_probabilities=measure_probabilities(figuring, one.further, data, part, seed))
-            for metrics, one, part, seed in own
-        ]
+        return [measure(one, data.domain_names) for one in each_seed(jax.device_get(tallies), len(seeds))]
 
-    return Evaluation(observe, figures)
+    def further(how: Figuring, tallies: PyTree) -> list[dict[str, Any]]:
+        each = zip(each_seed(jax.device_get(tallies.further), len(seeds)), parts, seeds, strict=True)
+        return [measure_probabilities(how, one, data, part, seed) for one, part, seed in each]
+
+    return Evaluation(observe, figures, further=partial(further, figuring) if figuring else None)
 
 
 def of_representations(

@@ -48,8 +48,6 @@ class Metrics(NamedTuple):
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
       models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
       of every percentage. All others are None for a method that learns without labels.
-    of_probabilities: the figures of `config.figures` by their keys in a record, see
-      `fdgjax.evaluation.probabilities.measure_probabilities`; None without any.
     """
 
     id_accuracy: float | None = None
@@ -71,11 +69,10 @@ class Metrics(NamedTuple):
     probe_deviation: float | None = None
     probe_by_percent: dict[str, float] | None = None
     probe_deviation_by_percent: dict[str, float] | None = None
-    of_probabilities: dict[str, Any] | None = None
 
 
-FIGURE_KEYS = (*(name for name in Metrics._fields if name != "of_probabilities"), *RECORDED)
-"""All keys of a record that are figures of its evaluation."""
+FIGURE_KEYS = (*Metrics._fields, *RECORDED)
+"""All keys of a record that are figures of its evaluation: `Metrics`, and figures of probabilities."""
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
@@ -137,8 +134,7 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 
 def figures(metrics: Metrics) -> dict[str, Any]:
     """The figures that are not None, by name, as records and summaries hold them."""
-    found = {name: value for name, value in metrics._asdict().items() if value is not None}
-    return found | found.pop("of_probabilities", {})
+    return {name: value for name, value in metrics._asdict().items() if value is not None}
 
 
 def mean_accuracy(counts: Tally) -> float | None:

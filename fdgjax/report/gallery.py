@@ -97,6 +97,12 @@ FIGURES: Mapping[str, Exhibit] = {
         "left out.",
         method_figures.reliability,
     ),
+    "figures_by_round": Exhibit(
+        "Figures of probabilities against rounds",
+        "With config.figures. Line: mean over seeds. Band: one sample standard deviation. Of log loss and Brier score "
+        "smaller values are better.",
+        probability_figures.figures_by_round,
+    ),
     "calibration_by_domain": Exhibit(
         "Calibration on each domain",
         "With config.figures: of two classes the share of samples of the second one against its probability, of more "

@@ -16,11 +16,21 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
 )
 from fdgjax.evaluation.statistics import Spread, spread
-from fdgjax.report.drawing import REFERENCE, Figure, OpenPanel, colour, dashes, panels_of, sheet
-from fdgjax.report.figures import by_panel, keys_of, percent_axis, series_of
+from fdgjax.report.drawing import (
+    REFERENCE,
+    Figure,
+    OpenPanel,
+    colour,
+    dashes,
+    line,
+    panels_of,
+    round_axis,
+    sheet,
+)
+from fdgjax.report.figures import by_panel, draw_panels, keys_of, percent_axis, series_of, side_by_side
 from fdgjax.report.rankings import PAIRED, RANKED, ranked_rows
 from fdgjax.report.reading import Run
-from fdgjax.report.tables import WHO, Cell, Column, Table, who
+from fdgjax.report.tables import WHO, Cell, Column, Table, curve, who
 
 LEAST = 5
 """A bin of a curve with fewer samples is noise and left out."""
@@ -111,6 +121,24 @@ def figures_ranking(runs: Sequence[Run]) -> Table:
         RANKED,
         [row for key in keys for row in ranked_rows(runs, key, SHOWN[key], larger_is_better(key))],
     )
+
+
+def figures_by_round(runs: Sequence[Run]) -> Figure | None:
+    """Every figure of probabilities against rounds, the panels of one target in a row."""
+
+    def of(key: str) -> tuple[list[OpenPanel], list[Run]]:
+        def curves(run: Run) -> Any:
+            return curve(run, key) if run.values(key) else None
+
+        def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
+            for (rounds, values), number in zip(found, numbers, strict=True):
+                line(axes, rounds, values, number)
+            round_axis(axes)
+            axes.set_ylabel(SHOWN[key])
+
+        return draw_panels(runs, f"rounds-{key}", curves, draw, f"{SHOWN[key]}, ")
+
+    return side_by_side(runs, [of(key) for key in FIGURE_HEADLINES], "x")
 
 
 def curve_of(run: Run, domain: str) -> tuple[np.ndarray, np.ndarray] | None:

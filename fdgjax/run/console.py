@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from fdgjax.evaluation import HEADLINES, SHOWN
 from fdgjax.evaluation.metrics import Record, is_evaluated
@@ -115,10 +115,15 @@ class Console:
         if not names:
             return
         seen, target = "avg" if any(f"avg_{name}" in summary for name in names) else "id", summary["target"]
-        domains = dict.fromkeys(domain for name in names for domain in summary[f"per_domain_{name}"])
+        domains = [
+            d for d in summary["per_domain_accuracy"] if any(d in summary[f"per_domain_{name}"] for name in names)
+        ]
         order = sorted(domains, key=lambda domain: domain == target)
         table = Table(
-            "figure", f"{seen}, mean", *(f"{one} (unseen)" if one == target else one for one in order), "worst"
+            Column("figure", no_wrap=True),
+            HEADLINES[f"{seen}_accuracy"],
+            *(f"{one} (unseen)" if one == target else one for one in order),
+            "worst",
         )
         for name in names:
             sure = {} if std else summary.get(interval_key(name), {})

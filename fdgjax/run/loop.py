@@ -158,8 +158,10 @@ def records_of(
         records = [record | spent for record in records]
     if one.observed is None:
         return records
-    metrics = experiment.evaluation.measure(one.observed)
-    return [record | figures(of_seed) for record, of_seed in zip(records, metrics, strict=True)]
+    evaluation = experiment.evaluation
+    further = evaluation.further(one.observed) if evaluation.further else [{} for _ in records]
+    each = zip(records, evaluation.measure(one.observed), further, strict=True)
+    return [record | figures(metrics) | more for record, metrics, more in each]
 
 
 def round_record(round_: int, info: RoundInfo) -> Record:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
 from fdgjax.evaluation.statistics import by_point
 from fdgjax.inference.client_models import layer_distances
 from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, sheet
@@ -84,6 +85,7 @@ WITHOUT: Mapping[str, Change] = {
     "probes_again": left_nothing,
     "domain_shift": left_nothing,
     "reliability": lacking("calibration"),
+    "figures_by_round": lacking(*FIGURE_HEADLINES),
     "calibration_by_domain": lacking("per_domain_calibration"),
     "confidence": lacking("calibration"),
     "embeddings": unseen(embeddings=None),
