@@ -21,6 +21,7 @@ def contributions_markdown(found: Mapping[str, Any]) -> str:
     domains, seeds, orders = domains_of(found), len(found["seeds"]), found["orders"]
     how = f"estimated from {orders} random orders of the clients" if orders else "exact, by all coalitions"
     errors = f"standard errors over {seeds} seeds" if seeds > 1 else "one seed, no standard errors"
+    errors += "; the choice of the orders adds an error that is not shown" if orders else ""
     header = ["client", *(named(name, found["target"]) for name in domains)]
     lines = [
         f"Shapley values, {how}, in points of accuracy ({errors}). Those of a domain add up to the accuracy of all",

@@ -76,6 +76,10 @@ def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.influence, wanted, atol=1e-12)
     plain = as_json(found)
     said = contributions_markdown(plain)
+    assert "exact, by all coalitions" in said
+    estimated = contributions_markdown(plain | {"orders": 2})
+    assert "estimated from 2 random orders" in estimated
+    assert "the choice of the orders adds an error" in estimated
     assert "| client | e (unseen) | a | b | c |" in said
     assert "| b | +20.0 | +20.0 | +20.0 | +20.0 |" in said
     assert "| a + c | 65.0 | 65.0 | 65.0 | 65.0 |" in said
