@@ -149,4 +149,5 @@ ENTRY = Entry(
     "an adapter between features and embeddings of classes (Lu et al., 2023)",
     head="adapter",
     needs=(ADAPTER,),
+    lacks=lambda h: "" if h.class_embeddings else "config.method.class_embeddings",
 )
