@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.evaluation.statistics import Values, over_targets, paired
+from scipy.special import stdtrit
+
+from fdgjax.evaluation.statistics import Difference, Values, over_targets, paired
 from fdgjax.report.reading import read_runs
 from fdgjax.sweeps.comparison import percent
 from fdgjax.utils.command import command
@@ -73,7 +75,7 @@ def every_method(_: str) -> str:
     for method in sorted(first, key=lambda method: -means(first[method])):
         cells = [cell for name in NAMES for figure in FIGURES.values() for cell in cells_of(kept[name][figure], method)]
         lines.append(f"| `{method}` | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *(counted(kept[name], NAMES[name]) for name in NAMES), ""])
+    return "\n".join([*lines, "", *(counted(kept[name], NAMES[name]) for name in NAMES), *corrected(kept), ""])
 
 
 def means(values: Values) -> float:
@@ -105,6 +107,37 @@ def counted(kept: dict[str, dict[str, Values]], name: str) -> str:
             f"({0.05 * len(said):.1f} in all by chance if all were equal)"
         )
     return f"- {name}, {'; '.join(words)}."
+
+
+def corrected(kept: dict[str, dict[str, dict[str, Values]]]) -> list[str]:
+    """Which differences stay if all comparisons of the table together may err with a probability of 5 % (Bonferroni).
+
+    Args:
+      kept: by data set and figure, each method's values.
+    """
+    every = {
+        (name, figure): {method: paired(values[method], values[REFERENCE]) for method in values if method != REFERENCE}
+        for name, figures in kept.items()
+        for figure, values in figures.items()
+    }
+    number = sum(len(each) for each in every.values())
+    lines = [f"- Of all {number} comparisons, each tested at 0.05 / {number} (Bonferroni), these stay:"]
+    for (name, figure), each in every.items():
+        beyond = {method: it for method, it in each.items() if it and is_beyond(it, number)}
+        ahead, behind = (
+            " ".join(f"`{method}`" for method in sorted(beyond) if (beyond[method].mean > 0) is wanted) or "none"
+            for wanted in (True, False)
+        )
+        lines.append(f"  - {NAMES[name]}, {figure}: ahead {ahead}; behind {behind}.")
+    return lines
+
+
+def is_beyond(difference: Difference, number: int) -> bool:
+    """Whether the difference is not zero at the level 0.05 / number, by Student's t; never without an error."""
+    if difference.interval is None:
+        return False
+    quantile = float(stdtrit(difference.freedom, 1 - 0.05 / (2 * number)))
+    return abs(difference.mean) > quantile * difference.error
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from fdgjax.config import Config, make_config, read_config
 from fdgjax.engine import State
 from fdgjax.experiments import build
 from fdgjax.models import MODELS, UNITS, Backbone, Unit
+from fdgjax.models.stages import Passage
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.records import TIMINGS, Checkpoint, newest_checkpoint
 from fdgjax.utils.checksums import read_checked_json
@@ -38,6 +39,7 @@ class Perceptron(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         x = self.unit(nn.Dense, 16, name="linear_1")(x.reshape(len(x), -1), train=train)
+        x = Passage("features")(x)
         self.sow("intermediates", "features", x)
         return nn.Dense(self.classes, name="linear_2")(x)
 

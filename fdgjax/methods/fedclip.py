@@ -13,8 +13,8 @@ computed once, and only the adapter and the embeddings travel. t_k come from a f
 `[classes, m]` in the order of the classes, such as CLIP's text encoder gives for their names. Without a file they are
 the columns with which the model starts, and a log line says so.
 
-Lu, Hu, Wang and Xie, "FedCLIP: Fast generalization and personalization for CLIP in federated learning", 2023, section
-3, and its official code (microsoft/PersonalizedFL, fedclip). The global model predicts for an unseen domain.
+Lu, Hu, Wang and Xie, "FedCLIP: Fast generalization and personalization for CLIP in federated learning", 2023, and
+its official code (microsoft/PersonalizedFL, fedclip). The global model predicts for an unseen domain.
 """
 
 import dataclasses
@@ -149,4 +149,5 @@ ENTRY = Entry(
     "an adapter between features and embeddings of classes (Lu et al., 2023)",
     head="adapter",
     needs=(ADAPTER,),
+    lacks=lambda h: "" if h.class_embeddings else "config.method.class_embeddings",
 )

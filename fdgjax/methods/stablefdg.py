@@ -19,8 +19,8 @@ those of all clients; both count as communication. They are measured with the mo
 by others in the next round; none are known in the first.
 
 Park, Han, Kim, Wang, Brinton and Moon, "StableFDG: Style and attention based learning for federated domain
-generalization", NeurIPS 2023, section 3, and its official code (savertm/StableFDG_github). The global model predicts
-for an unseen domain.
+generalization", NeurIPS 2023, and its official code (savertm/StableFDG_github). The global model predicts for an unseen
+domain.
 """
 
 import dataclasses

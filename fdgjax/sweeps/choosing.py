@@ -129,6 +129,8 @@ def refuse(config: Config) -> None:
 def why_unfit(config: Config, data: Domains, clients: int) -> str:
     """Why a method cannot be, or should not be, a candidate; '' if it can."""
     entry, model = METHODS[config.method.name], config.model
+    if lack := entry.lacks(config.method):
+        return f"method '{entry.name}' got no {lack}, without which it is not worth comparing"
     if model.frozen and model.keep_features and entry.pixels(config.method):
         return f"method '{entry.name}' needs images, and would compute the frozen stages in every step"
     if not (entry.unit or entry.head or entry.needs):

@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.config import make_config, read_config
 from fdgjax.contract import Batch
 from fdgjax.methods.fedclip import in_batch, read_embeddings
 from fdgjax.models.adapter import AttentionAdapter
 from fdgjax.nn import unit_length
+from fdgjax.sweeps.choosing import why_unfit
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
 from tests.toy_models import CLASSES, FEATURES, tiny_model
-from tests.toys import build, make_case, shared_case, toy_federation
+from tests.toys import build, domains_of, make_case, shared_case, toy_federation
 
 
 @pytest.fixture
@@ -83,6 +85,14 @@ def test_the_classes_embeddings_have_the_length_of_the_scale(embeddings: tuple[s
     last = method.init(jax.random.key(0), toy_federation())[0].variables["params"]["linear_2"]
     np.testing.assert_allclose(last["kernel"].T, 30 * texts / np.linalg.norm(texts, axis=1, keepdims=True), rtol=1e-5)
     np.testing.assert_array_equal(last["bias"], 0)
+
+
+def test_without_embeddings_it_is_no_candidate_of_a_choice() -> None:
+    config, data = make_config("fedclip"), domains_of((4, 4))
+    said = "got no config.method.class_embeddings, without which it is not worth comparing"
+    assert said in why_unfit(read_config(config), data, 2)
+    config.method.class_embeddings = "classes.npy"
+    assert "class_embeddings" not in why_unfit(read_config(config), data, 2)
 
 
 @pytest.mark.parametrize(

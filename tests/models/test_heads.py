@@ -64,7 +64,11 @@ def test_the_representation_has_512_numbers_times_the_width() -> None:
     assert shapes["params"]["linear_2"]["kernel"].shape == (16, 256)
 
 
-@pytest.mark.parametrize("name", mostly_slow(list(MODELS), ("digits_cnn", "vit_b8")))
+OF_IMAGES = [name for name, entry in MODELS.items() if not getattr(entry, "sample", ())]
+"""The networks that take images, not rows of a table or series."""
+
+
+@pytest.mark.parametrize("name", mostly_slow(OF_IMAGES, ("digits_cnn", "vit_b8")))
 def test_styles_and_attention_are_found_in_every_convolutional_network(name: str) -> None:
     """Attention doubles what follows the last map; the style is that of the first stage's channels."""
     network, side = shallow(name), SMALLEST.get(name, 16)

@@ -153,6 +153,8 @@ def test_a_kill_while_the_folder_is_prolonged_is_made_good(
         assert without_history(records_of(path)) == records_of(tmp_path / "undisturbed")
 
 
+CONVOLUTIONAL = ("fdse", "fedfa", "gperxan", "stablefdg")
+"""Methods that change convolutions."""
 SCHEDULED = ("feddg_ga", "fishr", "irm", "vrex")
 """Methods with schedules over the rounds: of a step size, and of penalties that begin after a share of them."""
 
@@ -160,7 +162,7 @@ SCHEDULED = ("feddg_ga", "fishr", "irm", "vrex")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_programs_depend_on_the_number_of_rounds_by_a_schedule_alone(method: str, cache: Path) -> None:
-    model = "digits_cnn" if method in ("fdse", "fedfa", "gperxan") else "perceptron"  # they replace convolutional units
+    model = "digits_cnn" if method in CONVOLUTIONAL else "perceptron"
     config = scheduled(small(cache, method, model, batch_size=32), "constant")
     same = programs(build(config)) == programs(build(of_rounds(config, 40)))
     assert same == (method not in SCHEDULED)

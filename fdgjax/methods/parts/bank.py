@@ -1,4 +1,4 @@
-"""Statistics of clients' data that travel through the server to all other clients (FedDG, FedCCRL, StableFDG)."""
+"""Statistics of clients' data that travel through the server to all other clients (CCST, FedCCRL, FedDG, StableFDG)."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -21,6 +21,12 @@ def always(h: Any) -> bool:
     return True
 
 
+def nothing(h: Any) -> str:
+    """For `Entry.lacks`: it has all that it is made for, whatever the hyperparameters."""
+    del h
+    return ""
+
+
 class Entry(NamedTuple):
     """A method of the registry; stands as `ENTRY` in the method's file.
 
@@ -35,6 +41,8 @@ class Entry(NamedTuple):
       them; the outputs of the model's frozen stages then cannot be computed once and kept.
     pooled: by its hyperparameters, whether it trains on all data gathered at one client; this is `Method.pooled`, known
       before the method is built.
+    lacks: by its hyperparameters, what it was not given and is made for, in words; '' for nothing. It runs without, but
+      is no candidate of `fdgjax choose`.
     protocol: the entry of `fdgjax.data.protocols.PROTOCOLS` that its configs start from; with
       `labelled_server` it needs a server that holds labelled data, and runs with no other protocol.
     presets: keys of a config by data set or preset, laid over those of `fdgjax.config.presets`.
@@ -50,6 +58,7 @@ class Entry(NamedTuple):
     unlabelled: bool = False
     pixels: Callable[[Any], bool] = never
     pooled: Callable[[Any], bool] = never
+    lacks: Callable[[Any], str] = nothing
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
