@@ -85,7 +85,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
         (
             (CONFIG, "--config.model=inception"),
-            r"config.model .*expected one of its keys: model.frozen, model.frozen_copies, model.head",
+            r"config.model .*expected one of its keys: model.dropout, model.frozen, model.frozen_copies",
         ),
         ((CONFIG, "--config.model.unit=dsee"), r"unknown model.unit 'dsee'; .*did you mean 'dse'"),
         ((CONFIG, "--config.model.width=0"), r"config.model.width got 0.0; expected a factor above 0"),
