@@ -14,6 +14,7 @@ INSTALLS, CHOICE = (
     "installs packages; tests/test_wheel.py does it",
     "a pattern of commands, of which others are examples",
 )
+TABLES = "needs tables; tests/inference/test_tables.py trains on some and predicts others"
 CLUSTER = "needs a cluster; tests/launch reads what it is given"
 FLOWER = "needs a server and nodes; tests/deploy/test_page.py starts them, from the page's text"
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
@@ -22,7 +23,9 @@ NOT_RUN = {
     r"python -m launch.(choosing|curves|every_method|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
     r"source |pip install |python -m venv ": INSTALLS,
-    r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist)\b": DOWNLOAD,
+    r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist|heart_disease)\b": DOWNLOAD,
+    r"fdgjax train .*--config=\w+:(table|arrays)\b": TABLES,
+    r"fdgjax predict HEARTS ": TABLES,
     r"fdgjax data \w": DOWNLOAD,
     r".*--config.writers=.*(wandb|mlflow)": PACKAGES,
     r"fdgjax (choose|reproduce|sweep|search|contributions) ": MINUTES,
