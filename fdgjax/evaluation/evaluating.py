@@ -15,11 +15,14 @@ import numpy as np
 from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
 from fdgjax.data.encoding import Encoding, as_inputs
 from fdgjax.data.federation import Federation, Partition
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.engine.batched_hyper import BatchedHyper
+from fdgjax.evaluation.error_sums import error_sums
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
+from fdgjax.evaluation.number_figures import measure_numbers
 from fdgjax.evaluation.probabilities import Figuring, measure_probabilities, probabilities_in
 from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
 
@@ -96,6 +99,47 @@ def of_predictions(
         return [
             metrics._replace(of_probabilities=measure_probabilities(figuring, one.further, data, part, seed))
             for metrics, one, part, seed in own
+        ]
+
+    return Evaluation(observe, figures)
+
+
+def of_numbers(
+    method: Method | BatchedHyper,
+    model: Model,
+    data: Domains,
+    *,
+    parts: Sequence[Partition],
+    label_scales: Sequence[LabelScale | None],
+    batch_size: int,
+    adapt_batch_size: int,
+    execution: Execution,
+    adapt_scope: Scope = WHOLE_DOMAIN,
+) -> Evaluation:
+    """Errors of a method that predicts numbers, see `fdgjax.evaluation.number_figures`.
+
+    Args:
+      method, model, data: what is evaluated, and on which domains.
+      parts, label_scales: each seed's split, and how its labels are standardised.
+      batch_size, adapt_batch_size, execution, adapt_scope: as for `of_predictions`.
+    """
+    observe = compile_evaluation(
+        method,
+        model,
+        domains=len(data.domain_names),
+        batch_size=batch_size,
+        adapt_batch_size=adapt_batch_size,
+        execution=execution,
+        adapt_scope=adapt_scope,
+        counting=error_sums,
+    )
+
+    def figures(tallies: PyTree) -> list[Metrics]:
+        each = zip(each_seed(jax.device_get(tallies), len(parts)), parts, label_scales, strict=True)
+        return [
+            Metrics(of_numbers=measure_numbers(one, data, part, scale))
+            for one, part, scale in each
+            if scale is not None
         ]
 
     return Evaluation(observe, figures)

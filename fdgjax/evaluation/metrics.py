@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fdgjax.evaluation.number_figures import NUMBER_HEADLINES, NUMBER_RECORDED
 from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES, RECORDED
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
@@ -22,8 +23,8 @@ HEADLINES: Mapping[str, str] = {
     "attack_success": "attack",
 }
 """The main figures of a run with their short names for users, in the order of display. A run has only some of them."""
-SHOWN: Mapping[str, str] = {**HEADLINES, **FIGURE_HEADLINES}
-"""The same, and those of `config.figures`."""
+SHOWN: Mapping[str, str] = {**HEADLINES, **NUMBER_HEADLINES, **FIGURE_HEADLINES}
+"""The same, those of predicted numbers, and those of `config.figures`."""
 
 
 class Metrics(NamedTuple):
@@ -50,6 +51,8 @@ class Metrics(NamedTuple):
       of every percentage. All others are None for a method that learns without labels.
     of_probabilities: the figures of `config.figures` by their keys in a record, see
       `fdgjax.evaluation.probabilities.measure_probabilities`; None without any.
+    of_numbers: the figures of predicted numbers by their keys in a record, see
+      `fdgjax.evaluation.number_figures.measure_numbers`; then all others are None.
     """
 
     id_accuracy: float | None = None
@@ -72,9 +75,12 @@ class Metrics(NamedTuple):
     probe_by_percent: dict[str, float] | None = None
     probe_deviation_by_percent: dict[str, float] | None = None
     of_probabilities: dict[str, Any] | None = None
+    of_numbers: dict[str, Any] | None = None
 
 
-FIGURE_KEYS = (*(name for name in Metrics._fields if name != "of_probabilities"), *RECORDED)
+NESTED = ("of_probabilities", "of_numbers")
+"""Fields of `Metrics` whose own keys are those of a record."""
+FIGURE_KEYS = (*(name for name in Metrics._fields if name not in NESTED), *RECORDED, *NUMBER_RECORDED)
 """All keys of a record that are figures of its evaluation."""
 
 
@@ -127,7 +133,7 @@ def measure_probe(accuracies: Mapping[int, np.ndarray]) -> Metrics:
 
 def is_evaluated(record: Mapping[str, Any]) -> bool:
     """Whether a round's record has figures of an evaluation."""
-    return any(key in record for key in HEADLINES)
+    return any(key in record for key in (*HEADLINES, *NUMBER_HEADLINES))
 
 
 def last_evaluated(records: Sequence[Record]) -> Record:
@@ -138,7 +144,8 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 def figures(metrics: Metrics) -> dict[str, Any]:
     """The figures that are not None, by name, as records and summaries hold them."""
     found = {name: value for name, value in metrics._asdict().items() if value is not None}
-    return found | found.pop("of_probabilities", {})
+    nested = [found.pop(name) for name in NESTED if name in found]
+    return {key: value for some in (found, *nested) for key, value in some.items()}
 
 
 def mean_accuracy(counts: Tally) -> float | None:
