@@ -12,11 +12,13 @@ from rich.console import Console as RichConsole
 
 from fdgjax.api.settings import config_for, config_on, set_model, set_values
 from fdgjax.api.trainer import lending, named_arrays
+from fdgjax.config import Config
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.arrays import Arrays
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
+from fdgjax.evaluation.selection import accuracy_key
 from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.batched_runs import LARGEST
@@ -41,7 +43,7 @@ def choose(
     seeds: int = 3,
     search: int = 0,
     by: str = "mean",
-    figure: str = "ood_accuracy",
+    figure: str = "",
     out: str | os.PathLike[str] | None = None,
     together: int = LARGEST,
     verbose: bool = False,
@@ -59,7 +61,7 @@ def choose(
       target: a domain that stays out of all runs; None for none.
       seeds: of every run. search: draws of each method's search values, as further candidates.
       by: the score over domains, `mean` or `worst`. figure: of each run's summary: an accuracy, a loss, an ece, or a
-        figure of probabilities, such as `"ood_auroc"`.
+        figure of probabilities, such as `"ood_auroc"`; '' for `"ood_accuracy"`, or of a regression `"ood_rmse"`.
       out: a folder for the runs, in which the same call goes on after a stop; None for a temporary one.
       together: the largest number of runs that train as one program. verbose: whether to print each run's lines.
       keys: any key of the config, as for `fdgjax.experiment`.
@@ -68,6 +70,7 @@ def choose(
       UserError: like `fdgjax choose`; also if every run failed.
     """
     lookup("score", by, SCORES)
+    figure = figure or accuracy_key(keys.get("task", Config().task), "ood")
     figure_kind(figure)
     given = named_arrays(data, classes)
     with lending(given):

@@ -91,7 +91,10 @@ class Result:
     def predict(
         self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """The class of each image, int64 `[n]`; arguments as for `predict_proba`."""
+        """The class of each image, int64 `[n]`, or of a regression its number, float32 `[n]`, in the label's unit;
+        arguments and errors as for `predict_proba`."""
+        if self.data.numeric:
+            return self.computed(probabilities_of, images, domain, client, seed)[:, 0]
         return self.predict_proba(images, domain=domain, client=client, seed=seed).argmax(axis=1)
 
     def predict_proba(
@@ -107,9 +110,14 @@ class Result:
           seed: one of the experiment's seeds; None for the first.
 
         Raises:
-          UserError: images of another type or size, an unknown domain, client or seed, or a method without labels.
+          UserError: images of another type or size, an unknown domain, client or seed, a method without labels, or a
+            regression.
         """
         config = self.config
+        if self.data.numeric:
+            raise UserError(
+                f"config.task is {config.task}, which has no classes with probabilities; expected predict()"
+            )
         if METHODS[config.method.name].unlabelled:
             raise UserError(f"'{config.method.name}' learns without labels and knows no classes; expected features()")
         return self.computed(probabilities_of, images, domain, client, seed)

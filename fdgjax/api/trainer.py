@@ -61,7 +61,7 @@ def experiment(
       method: `METHOD[:PRESET]`, as `--config` takes it (`"hfedf:pacs"`), a config file, or the `Entry` of a
         user-defined method.
       data: arrays `{domain: (inputs, labels)}`, instead of the preset's data set: images uint8 `[n, H, W, channels]`,
-        or numbers `[n, ...]` of any shape; labels whole numbers `[n]` from 0.
+        or numbers `[n, ...]` of any shape; labels whole numbers `[n]` from 0, or, with `task="regression"`, floats.
       target: the unseen domain; None for the preset's, or the first domain of `data`.
       classes: the names of the classes of `data`, in the order of the labels; None uses the numbers.
       model: a name (`fdgjax models`), a linen module called as `module(images, train=...)`, an nnx module wrapped by

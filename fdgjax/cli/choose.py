@@ -20,11 +20,12 @@ from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned
-from fdgjax.config import read_config
+from fdgjax.config import Config, read_config
 from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
+from fdgjax.evaluation.selection import accuracy_key
 from fdgjax.inference.left_out import keep_left_out
 from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.batched_runs import LARGEST
@@ -60,8 +61,8 @@ def parser() -> argparse.ArgumentParser:
     add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
     add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
     add("--by", choices=list(SCORES), default="mean", help="the score over domains")
-    what = "of each run's summary: an accuracy, loss or ece, or ood_auroc and the like"
-    add("--figure", default="ood_accuracy", metavar="KEY", help=what)
+    what = "of each run's summary: an accuracy, loss or ece, ood_auroc and the like; else ood_accuracy, or ood_rmse"
+    add("--figure", default="", metavar="KEY", help=what)
     add("--train", action="store_true", help="then trains the recommended method on all domains")
     add_common(made)
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
@@ -111,8 +112,9 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     Raises:
       UserError: an unknown method, preset, domain, figure or key, an invalid value, or data that cannot be found.
     """
-    figure_kind(args.figure)  # before anything is trained
     keys = dict(word.partition("=")[::2] for word in words)
+    args.figure = args.figure or accuracy_key(keys.get("task", Config().task), "ood")
+    figure_kind(args.figure)  # before anything is trained
     methods = split(args.methods)
     only_fit = not methods and not args.config.partition(":")[0]
     chosen = methods or (default_methods(keys.get("data.protocol", "leave_one_out")) if only_fit else [])

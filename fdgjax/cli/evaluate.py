@@ -46,6 +46,11 @@ def main(argv: Sequence[str]) -> int:
     for file in filter(None, (args.json, args.csv)):
         check_outside(file, args.run)
     predictor = open_predictor(args.run, chosen_of(args))
+    if predictor.numeric:
+        raise UserError(
+            f"{args.run} predicts numbers, and these are figures of classes; expected a model that classifies; fdgjax "
+            "predict writes predictions beside which labels can be laid"
+        )
     samples = labelled_samples(predictor.facts, args.data)
     kept, probabilities, _ = predict_decoded(predictor, samples.pieces)
     labels, domains = samples.labels[kept], [samples.domains[place] for place in kept]

@@ -7,7 +7,8 @@ SAMPLES are image files, or folders, which are searched with their subfolders; f
 files, or folders of them, with the columns that it was trained on in any order; for one of arrays, .npz or .npy. Of a
 run, the model for an unseen domain predicts, or that of --client; if the method has several for an unseen domain, their
 probabilities are averaged. Images are decoded and resized like those that the model was trained on. The result is CSV:
-file (and line, or index, of a row), class, and a column for the probability of each class. An image in a folder that
+file (and line, or index, of a row), class, and a column for the probability of each class; of a regression the
+`prediction`, in the label's unit, and nothing further. An image in a folder that
 cannot be read is named and skipped.
 
 Further columns say when not to trust a prediction: `set`, the classes that hold the true one with the probability
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     predictor, samples = opened(args)
     adapted = args.adapt is not None
-    quantile = None if adapted else set_quantile(predictor, args)
+    quantile = None if adapted or predictor.numeric else set_quantile(predictor, args)
     farthest = None if adapted else farthest_kept(predictor, args)
     found = predict_decoded(predictor, samples.pieces)
     text = predictions_csv(predictor.class_names, samples, found, quantile, farthest)
@@ -179,6 +180,12 @@ def refusals(found: Predictions, farthest: float) -> np.ndarray:
     return above
 
 
+def of_classes(names: Sequence[str], probabilities: np.ndarray) -> list[tuple[str, list[str]]]:
+    """The columns of the most probable class and of each one's probability, `[samples, classes]`."""
+    each = ((f"p({name})", [f"{value:.6f}" for value in probabilities[:, i]]) for i, name in enumerate(names))
+    return [("class", [names[best] for best in probabilities.argmax(axis=1)]), *each]
+
+
 def predictions_csv(
     class_names: Sequence[str],
     samples: NewSamples,
@@ -189,15 +196,14 @@ def predictions_csv(
     """The predictions as CSV, a line for each sample that was read.
 
     Args:
-      class_names: of the model. samples: all of them. found: what is predicted.
+      class_names: of the model; none of one that predicts numbers. samples: all of them. found: what is predicted.
       quantile: of the sets; None without them. farthest: the distance above which images are refused; None for none.
     """
     p, distances = found.probabilities, found.distances
     names = [printable(name) for name in class_names]
     columns = [
         *((name, [samples.names[place][i] for place in found.kept]) for i, name in enumerate(samples.header)),
-        ("class", [names[best] for best in p.argmax(axis=1)]),
-        *((f"p({name})", [f"{value:.6f}" for value in p[:, i]]) for i, name in enumerate(names)),
+        *(of_classes(names, p) if names else [("prediction", [f"{value:.7g}" for value in p[:, 0]])]),
     ]
     if quantile is not None:
         sets = prediction_sets(p, quantile)

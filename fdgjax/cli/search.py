@@ -24,6 +24,7 @@ from fdgjax.cli.subcommands import files_of_with
 from fdgjax.config import completed, experiment_identity, make_config, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.evaluation.probability_figures import with_figure
+from fdgjax.evaluation.selection import accuracy_key
 from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
@@ -57,9 +58,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--figure",
-        default=ACCURACY,
+        default="",
         metavar="KEY",
-        help=f"of held-out data, by which trials are compared ({ACCURACY}): also id_auroc and others of config.figures",
+        help=f"of held-out data, by which trials are compared ({ACCURACY}, of a regression id_rmse): also id_auroc and "
+        "others of config.figures",
     )
     add("--seed", type=int, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")
@@ -123,8 +125,9 @@ def read_search(args: argparse.Namespace) -> Search:
     method, _, preset = args.config.partition(":")
     config = make_config(method, *([preset] if preset else []))
     fixed = single_values(args.set)
-    figure, before = check_figure(args.figure), config.figures
+    before = config.figures
     set_keys(config, fixed)
+    figure = check_figure(args.figure or accuracy_key(config.task, "id"))
     config.figures = with_figure(config.figures, figure)
     if config.figures != before:
         fixed = [*(word for word in fixed if not word.startswith("figures=")), f"figures={config.figures}"]

@@ -36,9 +36,9 @@ GROUPS: Mapping[str, Group] = {
     "model": Group("the network that clients train", ("model", "dtype")),
     "method": Group("the method's hyperparameters, its own first", ("method",)),
     "training": Group(
-        "rounds, local training, seeds, hardware",
+        "what is predicted, rounds, local training, seeds, hardware",
         (
-            *("rounds", "local_epochs", "batch_size", "drop_last", "clients_per_round", "pseudo_labels"),
+            *("task", "rounds", "local_epochs", "batch_size", "drop_last", "clients_per_round", "pseudo_labels"),
             *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
         ),
     ),

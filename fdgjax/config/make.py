@@ -9,6 +9,7 @@ import ml_collections
 from fdgjax.config.checks import check_config
 from fdgjax.config.presets import PRESETS, dataset_of
 from fdgjax.config.schema import Config
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import settled
@@ -90,8 +91,13 @@ def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
 def resolved(config: Config) -> Config:
     """The config with the values that follow from other keys, where they are left open: the scaling of images is the
     one that the pretrained weights expect, else `signed`; and what the method needs for its start, such as a
-    hypernetwork that generates models near the pretrained one, follows from `model.pretrained`."""
+    hypernetwork that generates models near the pretrained one, follows from `model.pretrained`. A regression has none
+    of the figures of probabilities that its data set's preset asks for."""
     names = PRETRAINED.get(config.model.name) if config.model.pretrained else None
     scaling = config.data.scaling or (names.scaling if names else "signed")
+    figures = config.figures
+    if TASKS[config.task].numeric and figures == PRESETS.get(config.data.name, {}).get("figures"):
+        figures = ""
     method = settled(config.method, pretrained=bool(config.model.pretrained))
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, scaling=scaling), method=method)
+    data = dataclasses.replace(config.data, scaling=scaling)
+    return dataclasses.replace(config, data=data, method=method, figures=figures)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fdgjax.data.augmentations.training import AUGMENTATIONS
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
@@ -52,9 +53,9 @@ class DataConfig:
       values are skewed, 0 means no skew.
     same_images: whether all domains show the same images, rotated by each domain's angle, as in UAP; else each domain
       has different images. For `rotated_digits` and `rotated_mnist`.
-    label: the column of a table that has the class. categorical: comma-separated columns that are categories although
-      they may be written as numbers. ignored: columns that are left out. missing: words or numbers that stand for a
-      missing value, besides empty cells, NA and NaN.
+    label: the column of a table that has the class, or the number to be predicted. categorical: comma-separated columns
+      that are categories although they may be written as numbers. ignored: columns that are left out. missing: words or
+      numbers that stand for a missing value, besides empty cells, NA and NaN.
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
@@ -193,6 +194,8 @@ class PrivacyConfig:
 class Config:
     """One experiment.
 
+    task: what is predicted: a class (`classification`), or a number (`regression`), for which a network has one output,
+      trained by squared error on labels standardised by those of the clients, see docs/protocols.md.
     seed: the seed of everything random: split, initialisation, shuffling, dropout, participation.
     seeds: number of runs, with `seed`, `seed + 1`, ..., that are trained side by side in one program.
     seed_axis: `auto`, `vmap` or `map`; same results, different speed and memory.
@@ -233,6 +236,7 @@ class Config:
     model: the client model. method: the method's `name` and hyperparameters.
     """
 
+    task: str = key("classification", names=TASKS)
     seed: int = key(0, least=0)
     seeds: int = key(1, least=1)
     seed_axis: str = key("auto", names=SEED_AXES)

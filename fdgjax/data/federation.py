@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from fdgjax.data.encoding import Encoding
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.sharded import ShardedImages
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.streaming import Streamed
@@ -41,7 +42,7 @@ class Federation(NamedTuple):
       device holds its own clients' inputs (`ShardedImages`). Only `inputs[places]` and `inputs.shape` are used.
       Augmented copies of the samples' features follow all samples: copy k of sample n is at `n + k * samples`, k from
       1.
-    labels: int32 `[samples]`.
+    labels: int32 `[samples]`, or numbers in their own unit, float32.
     domains: int32 `[samples]`.
     ids: int32 `[clients]`, each client's id in the random streams; it stays with the client when clients are reordered
       or selected.
@@ -49,6 +50,7 @@ class Federation(NamedTuple):
       labelled samples of a server that trains. The rows of a table that a protocol lacks are empty.
     encoding: how stored values become the model's inputs, of each seed; None for bytes of images, and for values that
       are inputs as they are.
+    label_scale: how numeric labels are standardised in each minibatch, of each seed; None for classes.
     """
 
     inputs: jax.Array | Streamed | ShardedImages
@@ -61,6 +63,7 @@ class Federation(NamedTuple):
     target: Rows
     server: Rows
     encoding: Encoding | None = None
+    label_scale: LabelScale | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -71,7 +74,7 @@ class Federation(NamedTuple):
 
 TABLES = ("train", "validation", "test", "target", "server")
 """The tables of positions of a federation."""
-OF_SEED = (*TABLES, "encoding")
+OF_SEED = (*TABLES, "encoding", "label_scale")
 """The fields of a federation that differ between seeds."""
 
 
@@ -120,13 +123,15 @@ def federate_seeds(
     drop_last: bool,
     streaming: bool = False,
     encodings: Sequence[Encoding | None] = (),
+    label_scales: Sequence[LabelScale | None] = (),
 ) -> list[Federation]:
-    """One federation per partition, with its encoding if there are any, all sharing one copy of the data. Raises like
-    `federate`."""
+    """One federation per partition, with its encoding and its labels' scale if there are any, all sharing one copy of
+    the data. Raises like `federate`."""
     for parts in partitions:
         check_batches(parts, batch_size=batch_size, drop_last=drop_last)
     images = Streamed(np.asarray(data.inputs)) if streaming else on_device(data.inputs, None)
-    labels, domains = on_device(data.labels), on_device(data.domains)
+    none = [None] * len(partitions)
+    labels, domains = on_device(data.labels, None if data.numeric else np.int32), on_device(data.domains)
     return [
         Federation(
             inputs=images,
@@ -139,8 +144,9 @@ def federate_seeds(
             target=pad_rows([parts.target]),
             server=pad_rows([parts.server]),
             encoding=jax.tree.map(lambda leaf: on_device(leaf, None), encoding),
+            label_scale=jax.tree.map(lambda leaf: on_device(leaf, None), scale),
         )
-        for parts, encoding in zip(partitions, encodings or [None] * len(partitions), strict=True)
+        for parts, encoding, scale in zip(partitions, encodings or none, label_scales or none, strict=True)
     ]
 
 
@@ -176,8 +182,11 @@ def stack_seeds(federations: Sequence[Federation]) -> Federation:
     if len(federations) == 1:
         return federations[0]
     tables: dict[str, Any] = {name: stack_rows([getattr(one, name) for one in federations]) for name in TABLES}
-    encodings = [one.encoding for one in federations]
-    return federations[0]._replace(**tables, encoding=jax.tree.map(lambda *leaves: jnp.stack(leaves), *encodings))
+    encoding, label_scale = (
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        for each in ([one.encoding for one in federations], [one.label_scale for one in federations])
+    )
+    return federations[0]._replace(**tables, encoding=encoding, label_scale=label_scale)
 
 
 def stack_rows(tables: Sequence[Rows]) -> Rows:

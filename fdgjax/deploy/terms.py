@@ -15,6 +15,7 @@ from fdgjax.data.encoding import Encoding, unstandardised
 from fdgjax.data.encoding import from_plain as encoding_from_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.round import RoundPlan
@@ -113,6 +114,11 @@ def agree(terms: Terms) -> Agreed:
             f"config.privacy.unit got '{config.privacy.unit}', but its noise comes from config.seed, which every party "
             "knows and could take away again; expected none: privacy is simulated, not deployed"
         )
+    if TASKS[config.task].numeric:
+        raise UserError(
+            f"config.task got {config.task}, but parties exchange no sums of labels to standardise them by; expected "
+            "classification: regression is simulated, not deployed"
+        )
     if config.seeds > 1:
         raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
     if config.model.frozen_copies:
@@ -127,7 +133,7 @@ def agree(terms: Terms) -> Agreed:
         )
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
-    empty = np.zeros(0)
+    empty = np.zeros(0, np.int32)
     stored = np.zeros((0, *terms.sample_shape), terms.stored)
     nothing = Domains(stored, empty, empty, ("own",), terms.class_names, terms.columns)
     _, made = fit_model(config, entry, nothing, unsplit_encoding(nothing), weights, terms.clients, terms.clients)

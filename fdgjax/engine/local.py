@@ -76,6 +76,7 @@ def take_batch(federation: Federation, rows: jax.Array, mask: jax.Array, copy: j
     """The samples at `rows` `[batch]`, or of each its augmented copy of a number from 1, `copy` `[batch]`."""
     places = rows if copy is None else rows + copy * len(federation.labels)
     inputs, labels = as_inputs(federation.inputs[places], federation.encoding), federation.labels[rows]
+    labels = labels if federation.label_scale is None else federation.label_scale.standardised(labels)
     return Batch(inputs, labels, mask.astype(jnp.float32), domains=federation.domains[rows])
 
 

@@ -15,11 +15,14 @@ import numpy as np
 from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
 from fdgjax.data.encoding import Encoding, as_inputs
 from fdgjax.data.federation import Federation, Partition
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.engine.batched_hyper import BatchedHyper
+from fdgjax.evaluation.error_sums import error_sums
 from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
+from fdgjax.evaluation.number_figures import measure_numbers
 from fdgjax.evaluation.probabilities import Figuring, measure_probabilities, probabilities_in
 from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
 
@@ -31,8 +34,8 @@ class Evaluation(NamedTuple):
     measure: `observed -> figures`, one `Metrics` for each seed.
     references: `observed, of the untrained state -> figures that training has to beat`, a dict for each seed; None
       where there are none.
-    further: `observed -> figures of probabilities`, by their keys in a record, a dict for each seed; None where none
-      are asked for.
+    further: `observed -> figures of probabilities, or of numbers`, by their keys in a record, a dict for each seed;
+      None where none are asked for.
     """
 
     observe: Callable[[State, Federation], PyTree]
@@ -98,6 +101,43 @@ def of_predictions(
         return [measure_probabilities(how, one, data, part, seed) for one, part, seed in each]
 
     return Evaluation(observe, figures, further=partial(further, figuring) if figuring else None)
+
+
+def of_numbers(
+    method: Method | BatchedHyper,
+    model: Model,
+    data: Domains,
+    *,
+    parts: Sequence[Partition],
+    label_scales: Sequence[LabelScale | None],
+    batch_size: int,
+    adapt_batch_size: int,
+    execution: Execution,
+    adapt_scope: Scope = WHOLE_DOMAIN,
+) -> Evaluation:
+    """Errors of a method that predicts numbers, see `fdgjax.evaluation.number_figures`.
+
+    Args:
+      method, model, data: what is evaluated, and on which domains.
+      parts, label_scales: each seed's split, and how its labels are standardised.
+      batch_size, adapt_batch_size, execution, adapt_scope: as for `of_predictions`.
+    """
+    observe = compile_evaluation(
+        method,
+        model,
+        domains=len(data.domain_names),
+        batch_size=batch_size,
+        adapt_batch_size=adapt_batch_size,
+        execution=execution,
+        adapt_scope=adapt_scope,
+        counting=error_sums,
+    )
+
+    def measured(tallies: PyTree) -> list[dict[str, Any]]:
+        each = zip(each_seed(jax.device_get(tallies), len(parts)), parts, label_scales, strict=True)
+        return [measure_numbers(one, data, part, scale) for one, part, scale in each if scale is not None]
+
+    return Evaluation(observe, lambda _: [Metrics() for _ in parts], further=measured)
 
 
 def of_representations(

@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES, figure_in
 from fdgjax.utils.errors import UserError
 
 
 class FigureKind(NamedTuple):
     """sign: 1 where more is better, -1 where less is. scale, unit, digits: of the written number, `scale` times the
-    figure. highest: the largest value that there is; the smallest is 0."""
+    figure. highest: the largest value that there is; the smallest is 0, but R2 has none."""
 
     sign: int
     scale: float
@@ -34,6 +35,9 @@ KINDS: Mapping[str, FigureKind] = {
     "ece": PERCENT._replace(sign=-1),
     "success": PERCENT._replace(sign=-1),
     "loss": LOSS,
+    "rmse": LOSS,
+    "mae": LOSS,
+    "r2": LOSS._replace(sign=1, highest=1.0),
 }
 """By the last word of a figure's name, such as that of `ood_accuracy`; those of probabilities say it themselves."""
 
@@ -50,9 +54,14 @@ def figure_kind(name: str) -> FigureKind:
     if word not in KINDS:
         raise UserError(
             f"the figure got '{name}'; expected a key of summary.json that ends in {', '.join(KINDS)}, such as "
-            "ood_accuracy, ood_loss or per_domain_accuracy.DOMAIN, or a figure of probabilities, such as ood_auroc"
+            "ood_accuracy, ood_rmse or per_domain_accuracy.DOMAIN, or a figure of probabilities, such as ood_auroc"
         )
     return KINDS[word]
+
+
+def table_scale(key: str) -> float:
+    """By what a figure is multiplied in tables of several figures: 100, and 1 for figures of predicted numbers."""
+    return 1.0 if last_word(key) in NUMBER_FIGURES else 100.0
 
 
 def larger_is_better(key: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fdgjax.evaluation.number_figures import NUMBER_HEADLINES, NUMBER_RECORDED
 from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES, RECORDED
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
@@ -22,8 +23,8 @@ HEADLINES: Mapping[str, str] = {
     "attack_success": "attack",
 }
 """The main figures of a run with their short names for users, in the order of display. A run has only some of them."""
-SHOWN: Mapping[str, str] = {**HEADLINES, **FIGURE_HEADLINES}
-"""The same, and those of `config.figures`."""
+SHOWN: Mapping[str, str] = {**HEADLINES, **NUMBER_HEADLINES, **FIGURE_HEADLINES}
+"""The same, those of predicted numbers, and those of `config.figures`."""
 
 
 class Metrics(NamedTuple):
@@ -71,8 +72,8 @@ class Metrics(NamedTuple):
     probe_deviation_by_percent: dict[str, float] | None = None
 
 
-FIGURE_KEYS = (*Metrics._fields, *RECORDED)
-"""All keys of a record that are figures of its evaluation: `Metrics`, and figures of probabilities."""
+FIGURE_KEYS = (*Metrics._fields, *RECORDED, *NUMBER_RECORDED)
+"""All keys of a record that are figures of its evaluation: `Metrics`, and figures of probabilities or of numbers."""
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:
@@ -124,7 +125,7 @@ def measure_probe(accuracies: Mapping[int, np.ndarray]) -> Metrics:
 
 def is_evaluated(record: Mapping[str, Any]) -> bool:
     """Whether a round's record has figures of an evaluation."""
-    return any(key in record for key in HEADLINES)
+    return any(key in record for key in (*HEADLINES, *NUMBER_HEADLINES))
 
 
 def last_evaluated(records: Sequence[Record]) -> Record:

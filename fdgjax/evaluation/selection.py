@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES
@@ -11,11 +12,12 @@ from fdgjax.utils.registry import lookup
 
 
 class Selection(NamedTuple):
-    """A selection rule: the round it chooses among those evaluated, the data it looks at, and the figure it needs."""
+    """A selection rule: the round it chooses among those evaluated, the data it looks at, and the figures of which it
+    needs one; () for none."""
 
     choose: Callable[[Sequence[Record]], Record]
     looks_at: str
-    needs: str = ""
+    needs: tuple[str, ...] = ()
 
 
 HELD_OUT = "held-out data of the source domains"
@@ -29,19 +31,42 @@ def best(figure: str, larger: bool = True) -> Callable[[Sequence[Record]], Recor
     return lambda rounds: max(rounds, key=lambda one: sign * one[figure] if figure in one else -math.inf)
 
 
+def accuracies(scope: str) -> tuple[str, str]:
+    """The figures of how right predictions are: of classes, of numbers."""
+    return f"{scope}_accuracy", f"{scope}_rmse"
+
+
+def accuracy_key(task: str, scope: str) -> str:
+    """The key of the main figure of a task, an entry of `fdgjax.data.numeric_labels.TASKS`."""
+    return accuracies(scope)[TASKS[task].numeric]
+
+
+def most_accurate(scope: str) -> Callable[[Sequence[Record]], Record]:
+    """Chooses the first round with the largest accuracy, or with the smallest RMSE of predicted numbers."""
+    accuracy, error = accuracies(scope)
+
+    def choose(rounds: Sequence[Record]) -> Record:
+        numbers = any(error in one for one in rounds)
+        return best(error if numbers else accuracy, larger=not numbers)(rounds)
+
+    return choose
+
+
 def by_figures(rule: str, scope: str) -> dict[str, Selection]:
     """A rule for each figure of probabilities, such as `validation:auroc`."""
     return {
-        f"{rule}:{name}": Selection(best(f"{scope}_{name}", figure.larger), HELD_OUT, f"{scope}_{name}")
+        f"{rule}:{name}": Selection(best(f"{scope}_{name}", figure.larger), HELD_OUT, (f"{scope}_{name}",))
         for name, figure in FIGURES.items()
     }
 
 
 SELECTIONS: Mapping[str, Selection] = {
     "last": Selection(lambda rounds: rounds[-1], "nothing"),
-    "validation": Selection(best("id_accuracy"), HELD_OUT, "id_accuracy"),
-    "validation_by_size": Selection(best("id_all_accuracy"), HELD_OUT, "id_all_accuracy"),
-    "oracle": Selection(best("ood_accuracy"), "labels of the target domain: an upper bound, no result", "ood_accuracy"),
+    "validation": Selection(most_accurate("id"), HELD_OUT, accuracies("id")),
+    "validation_by_size": Selection(most_accurate("id_all"), HELD_OUT, accuracies("id_all")),
+    "oracle": Selection(
+        most_accurate("ood"), "labels of the target domain: an upper bound, no result", accuracies("ood")
+    ),
     **by_figures("validation", "id"),
     **by_figures("validation_by_size", "id_all"),
 }
@@ -68,7 +93,7 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
         asked = name == used or not (name == "oracle" or ":" in name)
-        if asked and all(selection.needs in ("", *record) for record in evaluated):
+        if asked and all(not selection.needs or any(one in record for one in selection.needs) for record in evaluated):
             record = selection.choose(evaluated)
             figures = {key: record[key] for key in ("round", *SHOWN) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}

@@ -104,11 +104,13 @@ def compile_evaluation(
     adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
     further: Callable[[Method, State, Federation], PyTree] | None = None,
+    counting: Callable[..., Any] = tally,
 ) -> Wrapped:
     """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. Arguments as for
-    `fdgjax.evaluation.evaluating.of_predictions`; `further` computes what else is observed."""
+    `fdgjax.evaluation.evaluating.of_predictions`; `further` computes what else is observed;
+    `counting` sums over a model's samples, as `tally` does."""
     repeat = repeat_of(execution)
-    count = partial(tally, model, domains=domains, batch_size=batch_size, repeat=repeat)
+    count = partial(counting, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
     def on_source(method: Method, shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
         # A loop over the tables, so that the program holds the model once.

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -12,6 +13,7 @@ from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
+from fdgjax.data.numeric_labels import TASKS, LabelScale
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import CLIENT_AXES, Execution, RoundPlan, split_for, suitable_devices
@@ -22,7 +24,7 @@ from fdgjax.engine.local import Batching
 from fdgjax.engine.robustness.attacks import ATTACKS, check_attack
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.engine.sharding import several_processes
-from fdgjax.evaluation.evaluating import Evaluation, of_predictions, of_representations
+from fdgjax.evaluation.evaluating import Evaluation, of_numbers, of_predictions, of_representations
 from fdgjax.evaluation.probabilities import Figuring
 from fdgjax.evaluation.probability_figures import FIGURES, names_in
 from fdgjax.evaluation.selection import SELECTIONS
@@ -120,6 +122,35 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
         raise UserError(
             f"config.selection got '{config.selection}', but method '{entry.name}' learns without labels and has "
             "no accuracy to select a round by; expected last"
+        )
+
+
+OF_CLASSES = ("tent", "shot", "t3a")
+"""Adaptations by the model's predicted classes."""
+
+
+def check_task(config: Config, entry: Entry, protocol: Protocol) -> None:
+    """Raises a `UserError` for what needs classes, in a task without."""
+    if not TASKS[config.task].numeric:
+        return
+    numbers = f"with config.task={config.task} labels are numbers"
+    attack = ATTACKS[config.attack.kind]
+    refused = (
+        (entry.unlabelled, f"method '{entry.name}' learns without labels, and", "fedavg"),
+        (protocol.labelled_server, f"protocol '{config.data.protocol}' makes pseudo-labels, and", "leave_one_out"),
+        (names_in(config.figures), f"config.figures got '{config.figures}', of probabilities, but", "none"),
+        (config.adaptation.kind in OF_CLASSES, f"config.adaptation.kind got '{config.adaptation.kind}', but", "own"),
+        (config.data.label_skew, f"config.data.label_skew got {config.data.label_skew:g}, of classes, but", "0"),
+        (config.data.shots, f"config.data.shots got {config.data.shots}, drawn from all classes, but", "0"),
+        (attack.poison or attack.wanted, f"config.attack.kind got '{config.attack.kind}', but", "sign_flip or scale"),
+    )
+    for wrong, got, expected in refused:
+        if wrong:
+            raise UserError(f"{got} {numbers}; expected {expected}, or config.task=classification")
+    if config.privacy.unit:
+        raise UserError(
+            f"config.privacy.unit got '{config.privacy.unit}', but the sums of labels that {config.task} standardises "
+            "by are exact, and no noise covers them; expected none"
         )
 
 
@@ -227,6 +258,7 @@ def make_evaluation(
     data: Domains,
     parts: Sequence[Partition],
     encodings: Sequence[Encoding | None],
+    label_scales: Sequence[LabelScale | None],
     execution: Execution,
     seeds: Sequence[int],
 ) -> Evaluation:
@@ -243,6 +275,14 @@ def make_evaluation(
             batch_size=config.eval_batch_size,
             execution=execution,
         )
+    how: dict[str, Any] = {
+        "batch_size": config.eval_batch_size,
+        "adapt_batch_size": config.adaptation.batch_size or config.batch_size,
+        "execution": execution,
+        "adapt_scope": SCOPES[config.adaptation.scope],
+    }
+    if data.numeric:
+        return of_numbers(method, model, data, parts=parts, label_scales=label_scales, **how)
     check_figured(config, data, parts)
     names = names_in(config.figures)
     return of_predictions(
@@ -250,10 +290,7 @@ def make_evaluation(
         model,
         data,
         seeds=seeds,
-        batch_size=config.eval_batch_size,
-        adapt_batch_size=config.adaptation.batch_size or config.batch_size,
-        execution=execution,
-        adapt_scope=SCOPES[config.adaptation.scope],
+        **how,
         attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
         figuring=Figuring(names, config.figures_sensitivity, config.figures_resamples) if names else None,
         parts=parts,
@@ -280,7 +317,7 @@ def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> 
     if not name:
         return
     for part in parts:
-        pooled = SELECTIONS[config.selection].needs.startswith("id_all")
+        pooled = SELECTIONS[config.selection].needs[0].startswith("id_all")
         rows = [np.concatenate(part.validation)] if pooled else part.validation
         counts = [np.bincount(data.labels[own], minlength=classes) for own in rows]
         if not any(map(FIGURES[name].defined, counts)):

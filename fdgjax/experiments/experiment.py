@@ -12,6 +12,7 @@ from fdgjax.config.robustness import hostility
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
+from fdgjax.data.numeric_labels import TASKS, LabelScale
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import find_data, load_data
@@ -26,6 +27,7 @@ from fdgjax.experiments.components import (
     batch_hyper,
     batching_of,
     check_method,
+    check_task,
     choose_devices,
     execution_of,
     make_evaluation,
@@ -45,7 +47,15 @@ from fdgjax.experiments.facts import (
     privacy_facts,
     split_facts,
 )
-from fdgjax.experiments.model import as_features, encoding_of, fit_model, keeps_features, model_config, network_input
+from fdgjax.experiments.model import (
+    as_features,
+    encoding_of,
+    fit_model,
+    keeps_features,
+    label_scale_of,
+    model_config,
+    network_input,
+)
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -61,6 +71,7 @@ class Experiment(NamedTuple):
       a family, the seeds of each member in turn.
     sharings, parts: the specification of each seed's split of the data, and the split.
     encodings: how each seed's stored values become inputs, see `Federation.encoding`.
+    label_scales: how each seed's numeric labels are standardised; None for classes.
     train: the federation that the method trains on (one client if data are pooled); federation: the one for evaluation.
     Both, and the state, have a seed axis if there are several seeds.
     execution: how clients and seeds are run.
@@ -78,6 +89,7 @@ class Experiment(NamedTuple):
     sharings: Sequence[SplitSpec]
     parts: list[Partition]
     encodings: Sequence[Encoding | None]
+    label_scales: Sequence[LabelScale | None]
     federation: Federation
     train: Federation
     execution: Execution
@@ -102,7 +114,7 @@ class Task(NamedTuple):
     model: the client model's config with the method's choices; client: the model made from it. features: whether the
       output of its frozen stages is computed once per image and replaces the image.
     setup: what the method is built for. batching: how local data become minibatches.
-    encodings: how each seed's stored values become inputs.
+    encodings: how each seed's stored values become inputs. label_scales: how its numeric labels are standardised.
     """
 
     config: Config
@@ -118,6 +130,7 @@ class Task(NamedTuple):
     setup: Setup
     batching: Batching
     encodings: Sequence[Encoding | None]
+    label_scales: Sequence[LabelScale | None]
 
 
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
@@ -155,6 +168,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         sharings=task.sharings,
         parts=task.parts,
         encodings=task.encodings,
+        label_scales=task.label_scales,
         federation=federation,
         train=train,
         execution=setup.execution,
@@ -175,6 +189,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
             task.data,
             task.parts,
             task.encodings,
+            task.label_scales,
             setup.execution,
             task.seeds,
         ),
@@ -202,9 +217,10 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
+    check_task(config, entry, protocol)
     asked = model_config(config.model, entry)
     weights = read_weights(asked.pretrained, asked.name, asked.unit) if asked.pretrained else None
-    data = chosen_data(config.data)
+    data = chosen_data(config.data, config.task)
     members = [(member, seed) for member in (config, *others) for seed in seeds_of(member)]
     sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
@@ -236,29 +252,32 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
         ),
         batching=batching._replace(copies=config.model.frozen_copies) if features and batching.augment else batching,
         encodings=encodings,
+        label_scales=[label_scale_of(data, split) for split in parts],
     )
 
 
-def chosen_data(where: DataConfig) -> Domains:
-    """The data set of a config."""
-    return load_data(
+def chosen_data(where: DataConfig, task: str) -> Domains:
+    """The data set of a config, for one of `TASKS`."""
+    found = load_data(
         where.name,
         data_dir=where.dir,
         image_size=where.image_size,
         cache_dir=where.cache_dir,
         same_images=where.same_images,
-        table=table_options(where),
+        table=table_options(where, task),
     )
+    return TASKS[task].of(found, where.name)
 
 
-def found_data(where: DataConfig) -> Source | Domains:
+def found_data(where: DataConfig, task: str) -> Source | Domains:
     """The data set of a config, before its images are decoded."""
-    return find_data(where.name, data_dir=where.dir, same_images=where.same_images, table=table_options(where))
+    return find_data(where.name, data_dir=where.dir, same_images=where.same_images, table=table_options(where, task))
 
 
-def table_options(where: DataConfig) -> TableOptions:
+def table_options(where: DataConfig, task: str) -> TableOptions:
     """What the columns of a table are."""
-    return TableOptions(where.label, words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
+    lists = (words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
+    return TableOptions(where.label, *lists, numeric=TASKS[task].numeric)
 
 
 def make_federations(task: Task) -> list[Federation]:
@@ -271,6 +290,7 @@ def make_federations(task: Task) -> list[Federation]:
         drop_last=config.drop_last,
         streaming=config.data.streaming or several_processes(),
         encodings=task.encodings,
+        label_scales=task.label_scales,
     )
 
 

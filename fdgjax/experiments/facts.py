@@ -10,6 +10,7 @@ import numpy as np
 from fdgjax.config import Config, ModelConfig
 from fdgjax.config.privacy import Protection
 from fdgjax.data.federation import Partition
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.traffic import Traffic
@@ -21,6 +22,7 @@ def method_facts(config: Config) -> dict[str, Any]:
     """The entries of the summary on the method and its protocol."""
     return {
         "method": config.method.name,
+        **({"task": config.task} if TASKS[config.task].numeric else {}),
         "dataset": config.data.name,
         "protocol": config.data.protocol,
         "seed": config.seed,
@@ -42,7 +44,7 @@ def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
     return {
         **({} if data.images else {"samples": "rows" if data.columns else "samples"}),
         "target": how.target,
-        **({"target_majority": data.majority(how.target)} if how.target else {}),
+        **({"target_majority": data.majority(how.target)} if how.target and not data.numeric else {}),
         **({"server": how.server} if how.server else {}),
         **({"excluded": list(how.excluded)} if how.excluded else {}),
     }
@@ -50,6 +52,8 @@ def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
 
 def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
     """How many images are behind a seed's accuracies, for their intervals.
+
+    Figures of numbers have no binomial error, and no `test_images`.
 
     `images_by_domain`: behind each domain's (`Metrics.per_domain_accuracy`), the held-out ones of all clients together,
     or those of the unseen domain. `test_images`: behind each other figure, for its binomial error `sqrt(p (1 - p) / n)`
@@ -65,7 +69,7 @@ def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
     }
     return {
         "images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n},
-        "test_images": {figure: count for figure, count in counts.items() if count},
+        **({} if data.numeric else {"test_images": {figure: count for figure, count in counts.items() if count}}),
     }
 
 

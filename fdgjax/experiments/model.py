@@ -11,6 +11,7 @@ from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data.columns import column_statistics, layout_of, merged
 from fdgjax.data.encoding import Encoding, standardising, unstandardised
 from fdgjax.data.federation import Partition
+from fdgjax.data.numeric_labels import LabelScale, label_scale
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching
 from fdgjax.experiments.components import of_a_round
@@ -71,6 +72,12 @@ def encoding_of(data: Domains, split: Partition, where: DataConfig) -> Encoding 
         own = [rows for rows in (*split.train, split.server) if len(rows)]
         return standardising(merged([column_statistics(data.inputs[rows], layout) for rows in own]), layout)
     return unsplit_encoding(data)
+
+
+def label_scale_of(data: Domains, split: Partition) -> LabelScale | None:
+    """How numeric labels are standardised, from the statistics that each client makes of its own training samples; None
+    for classes."""
+    return label_scale(data.labels, split.train) if data.numeric else None
 
 
 def unsplit_encoding(data: Domains) -> Encoding | None:
@@ -168,7 +175,8 @@ def fit_model(
     def given(client: ClientModel) -> Given:
         own = network_input(data, config.data, encoding)
         sample = client.trunk.shape if client.trunk else own
-        return Given(config.method, client.rest, sample, clients, of_a_round(config, clients), domains, own)
+        rounds = of_a_round(config, clients)
+        return Given(config.method, client.rest, sample, clients, rounds, domains, own, data.numeric)
 
     client = make(chosen)
     for need in entry.needs:

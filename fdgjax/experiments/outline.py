@@ -15,6 +15,7 @@ from fdgjax.contract import Execution, Method, Model, Setup
 from fdgjax.data.columns import Column, layout_of
 from fdgjax.data.encoding import Encoding, from_plain, to_plain
 from fdgjax.data.federation import TABLES, Federation, Rows
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, compile_init
@@ -36,7 +37,8 @@ class DataDescription(NamedTuple):
 
     class_names: in the order of the labels. domain_names: the data set's. target: the unseen domain; '' for none.
     sample_shape: that of one stored sample, `(H, W, channels)` of images. images: whether samples are images.
-    columns: of a table. encodings: how stored values become inputs, of each seed.
+    columns: of a table. encodings: how stored values become inputs, of each seed. label_scales: how numeric labels are
+      standardised, of each seed; `(None,)` for classes.
     clients: number of clients that hold data.
     samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
@@ -52,6 +54,12 @@ class DataDescription(NamedTuple):
     images: bool = True
     columns: tuple[Column, ...] = ()
     encodings: Sequence[Encoding | None] = (None,)
+    label_scales: Sequence[LabelScale | None] = (None,)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether labels are numbers."""
+        return self.label_scales[0] is not None
 
 
 class Outline(NamedTuple):
@@ -91,6 +99,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         images=data.images,
         columns=data.columns,
         encodings=experiment.encodings[member],
+        label_scales=experiment.label_scales[member],
     )
 
 
@@ -109,12 +118,15 @@ def to_description(plain: Mapping[str, Any]) -> DataDescription:
         images=plain.get("images", True),
         columns=columns,
         encodings=[None if one is None else from_plain(one, layout) for one in plain.get("encodings", (None,))],
+        label_scales=[one and LabelScale(*map(np.float32, one)) for one in plain.get("label_scales", (None,))],
     )
 
 
 def from_description(data: DataDescription) -> dict[str, Any]:
     """The description as plain data, for JSON."""
-    return data._asdict() | {"encodings": [None if one is None else to_plain(one) for one in data.encodings]}
+    plain = data._asdict() | {"encodings": [None if one is None else to_plain(one) for one in data.encodings]}
+    scales = plain.pop("label_scales")
+    return plain | ({"label_scales": [tuple(map(float, one)) for one in scales]} if data.numeric else {})
 
 
 def outline_of(experiment: Experiment) -> Outline:
@@ -141,8 +153,9 @@ def make_outline(config: Config, data: DataDescription) -> Outline:
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained and chosen.frozen else None
     stored, encoding = np.uint8 if data.images else np.float32, data.encodings[0]
-    inputs, none = np.zeros((0, *data.sample_shape), stored), np.zeros(0)
-    nothing = Domains(inputs, none, none, data.domain_names, data.class_names, data.columns)
+    inputs, none = np.zeros((0, *data.sample_shape), stored), np.zeros(0, np.int32)
+    labels = none.astype(np.float32) if data.numeric else none
+    nothing = Domains(inputs, labels, none, data.domain_names, data.class_names, data.columns)
     _, client = fit_model(config, entry, nothing, encoding, weights, data.clients, len(data.domain_names))
     batching = batching_of(config)
     features = keeps_features(config, entry, client.trunk, batching, encoding)
@@ -171,4 +184,6 @@ def federation_shapes(data: DataDescription, seeds: int, dtype: type[np.generic]
     inputs: Any = jax.ShapeDtypeStruct(data.samples, dtype)
     encoding = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*axis, *leaf.shape), leaf.dtype), data.encodings[0])
     clients = numbers(data.tables["train"][0])
-    return Federation(inputs, numbers(count), numbers(count), clients, **tables, encoding=encoding)
+    labels: Any = jax.ShapeDtypeStruct((count,), np.float32) if data.numeric else numbers(count)
+    scale: Any = LabelScale(*[jax.ShapeDtypeStruct(axis, np.float32)] * 2) if data.numeric else None
+    return Federation(inputs, labels, numbers(count), clients, **tables, encoding=encoding, label_scale=scale)

@@ -16,6 +16,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.clients import repeat_of
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.experiments import Outline
+from fdgjax.experiments.components import OF_CLASSES
 from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
 from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Chosen, Predictor
@@ -61,6 +62,10 @@ def adaptation_for(outline: Outline, kind: str, images: np.ndarray) -> tuple[Ada
     stages."""
     if kind != OF_RUN:
         lookup("--adapt", kind, ADAPTATIONS)
+        if outline.data.numeric and kind in OF_CLASSES:
+            raise UserError(
+                f"--adapt got {kind}, which needs classes, and this model predicts numbers; expected statistics"
+            )
         how = dataclasses.replace(outline.config.adaptation, kind=kind, scope="domain")
         if (chosen := adaptation_of(outline.whole, how, None)) is not None:
             return chosen, images

@@ -1,4 +1,4 @@
-"""A run's classifier: probabilities of the classes for uint8 images."""
+"""A run's classifier: probabilities of the classes for uint8 images; or of a regression, the predicted numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +11,7 @@ import numpy as np
 
 from fdgjax.contract import Output, PyTree, Variables
 from fdgjax.data.encoding import Encoding, as_inputs
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.evaluation.feature_distance import distances_in
 from fdgjax.experiments import Outline
 from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of
@@ -24,7 +25,7 @@ IMAGES_AT_ONCE = 64
 
 
 class Classifier(NamedTuple):
-    """One or several models of a trained run, whose probabilities are averaged.
+    """One or several models of a trained run, whose probabilities, or predicted numbers, are averaged.
 
     trained: the run. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
     client: the client whose model it is, or `UNSEEN`. temperature: divides the logits.
@@ -68,6 +69,12 @@ class Classifier(NamedTuple):
         return self.outline.data.images
 
     @property
+    def label_scale(self) -> LabelScale | None:
+        """How the numbers that it predicts were standardised; None for classes."""
+        data = self.outline.data
+        return data.label_scales[self.trained.index] if data.numeric else None
+
+    @property
     def encoding(self) -> Encoding | None:
         """How stored values become the model's inputs."""
         return self.outline.data.encodings[self.trained.index]
@@ -97,9 +104,14 @@ def open_classifier(
 
     Raises:
       UserError: no run, no such client, seed or round, a method that learns without labels, or no labelled data to
-        calibrate with.
+        calibrate with, or a regression, of which nothing is calibrated.
     """
     models = open_models(run, data_dir, seed, round_)
+    if models.outline.data.numeric and (calibrated or guarded):
+        raise UserError(
+            f"{run} is a run of a regression, which predicts numbers without probabilities; expected no "
+            f"{'--calibrated' if calibrated else 'sets of classes or distances'}"
+        )
     found, kept = checked_classifier(models, run, client), kept_safeguards(models, run) if client == UNSEEN else None
     if kept is None and (calibrated or guarded):
         whole = open_trained(run, data_dir, seed, round_)
@@ -112,8 +124,8 @@ def open_classifier(
 
 
 def checked_classifier(trained: TrainedModels, run: Path, client: int) -> Classifier:
-    """`classifier_of`; raises a `UserError` for a method without classes, or a client that the run lacks."""
-    if not trained.classifies:
+    """`classifier_of`; raises a `UserError` for a method without labels, or a client that the run lacks."""
+    if not trained.learns_labels:
         raise UserError(
             f"{run} is a run of '{trained.outline.config.method.name}', which learns without labels and knows no "
             "classes; expected one of a method that classifies"
@@ -132,7 +144,8 @@ def classifier_of(trained: TrainedModels, client: int) -> Classifier:
 
 
 class Predicted(NamedTuple):
-    """probabilities: float32 `[batch, classes]`. distances: from the training images, float32 `[batch]`, see
+    """probabilities: float32 `[batch, classes]`; of a regression the predicted numbers instead, `[batch, 1]`, in the
+    label's unit. distances: from the training images, float32 `[batch]`, see
     `fdgjax.evaluation.feature_distance`; None without safeguards."""
 
     probabilities: jax.Array
@@ -141,11 +154,13 @@ class Predicted(NamedTuple):
 
 def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
     """The pure function of images, uint8 `[batch, H, W, channels]` -> what is predicted for them."""
-    outputs, guards = outputs_of(classifier), classifier.safeguards
+    outputs, guards, scale = outputs_of(classifier), classifier.safeguards, classifier.label_scale
 
     def apply(images: jax.Array) -> Predicted:
         each = outputs(images)
         logits = jnp.stack([output.logits.astype(jnp.float32) for output in each])
+        if scale is not None:
+            return Predicted(scale.in_units(jnp.mean(logits, axis=0)), None)
         distances = None if guards is None else distances_in(guards.space, features_in(each[0]))
         return Predicted(probabilities_at(logits, classifier.temperature), distances)
 
@@ -153,7 +168,8 @@ def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
 
 
 def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
-    """The pure function of images, uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`."""
+    """The pure function of images, uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`, or
+    predicted numbers `[batch, 1]`."""
     predicted = predicted_by(classifier._replace(safeguards=None))
     return lambda images: predicted(images).probabilities
 

@@ -38,6 +38,8 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
       UserError: a method whose clients compute something before they train (`Method.prepare`), such as pseudo-labels.
     """
     experiment = trained.experiment
+    if experiment.data.numeric:
+        raise UserError("shift pairs samples by class, and this is a run of a regression; expected one that classifies")
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)
     rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names)}
     gradients = gradients_of(trained, rows, (repeats, batches), rng)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
@@ -13,20 +13,20 @@ from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
-from fdgjax.inference.program_use import SAMPLES
+from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
 from fdgjax.inference.safeguards import COVERAGE, NEAR
 from fdgjax.inference.tensors import facts_of
 from fdgjax.utils.errors import printable
 
-CARD = """# {method} on {dataset}: a classifier of {classes} classes
+CARD = """# {method} on {dataset}: {what}
 
 Exported by fdgjax {version}: the model of {whose}, after round {round} of {rounds}, seed {seed}.
 
 | file | what it holds |
 |---|---|
-| `model.safetensors` | the variables by name, frozen ones included; metadata: classes, what a sample is, config |
-| `program.bin` | a StableHLO program, `jax.export`: {sample} in, probabilities out |
-| `model.json` | classes in the order of the probabilities, what a sample is, temperature, quantiles of sets |
+| `model.safetensors` | the variables by name, frozen ones included; metadata: {named}what a sample is, config |
+| `program.bin` | a StableHLO program, `jax.export`: {sample} in, {answers} out |
+| `model.json` | {facts} |
 
 ## Use
 
@@ -37,7 +37,7 @@ With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with,
 ## Data and protocol
 
 - Data set: `{dataset}`; domains: {domains}.
-- Classes: {class_names}.
+- {labels}.
 - Protocol `{protocol}`{unseen}; {clients} clients; `{method}`, network `{network}`.
 
 ## Figures
@@ -46,9 +46,9 @@ With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with,
 
 {selection}
 
-## Probabilities
+## {heading}
 
-{probabilities}
+{said}
 
 ## When not to trust it
 
@@ -57,10 +57,60 @@ With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with,
 ## What it must not be used for
 
 - Domains other than those above: how it does on them was not measured. {warning}
-- Samples of other classes: it names one of its own for any sample.
+- {others}
 - Decisions about people, or where an error does harm, without a test on data of that use.
 - As anonymous data: a trained model may reveal what it was trained on; federated training alone does not prevent that.
 """
+
+
+class Words(NamedTuple):
+    """The card's words for what is predicted. what: the model. answers: of the program. facts: of `model.json`. named:
+    of the tensors' metadata. labels: what they are. heading, said: the section on answers. others: a warning."""
+
+    what: str
+    answers: str
+    facts: str
+    named: str
+    labels: str
+    heading: str
+    said: str
+    others: str
+
+
+NO_SETS = "Of predicted numbers neither intervals nor distances from the training samples are computed."
+
+
+def class_words(classifier: Classifier, answers: Answers) -> Words:
+    """The words for a classifier."""
+    return Words(
+        what=f"a classifier of {len(classifier.class_names)} classes",
+        answers=answers.answers,
+        facts="classes in the order of the probabilities, what a sample is, temperature, quantiles of sets",
+        named="classes, ",
+        labels=f"Classes: {', '.join(f'`{printable(name)}`' for name in classifier.class_names)}",
+        heading="Probabilities",
+        said=probabilities_said(classifier),
+        others="Samples of other classes: it names one of its own for any sample.",
+    )
+
+
+def number_words(classifier: Classifier, answers: Answers) -> Words:
+    """The words for a regression."""
+    name, scale = printable(classifier.class_names[0]), classifier.label_scale
+    assert scale is not None, "a regression standardises its labels"
+    return Words(
+        what=f"a regression of {name}",
+        answers=answers.answers,
+        facts="what a sample is, and a prediction",
+        named="",
+        labels=f"Predicted: `{name}`, of mean {scale.mean:.6g} and deviation {scale.deviation:.6g} in training",
+        heading="Predictions",
+        said=(
+            "Numbers in the label's unit, `[batch, 1]`: the program multiplies the network's output by that deviation "
+            "and adds that mean."
+        ),
+        others="Numbers beyond those that it was trained on: how it does there was not measured.",
+    )
 
 
 def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingProxyType({})) -> str:
@@ -80,7 +130,7 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
     return CARD.format(
         method=config.method.name,
         dataset=printable(config.data.name),
-        classes=len(classifier.class_names),
+        **(number_words if classifier.label_scale else class_words)(classifier, answers_of(facts))._asdict(),
         version=metadata.version("fdgjax"),
         whose=classifier.whose,
         round=classifier.trained.round,
@@ -90,15 +140,13 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
         sample=samples.words,
         use=samples.use(facts),
         domains=", ".join(f"`{printable(name)}`" for name in data.domain_names),
-        class_names=", ".join(f"`{printable(name)}`" for name in classifier.class_names),
         protocol=config.data.protocol,
         unseen=f", unseen domain `{printable(data.target)}`" if data.target else "",
         clients=data.clients,
         network=config.model.name,
         figures=figures_of(last_evaluated(up_to(classifier))),
         selection=selection_of(classifier, finished),
-        probabilities=probabilities_said(classifier),
-        safeguards=safeguards_said(classifier, left_out),
+        safeguards=NO_SETS if classifier.label_scale else safeguards_said(classifier, left_out),
         warning=warning_of(classifier.outline, unseen),
     )
 
@@ -111,6 +159,8 @@ def figures_of(record: Mapping[str, Any]) -> str:
     rows += [f"| {title} (`{key}`) | {record[key]:.3f} |" for key, title in further.items() if key in record]
     by_domain = record.get("per_domain_accuracy", {})
     rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
+    errors = record.get("per_domain_rmse", {})
+    rows += [f"| RMSE on `{printable(name)}` | {value:.3f} |" for name, value in errors.items()]
     if not rows:
         return "None: no round was evaluated."
     return "\n".join([f"Measured after round {record['round']}.", "", "| figure | value |", "|---|--:|", *rows])

@@ -50,6 +50,11 @@ class Predictor(NamedTuple):
     safeguards: Safeguards | None = None
 
     @property
+    def numeric(self) -> bool:
+        """Whether it predicts numbers instead of classes."""
+        return "prediction" in self.facts
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """The classes, in the order of the probabilities."""
         return tuple(self.facts["classes"])

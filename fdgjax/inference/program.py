@@ -14,7 +14,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def as_program(classifier: Classifier) -> bytes:
     """The serialised program: images uint8 `[batch, H, W, channels]`, or stored samples of other data, float32
-    `[batch, ...]`, -> probabilities float32 `[batch, classes]`.
+    `[batch, ...]`, -> probabilities float32 `[batch, classes]`, or predicted numbers `[batch, 1]` in the label's unit.
 
     The batch may be of any size: the program is compiled for one sample and loops over the batch. It includes the
     encoding of a table's columns: numbers as they are in the table, NaN where one is missing, and for a category its

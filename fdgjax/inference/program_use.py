@@ -19,13 +19,13 @@ program = jax.export.deserialize(bytearray(open("program.bin", "rb").read()))
 facts = json.load(open("model.json"))
 """
 USE_IMAGES = """```python
-{read}probabilities = program.call(images)  # uint8 [any batch, {height}, {width}, {channels}], of facts["classes"]
+{read}{answers} = program.call(images)  # uint8 [any batch, {height}, {width}, {channels}], {of}
 ```
 
 Images are {colour}, of {height} x {width} pixels (others are resized to that square by Pillow's bilinear filter, with
 antialiasing), bytes from 0 to 255; scaling is part of the program."""
 USE_ARRAYS = """```python
-{read}probabilities = program.call(samples)  # float32 [any batch, {shape}], of facts["classes"]
+{read}{answers} = program.call(samples)  # float32 [any batch, {shape}], {of}
 ```
 
 Samples are like those that it was trained on; their standardisation, if any, is part of the program."""
@@ -43,7 +43,7 @@ def cell(text, column):
 
 rows = csv.DictReader(open("new.csv"))
 samples = [[cell(row[column["name"]], column) for column in facts["columns"]] for row in rows]
-probabilities = program.call(numpy.array(samples, "float32"))  # of facts["classes"]
+{answers} = program.call(numpy.array(samples, "float32"))  # {of}
 ```
 
 Standardisation, missing values and categories are part of the program: a sample has numbers as they are in the table,
@@ -54,16 +54,32 @@ NaN for a missing value, and for a category its index among the column's categor
 {columns}"""
 
 
+class Answers(NamedTuple):
+    """What a program returns: a name for it, and what it is of."""
+
+    answers: str
+    of: str
+
+
+def answers_of(facts: Mapping[str, Any]) -> Answers:
+    """What the program returns."""
+    if "prediction" in facts:
+        return Answers("predictions", f"[batch, 1], {facts['prediction']}")
+    return Answers("probabilities", 'of facts["classes"]')
+
+
 def use_images(facts: Mapping[str, Any]) -> str:
     """How the program is used with images."""
     height, width, channels = facts["image_shape"]
     colour = "RGB" if channels == 3 else "grey"
-    return USE_IMAGES.format(read=READ, height=height, width=width, channels=channels, colour=colour)
+    said = answers_of(facts)._asdict()
+    return USE_IMAGES.format(read=READ, height=height, width=width, channels=channels, colour=colour, **said)
 
 
 def use_arrays(facts: Mapping[str, Any]) -> str:
     """How the program is used with arrays."""
-    return USE_ARRAYS.format(read=READ, shape=", ".join(map(str, facts["sample_shape"])))
+    shape = ", ".join(map(str, facts["sample_shape"]))
+    return USE_ARRAYS.format(read=READ, shape=shape, **answers_of(facts)._asdict())
 
 
 def use_tables(facts: Mapping[str, Any]) -> str:
@@ -72,7 +88,7 @@ def use_tables(facts: Mapping[str, Any]) -> str:
         f"| `{printable(name)}` | {', '.join(f'`{printable(one)}`' for one in categories) or 'numbers'} |"
         for name, categories in columns_of(facts)
     ]
-    return USE_TABLES.format(read=READ, columns="\n".join(rows))
+    return USE_TABLES.format(read=READ, columns="\n".join(rows), **answers_of(facts)._asdict())
 
 
 SAMPLES: Mapping[str, Samples] = {

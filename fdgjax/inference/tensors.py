@@ -31,11 +31,16 @@ def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
     }
 
 
+NUMBER = "a number in the label's unit"
+
+
 def facts_of(classifier: Classifier) -> dict[str, Any]:
     """What a user of the variables or of the program must know, as plain data."""
     config, guards = classifier.outline.config, classifier.safeguards
+    scale = classifier.label_scale
     return {
-        "classes": list(classifier.class_names),
+        "classes": [] if scale is not None else list(classifier.class_names),
+        **({} if scale is None else {"prediction": NUMBER}),
         **samples_of(classifier),
         "temperature": classifier.temperature,
         **({} if guards is None else {"set_quantiles": guards.exported(classifier.calibrated)}),

@@ -50,7 +50,12 @@ class TrainedModels:
 
     @property
     def classifies(self) -> bool:
-        """Whether the models predict classes; false for a method that learns without labels."""
+        """Whether the models predict classes; false for numbers, and for a method that learns without labels."""
+        return self.learns_labels and not self.outline.data.numeric
+
+    @property
+    def learns_labels(self) -> bool:
+        """Whether the models predict labels; false for a method that learns without them."""
         return not METHODS[self.outline.config.method.name].unlabelled
 
     def row(self, client: int) -> PyTree:
@@ -95,8 +100,11 @@ class TrainedRun(TrainedModels):
 
     @property
     def federation(self) -> Federation:
-        """The data for evaluation, with the seed's encoding; its tables are those of all seeds."""
-        return self.experiment.federation._replace(encoding=self.experiment.encodings[self.index])
+        """The data for evaluation, with the seed's encoding and labels' scale; its tables are those of all seeds."""
+        experiment, index = self.experiment, self.index
+        return experiment.federation._replace(
+            encoding=experiment.encodings[index], label_scale=experiment.label_scales[index]
+        )
 
     def features(self, evaluated: Evaluated) -> list[np.ndarray]:
         """Each model's features of its samples, `[samples, m]`."""

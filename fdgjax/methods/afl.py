@@ -27,7 +27,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
-from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.objectives.cross_entropy import label_losses, masked_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +57,7 @@ def afl(setup: Setup, h: AFL) -> Method:
 
         def losses(batch: Batch) -> tuple[jax.Array, jax.Array]:
             output, _ = model.apply(context.received, batch.inputs, False, key)
-            each = optax.softmax_cross_entropy_with_integer_labels(output.logits, batch.labels)
-            return each, batch.mask * batch.label_weight
+            return label_losses(output.logits, batch.labels), batch.mask * batch.label_weight
 
         each, counted = samples.each(losses)
         return Prepared(aux=masked_mean(each, counted * samples.mask))

@@ -23,7 +23,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
-from fdgjax.methods.parts.requirements import FEATURES, last_layer
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES, last_layer
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.models.adversary import Adversary
 from fdgjax.objectives import mean_cross_entropy
@@ -132,5 +132,5 @@ ENTRY = Entry(
     FedADG,
     fedadg,
     "features pulled to a learnt reference of their class (Zhang et al., 2021)",
-    needs=(FEATURES,),
+    needs=(CLASSES, FEATURES),
 )

@@ -31,7 +31,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import When, hyper
-from fdgjax.methods.parts.requirements import FEATURES, IMAGES, SEVERAL_CLIENTS
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES, IMAGES, SEVERAL_CLIENTS
 from fdgjax.objectives import jensen_shannon, mean_cross_entropy, supervised_contrast
 from fdgjax.objectives.agreement import POSITIVES
 from fdgjax.utils.registry import lookup
@@ -122,5 +122,5 @@ ENTRY = Entry(
     fedccrl,
     "styles of images exchanged, views that agree: shares data statistics (Wang et al., 2024)",
     pixels=always,
-    needs=(IMAGES, FEATURES, SEVERAL_CLIENTS),
+    needs=(CLASSES, IMAGES, FEATURES, SEVERAL_CLIENTS),
 )

@@ -32,7 +32,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer, lenient
-from fdgjax.methods.parts.requirements import ADAPTER, last_layer
+from fdgjax.methods.parts.requirements import ADAPTER, CLASSES, last_layer
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.utils.errors import UserError
@@ -148,6 +148,6 @@ ENTRY = Entry(
     fedclip,
     "an adapter between features and embeddings of classes (Lu et al., 2023)",
     head="adapter",
-    needs=(ADAPTER,),
+    needs=(CLASSES, ADAPTER),
     lacks=lambda h: "" if h.class_embeddings else "config.method.class_embeddings",
 )

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fdgjax.aggregation.weighting import keep_rows, normalise_weights
 from fdgjax.contract import Batch, Context, Method, Prepared, PyTree, Samples, ServerStep, Setup, Trained, Variables
@@ -30,13 +29,13 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
+from fdgjax.methods.parts.requirements import CLASSES, SEVERAL_PARTICIPANTS
 from fdgjax.methods.parts.server_state import ServerState
-from fdgjax.objectives.cross_entropy import masked_mean
+from fdgjax.objectives.cross_entropy import label_losses, masked_mean
 from fdgjax.utils.registry import lookup
 
 COSTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    "loss": optax.softmax_cross_entropy_with_integer_labels,
+    "loss": label_losses,
     "accuracy": lambda logits, labels: -(jnp.argmax(logits, axis=1) == labels).astype(jnp.float32),
 }
 """The cost l of each prediction, `(logits, labels) -> [batch]`."""
@@ -127,10 +126,16 @@ def adjust(weights: jax.Array, gaps: jax.Array, there: jax.Array, step: jax.Arra
     return keep_rows(there & (after > 0), moved * before / jnp.where(after > 0, after, 1), weights)
 
 
+LOSSES = CLASSES._replace(
+    lack="labels that are numbers, and gap=accuracy is of classes",
+    met=lambda given: not given.numeric or given.hyper.gap != "accuracy",
+    remedy="config.method.gap=loss, or config.task=classification",
+)
+"""With numbers, the gap is one of losses."""
 ENTRY = Entry(
     "feddg_ga",
     FedDGGA,
     feddg_ga,
     "weights by the clients' generalization gaps (Zhang et al., 2023)",
-    needs=(SEVERAL_PARTICIPANTS,),
+    needs=(LOSSES, SEVERAL_PARTICIPANTS),
 )

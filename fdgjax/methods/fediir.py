@@ -40,7 +40,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import FEATURES, output_shapes
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES, output_shapes
 from fdgjax.objectives import mean_cross_entropy
 
 OFFICIAL = "Guo et al., official code"
@@ -132,5 +132,9 @@ def gradient_aligned(model: Model, penalty: float) -> Objective:
 
 
 ENTRY = Entry(
-    "fediir", FedIIR, fediir, "the classifier's gradients pulled to their mean (Guo et al., 2023)", needs=(FEATURES,)
+    "fediir",
+    FedIIR,
+    fediir,
+    "the classifier's gradients pulled to their mean (Guo et al., 2023)",
+    needs=(CLASSES, FEATURES),
 )

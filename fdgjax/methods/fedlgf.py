@@ -21,7 +21,7 @@ from fdgjax.contract import Method, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import When, hyper
-from fdgjax.methods.parts.requirements import FEATURES, last_layer
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES, last_layer
 from fdgjax.objectives.flatness import DIRECTIONS, Strengths, flat_head
 from fdgjax.utils.registry import lookup
 
@@ -61,4 +61,6 @@ def fedlgf(setup: Setup, h: FedLGF) -> Method:
     return fedavg(setup, h, objective=objective)
 
 
-ENTRY = Entry("fedlgf", FedLGF, fedlgf, "a flat last layer, local and global (Yan & Guo, 2024)", needs=(FEATURES,))
+ENTRY = Entry(
+    "fedlgf", FedLGF, fedlgf, "a flat last layer, local and global (Yan & Guo, 2024)", needs=(CLASSES, FEATURES)
+)

@@ -22,7 +22,7 @@ from fdgjax.methods.local import Local, local
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.prototypes import Prototypes, exchanging_prototypes, nothing
-from fdgjax.methods.parts.requirements import FEATURES
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.cross_entropy import masked_mean
 
@@ -83,5 +83,5 @@ ENTRY = Entry(
     FedProto,
     fedproto,
     "models stay, mean features of each class are shared (Tan et al., 2022)",
-    needs=(FEATURES,),
+    needs=(CLASSES, FEATURES),
 )

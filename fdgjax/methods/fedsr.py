@@ -25,7 +25,7 @@ from fdgjax.contract import Batch, Context, LabelFn, Method, Model, Objective, O
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
-from fdgjax.methods.parts.requirements import RANDOM_REPRESENTATION
+from fdgjax.methods.parts.requirements import CLASSES, RANDOM_REPRESENTATION
 from fdgjax.methods.parts.sharing import everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -106,5 +106,5 @@ ENTRY = Entry(
     fedsr,
     "simple random representations (Nguyen et al., 2022)",
     head="gaussian",
-    needs=(RANDOM_REPRESENTATION,),
+    needs=(CLASSES, RANDOM_REPRESENTATION),
 )

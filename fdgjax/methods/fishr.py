@@ -24,7 +24,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memory
-from fdgjax.methods.parts.requirements import FEATURES, SEVERAL_DOMAINS, last_layer
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES, SEVERAL_DOMAINS, last_layer
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.by_domain import domain_variance, gradient_variances, members, present_domains
 from fdgjax.utils.random import any_key
@@ -82,5 +82,5 @@ ENTRY = Entry(
     fishr,
     "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
     pooled=lambda h: h.pooled,
-    needs=(FEATURES, SEVERAL_DOMAINS),
+    needs=(CLASSES, FEATURES, SEVERAL_DOMAINS),
 )

@@ -27,7 +27,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.prototypes import Prototypes, exchanging_prototypes, nothing
-from fdgjax.methods.parts.requirements import FEATURES
+from fdgjax.methods.parts.requirements import CLASSES, FEATURES
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.contrastive import SHORTEST_SQUARED
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -118,5 +118,5 @@ ENTRY = Entry(
     FPL,
     fpl,
     "features near clusters of all clients' prototypes (Huang et al., 2023)",
-    needs=(FEATURES,),
+    needs=(CLASSES, FEATURES),
 )

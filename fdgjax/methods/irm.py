@@ -19,6 +19,7 @@ from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Vari
 from fdgjax.methods.central import CentralByDomain, annealed, comparing_domains
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.requirements import CLASSES
 from fdgjax.objectives import each_cross_entropy
 from fdgjax.objectives.by_domain import invariance_penalty, mean_over_domains, members
 
@@ -60,4 +61,5 @@ ENTRY = Entry(
     irm,
     "pooled data, a classifier that is optimal in every domain (Arjovsky et al., 2019)",
     pooled=lambda h: h.pooled,
+    needs=(CLASSES,),
 )

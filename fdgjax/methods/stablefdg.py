@@ -37,7 +37,7 @@ from fdgjax.methods.parts.bank import Bank, with_shown
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Fresh
 from fdgjax.methods.parts.hyper import When, hyper
-from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS, STYLES, output_shapes
+from fdgjax.methods.parts.requirements import CLASSES, SEVERAL_CLIENTS, STYLES, output_shapes
 from fdgjax.models.styles import ClientStyle, Mixing, Told, shuffled
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.utils.random import any_key
@@ -196,5 +196,5 @@ ENTRY = Entry(
     stablefdg,
     "styles of features shared and explored, attention: shares data statistics (Park et al., 2023)",
     head="highlighted",
-    needs=(STYLES, SEVERAL_CLIENTS),
+    needs=(CLASSES, STYLES, SEVERAL_CLIENTS),
 )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from fdgjax.report import (
     figures,
     method_figures,
+    number_figures,
     probability_figures,
     probe_figures,
     rankings,
@@ -141,6 +142,7 @@ TABLES: Mapping[str, Callable[..., Table]] = {
     "targets": tables.targets,
     "ranking_by_target": rankings.rankings_by_target,
     "results": tables.results,
+    "numbers": number_figures.numbers_table,
     "figures": probability_figures.figures_table,
     "figures_by_domain": probability_figures.figures_by_domain,
     "figures_ranking": probability_figures.figures_ranking,

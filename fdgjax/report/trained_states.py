@@ -22,7 +22,7 @@ MOST_CLIENTS = 20
 
 class Features(NamedTuple):
     """Features `[samples, m]` of held-out samples, each from the model that is evaluated on it, with their class and
-    domain `[samples]` as indices into the names."""
+    domain `[samples]` as indices into the names; numeric labels are of one class."""
 
     values: np.ndarray
     classes: np.ndarray
@@ -91,7 +91,7 @@ def evaluation_features(trained: TrainedRun, own: Sequence[Variables]) -> Featur
     places = np.concatenate([rows for _, rows in evaluated])
     return Features(
         np.concatenate(features),
-        np.asarray(data.labels)[places],
+        np.zeros(len(places), int) if data.numeric else np.asarray(data.labels)[places],
         np.asarray(data.domains)[places],
         tuple(data.class_names),
         tuple(data.domain_names),

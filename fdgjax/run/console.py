@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from fdgjax.evaluation import HEADLINES, SHOWN
 from fdgjax.evaluation.metrics import Record, is_evaluated
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES, interval_key
 from fdgjax.evaluation.statistics import wilson
 
@@ -59,6 +60,8 @@ class Console:
         )
         if "per_domain_accuracy" in summary:
             self.accuracies(summary, std)
+        elif "per_domain_rmse" in summary:
+            self.of_numbers(summary, std)
         else:
             self.probes(summary, std)
         self.say(
@@ -111,13 +114,21 @@ class Console:
     def of_probabilities(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """Prints the figures of `config.figures`: mean over clients, on each domain and on the worst, for one seed with
         the bootstrap interval on a small unseen domain; nothing without any."""
-        names = [name for name in FIGURES if f"per_domain_{name}" in summary]
-        if not names:
+        titles = {name: one.title for name, one in FIGURES.items() if f"per_domain_{name}" in summary}
+        if not titles:
             return
+        self.by_domain(titles, summary, std)
+        if "decision_threshold" in summary:
+            self.say(f"threshold of the clients' validation data: {summary['decision_threshold']:.3f}")
+
+    def of_numbers(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
+        """Prints the figures of predicted numbers, in the label's unit."""
+        self.by_domain({name: one.title for name, one in NUMBER_FIGURES.items()}, summary, std)
+
+    def by_domain(self, names: Mapping[str, str], summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
+        """Prints a row for each figure, given by name and title: mean over clients, on each domain and on the worst."""
         seen, target = "avg" if any(f"avg_{name}" in summary for name in names) else "id", summary["target"]
-        domains = [
-            d for d in summary["per_domain_accuracy"] if any(d in summary[f"per_domain_{name}"] for name in names)
-        ]
+        domains = dict.fromkeys(domain for name in names for domain in summary.get(f"per_domain_{name}", {}))
         order = sorted(domains, key=lambda domain: domain == target)
         table = Table(
             Column("figure", no_wrap=True),
@@ -125,9 +136,9 @@ class Console:
             *(f"{one} (unseen)" if one == target else one for one in order),
             "worst",
         )
-        for name in names:
+        for name, title in names.items():
             sure = {} if std else summary.get(interval_key(name), {})
-            values, deviations = summary[f"per_domain_{name}"], std.get(f"per_domain_{name}", {})
+            values, deviations = summary.get(f"per_domain_{name}", {}), std.get(f"per_domain_{name}", {})
             cells = [
                 figure(values[one], deviations.get(one)) + between(sure.get(one) if one == target else None)
                 if one in values
@@ -136,10 +147,8 @@ class Console:
             ]
             keys = (f"{seen}_{name}", f"worst_domain_{name}")
             ends = [figure(summary[key], std.get(key)) if key in summary else "" for key in keys]
-            table.add_row(FIGURES[name].title, ends[0], *cells, ends[1])
+            table.add_row(title, ends[0], *cells, ends[1])
         self._rich.print(table)
-        if "decision_threshold" in summary:
-            self.say(f"threshold of the clients' validation data: {summary['decision_threshold']:.3f}")
 
 
 def silent_console() -> Console:

@@ -1,6 +1,8 @@
-"""What a run prints before training: each client's counts of class labels, and how variables are shared."""
+"""What a run prints before training: each client's labels, and how variables are shared."""
 
-from fdgjax.data.splits import label_histogram
+from collections.abc import Callable
+
+from fdgjax.data.splits import label_histogram, label_means
 from fdgjax.experiments import Experiment
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
@@ -23,10 +25,12 @@ def label_summary(experiment: Experiment) -> str:
 
 
 def histogram(experiment: Experiment) -> str:
-    """The number of training samples of each class per client, as a table for each seed."""
+    """The number of training samples of each class per client, or their numeric labels' mean and deviation, as a table
+    for each seed."""
     data, seeds = experiment.data, experiment.seeds
+    tabulated: Callable[..., str] = label_means if data.numeric else label_histogram
     tables = [
-        label_histogram(
+        tabulated(
             data.labels,
             parts.train,
             data.class_names,

@@ -13,12 +13,12 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
-from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.experiment import chosen_data
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.grid import figures_of
 from fdgjax.sweeps.options import as_name
 from fdgjax.sweeps.space import Search, drawn_at_random, space_of, with_idle
 from fdgjax.utils.errors import UserError
@@ -80,7 +80,8 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     domains = check_domains(read_config(configs[0]), target)
     excluded = ",".join(filter(None, (configs[0].data.excluded, target)))
     unfit, candidates = dict[str, str](), list[Candidate]()
-    data = chosen_data(read_config(configs[0]).data) if only_fit else None
+    first = read_config(configs[0])
+    data = chosen_data(first.data, first.task) if only_fit else None
     for given in configs:
         config = given.copy_and_resolve_references()
         config.data.target, config.data.excluded = domains[0], excluded
@@ -97,7 +98,7 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
 
 def check_domains(config: Config, target: str) -> list[str]:
     """The domains that are unseen in turn; raises like `choosing_of`."""
-    names = found_data(config.data).domain_names
+    names = found_data(config.data, config.task).domain_names
     if target:
         lookup("domain of data.target", target, dict.fromkeys(names))
     out = {target, *(word.strip() for word in config.data.excluded.split(","))}
@@ -166,7 +167,7 @@ def cells_of(choosing: Choosing) -> list[Cell]:
         for domain in choosing.domains:
             config = candidate.config.copy_and_resolve_references()
             config.data.target = domain
-            figures = ("id_accuracy", "ood_accuracy", *headline_keys(config.figures, ("id", "ood")))
+            figures = figures_of(config)
             cells.append(Cell(run_name(candidate.name, domain), config, figures, candidate.name))
     return cells
 

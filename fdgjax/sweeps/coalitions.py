@@ -8,6 +8,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
 from fdgjax.experiments import found_data
@@ -55,7 +56,9 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
             f"contributions got '{config.method.name}' by the protocol '{data.protocol}', whose clients have no "
             "labels; expected a method that trains on theirs, such as fedavg"
         )
-    found = found_data(asked.data)
+    if TASKS[asked.task].numeric:
+        raise UserError(f"contributions got config.task={asked.task}, but shares accuracy out; expected classification")
+    found = found_data(asked.data, asked.task)
     out = [word.strip() for word in data.excluded.split(",") if word.strip()]
     if wrong := [name for name in (*out, *filter(None, [data.target])) if name not in found.domain_names]:
         raise unknown("domain", wrong[0], found.domain_names)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import SHOWN
-from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published
 from fdgjax.sweeps.status import failure_of, hold, summary_of
@@ -95,13 +95,15 @@ def as_row(
 
 
 def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
-    """A figure of a summary in percent, with its deviation over the seeds if there are several."""
+    """A figure of a summary in percent, or a predicted number's in its unit, with its deviation over the seeds if there
+    are several."""
     mean = nested(summary, name)
     if mean is None:
         return None
     deviation, images = nested(summary.get("std", {}), name), nested(summary, f"test_images.{name}")
     seeds = len(summary.get("per_seed", {})) or 1
-    return as_measured(Spread(mean, deviation, seeds), images)
+    own = Spread(mean, deviation, seeds)
+    return Measured(own, 0.0) if table_scale(name) == 1 else as_measured(own, images)
 
 
 def as_measured(own: Spread, images: float | None) -> Measured:
@@ -117,7 +119,7 @@ def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | Non
         return None
     # Seed by seed, over the runs; empty if a run has only one seed.
     seeds = zip(*(summary.get("per_seed", {}).values() for summary in summaries), strict=False)
-    means = spread([100 * float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds])
+    means = spread([table_scale(name) * float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds])
     mean = float(np.mean([figure.spread.mean for figure in figures]))
     error = math.hypot(*(figure.error for figure in figures)) / len(figures)
     return Measured(Spread(mean, means and means.std, means.n if means else 1), error)
@@ -160,21 +162,24 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     note = "Differences are paired by target and seed, in points; the interval is of 95 %."
     if not all(map(larger_is_better, found)):
         note += (
-            " Of log loss and Brier score (times 100) smaller values are better, and a negative difference is worse."
+            " Of log loss, Brier score (times 100) and errors of numbers smaller values are better, and a negative "
+            "difference is worse."
         )
     return "\n".join([*lines, "", note, "", ""])
 
 
 def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
-    cells = [SHOWN[figure], str(one.place or ""), one.name, percent(*one.spread.in_percent[:2])]
+    scale = table_scale(figure)
+    scaled = one.spread if scale == 1 else one.spread.in_percent
+    cells = [SHOWN[figure], str(one.place or ""), one.name, percent(*scaled[:2])]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]
     interval = one.behind.interval
-    shown = "" if interval is None else f"{100 * interval[0]:+.1f} to {100 * interval[1]:+.1f}"
+    shown = "" if interval is None else f"{scale * interval[0]:+.1f} to {scale * interval[1]:+.1f}"
     wins = f"{one.behind.wins} of {one.behind.pairs}"
-    return [*cells, f"{100 * one.behind.mean:+.1f}", shown, wins, one.behind.words]
+    return [*cells, f"{scale * one.behind.mean:+.1f}", shown, wins, one.behind.words]
 
 
 def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import make_config, read_config
 from fdgjax.config.command_line import read_flags
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import found_data
@@ -100,7 +101,8 @@ def chosen_targets(config: ConfigDict, targets: Sequence[str]) -> Sequence[str]:
     """The unseen domains; raises a `UserError` for one that the data set lacks, or data that cannot be found."""
     if not targets and config.data.target:
         return [config.data.target]
-    names = found_data(read_config(config).data).domain_names
+    typed = read_config(config)
+    names = found_data(typed.data, typed.task).domain_names
     if wrong := [target for target in targets if target not in (*names, ALL)]:
         raise unknown("domain of --targets", wrong[0], [*names, ALL])
     if ALL in targets:
@@ -114,4 +116,6 @@ def figures_of(config: ConfigDict) -> tuple[str, ...]:
         return ("probe_accuracy",)
     protocol = PROTOCOLS[config.data.protocol]
     scopes = ("id", "ood") if protocol.unseen else ("all", "avg")
+    if TASKS[config.task].numeric:
+        return tuple(f"{scope}_{name}" for name in ("rmse", "r2") for scope in scopes)
     return (*(f"{scope}_accuracy" for scope in scopes), *headline_keys(config.figures, scopes))

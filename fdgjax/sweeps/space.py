@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
-from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import figure_in
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import check_values
@@ -70,6 +71,11 @@ class Search(NamedTuple):
         return 1 if larger_is_better(self.figure) else -1
 
     @property
+    def scale(self) -> float:
+        """By what the figure is multiplied in tables."""
+        return table_scale(self.figure)
+
+    @property
     def own(self) -> dict[str, Any]:
         """The config's own values of the tuned hyperparameters that have an effect, which the first trial has."""
         return drawn(self, lambda key, values: self.config.method[key])
@@ -98,12 +104,14 @@ def refuse_unseen(config: ConfigDict) -> None:
 
 def check_figure(figure: str) -> str:
     """The figure; raises a `UserError` for one that is not of the clients' held-out data."""
-    name = figure_in(figure)
-    if figure in (ACCURACY, "id_all_accuracy") or (name and figure in (f"id_{name}", f"id_all_{name}")):
+    name, plain = figure_in(figure), ("accuracy", *NUMBER_FIGURES)
+    if figure in [f"{scope}_{one}" for one in plain for scope in ("id", "id_all")] or (
+        name and figure in (f"id_{name}", f"id_all_{name}")
+    ):
         return figure
     raise UserError(
-        f"--figure got '{figure}'; expected one of the clients' held-out data, {ACCURACY}, id_all_accuracy, or id_ or "
-        "id_all_ with an entry of config.figures, such as id_auroc: no search looks at the unseen domain"
+        f"--figure got '{figure}'; expected one of the clients' held-out data, {ACCURACY}, id_all_accuracy, id_rmse, "
+        "or id_ or id_all_ with an entry of config.figures, such as id_auroc: no search looks at the unseen domain"
     )
 
 

@@ -61,10 +61,11 @@ def verdict_lines(search: Search, best: FrozenTrial, trials: Sequence[FrozenTria
         return [*lines, "These are the config's own values."] if own else lines
     if own.value is None or best.value is None:
         return [*lines, f"The config's own values, {trial_folder_name(own.number)}: {outcome(own)}."]
+    mine, first = search.scale * own.value, search.scale * best.value
     return [
         *lines,
-        f"The config's own values, {trial_folder_name(own.number)}: {100 * own.value:.2f}{unit(search)}, the best's "
-        f"{100 * best.value:.2f}{unit(search)} ({100 * (best.value - own.value):+.2f}). The best of several "
+        f"The config's own values, {trial_folder_name(own.number)}: {mine:.2f}{unit(search)}, the best's "
+        f"{first:.2f}{unit(search)} ({search.scale * (best.value - own.value):+.2f}). The best of several "
         "figures is partly luck: compare the two with seeds that the search did not use.",
     ]
 
@@ -88,7 +89,9 @@ def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
 def row(search: Search, trial: FrozenTrial) -> list[str]:
     """A trial's cells; nothing for a hyperparameter without an effect on it."""
     values = values_in(search, trial)
-    figure = f"{100 * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
+    figure = (
+        f"{search.scale * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
+    )
     return [
         trial_folder_name(trial.number),
         outcome(trial),
@@ -119,14 +122,14 @@ def outcome(trial: FrozenTrial) -> str:
 
 
 def unit(search: Search) -> str:
-    """` %`, or nothing for a figure that is no share: times 100 as well."""
-    return " %" if search.sign > 0 else ""
+    """` %`, or nothing for a figure that is no share: a loss times 100 as well."""
+    return " %" if search.sign > 0 and search.scale > 1 else ""
 
 
 def written(value: float, search: Search) -> str:
     """A figure of held-out data, such as `validation 81.20 %` or `validation AUROC 90.30 %`."""
     name = SHOWN.get(search.figure.replace("id_all_", "id_"), "").removeprefix("id").strip()
-    return f"validation {f'{name} ' if name else ''}{100 * value:.2f}{unit(search)}"
+    return f"validation {f'{name} ' if name else ''}{search.scale * value:.2f}{unit(search)}"
 
 
 def percent_of(trial: FrozenTrial, search: Search) -> str:

@@ -11,7 +11,8 @@ from fdgjax.utils.errors import UserError
 
 Arrays = Mapping[str, tuple[Any, Any]]
 """`{domain: (inputs, labels)}`: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as
-features `[n, m]` or series `[n, time, channels]`; labels whole numbers `[n]` from 0."""
+features `[n, m]` or series `[n, time, channels]`; labels whole numbers `[n]` from 0, or, for
+`config.task=regression`, floats `[n]`."""
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
@@ -19,7 +20,8 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
 
     Args:
       arrays: inputs and labels by domain, as anything that NumPy converts to arrays.
-      classes: the names of the classes, in the order of the labels; None for the numbers from 0 to the largest label.
+      classes: the names of the classes, in the order of the labels; None for the numbers from 0 to the largest label,
+        and for labels that are floats.
 
     Raises:
       UserError: fewer than two domains, a domain without a name or samples, or arrays of another type or shape.
@@ -32,7 +34,11 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         )
     pairs = {name: checked_arrays(name, pair) for name, pair in arrays.items()}
     check_alike(pairs)
-    labels = np.concatenate([own for _, own in pairs.values()])
+    labels = checked_labels(pairs)
+    if labels.dtype == np.float32:
+        if classes is not None:
+            raise UserError(f"data has labels that are floats, and the classes {', '.join(classes)}; expected no names")
+        return joined(pairs, labels, ("label",))
     names = tuple(map(str, range(int(labels.max()) + 1) if classes is None else classes))
     if labels.max() >= len(names):
         raise UserError(
@@ -40,6 +46,11 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         )
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
+    return joined(pairs, labels, names)
+
+
+def joined(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]], labels: np.ndarray, names: tuple[str, ...]) -> Domains:
+    """The data set of all domains."""
     return Domains(
         inputs=np.concatenate([inputs for inputs, _ in pairs.values()]),
         labels=labels,
@@ -67,7 +78,7 @@ def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
 
 
 def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A domain's inputs, uint8 or float32, and labels, int32; raises like `domains_of`."""
+    """A domain's inputs, uint8 or float32, and its labels as they are; raises like `domains_of`."""
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"data has a domain called {name!r}; expected a word, such as 'photo'")
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -76,12 +87,24 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     inputs = checked_images(name, inputs) if inputs.dtype == np.uint8 else checked_numbers(name, inputs)
     if labels.shape != inputs.shape[:1]:
         raise UserError(f"data['{name}'] has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        least = f" from {labels.min()}" if np.issubdtype(labels.dtype, np.integer) else ""
-        raise UserError(
-            f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each class"
-        )
-    return inputs, labels.astype(np.int32)
+    return inputs, labels
+
+
+def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The labels of all domains: numbers, float32, if those of every domain are floats, else int32; raises like
+    `domains_of`."""
+    floats = all(np.issubdtype(labels.dtype, np.floating) for _, labels in pairs.values())
+    for name, (_, labels) in pairs.items():
+        whole = np.issubdtype(labels.dtype, np.integer)
+        if floats and not np.isfinite(labels).all():
+            raise UserError(f"data['{name}'] has labels that are not finite; expected a number for each sample")
+        if not floats and (not whole or labels.min() < 0):
+            least = f" from {labels.min()}" if whole else ""
+            raise UserError(
+                f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each "
+                "class, or floats in every domain for config.task=regression"
+            )
+    return np.concatenate([labels for _, labels in pairs.values()]).astype(np.float32 if floats else np.int32)
 
 
 def checked_images(name: str, images: np.ndarray) -> np.ndarray:

@@ -13,10 +13,10 @@ class Domains(NamedTuple):
     Attributes:
       inputs: images uint8 `[samples, height, width, channels]`, memory-mapped and read-only; or float32
         `[samples, ...]`, of a table `[samples, columns]` with NaN for missing values and indices for categories.
-      labels: int32 `[samples]`, index into `class_names`.
+      labels: int32 `[samples]`, index into `class_names`; or numbers, float32 `[samples]`.
       domains: int32 `[samples]`, index into `domain_names`.
       domain_names: the domains, in the data set's own order.
-      class_names: the classes, in the order of the labels.
+      class_names: the classes, in the order of the labels; of numbers, the label's only name.
       columns: those of a table; () for other data.
     """
 
@@ -31,6 +31,11 @@ class Domains(NamedTuple):
     def images(self) -> bool:
         """Whether the samples are images."""
         return bool(self.inputs.dtype == np.uint8)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether labels are numbers."""
+        return bool(self.labels.dtype == np.float32)
 
     def majority(self, domain: str) -> float:
         """The share of a domain's most frequent class: the accuracy of a model that predicts it for every sample."""

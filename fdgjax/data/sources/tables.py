@@ -27,14 +27,16 @@ MOST_CATEGORIES = 50
 class TableOptions(NamedTuple):
     """What the columns are.
 
-    label: the column with the class. categorical: columns that are categories although they may be written as numbers.
-    ignored: columns that are left out. missing: words that stand for a missing value, besides an empty cell.
+    label: the column with the class, or, if `numeric`, with the number to be predicted. categorical: columns that are
+    categories although they may be written as numbers. ignored: columns that are left out. missing: words that stand
+    for a missing value, besides an empty cell.
     """
 
     label: str = ""
     categorical: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    numeric: bool = False
 
 
 NO_OPTIONS = TableOptions()
@@ -76,15 +78,16 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
 
     Raises:
-      UserError: a file that cannot be read; no label column, a row without label, or a single class; text among
-        numbers; two spellings of a column's name; no column besides the label.
+      UserError: a file that cannot be read; no label column, a row without label, or a single class or number; text
+        among numbers; two spellings of a column's name; no column besides the label.
     """
     cells = {domain: cells_of(tables.read(path), path, options.missing) for domain, path in tables.files.items()}
     check_names(tables.files, cells)
     names = list(dict.fromkeys(name for own in cells.values() for name in own))
     check_options(options, names, tables.files, cells)
     labels = {domain: own[options.label] for domain, own in cells.items()}
-    classes = classes_of(options.label, tables.files, labels)
+    classes: tuple[str, ...]
+    classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
     left = [name for name in names if name not in (options.label, *options.ignored)]
     if not left:
         raise UserError(f"the tables have no column besides the label '{options.label}'; expected at least one")
@@ -100,7 +103,7 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     say_columns(columns, tables.files, cells)
     return Domains(
         inputs=np.stack(values, axis=1),
-        labels=np.concatenate([codes_of(own, classes) for own in labels.values()]).astype(np.int32),
+        labels=of_label,
         domains=np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values())),
         domain_names=tuple(cells),
         class_names=classes,
@@ -132,21 +135,57 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
     return Column(name, categories)
 
 
+def class_labels(
+    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The classes and the rows' labels, int32 `[rows]`; raises like `classes_of`."""
+    classes = classes_of(label, files, labels)
+    return classes, np.concatenate([codes_of(own, classes) for own in labels.values()]).astype(np.int32)
+
+
+def numeric_labels(
+    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The label's name and the rows' labels, float32 `[rows]`.
+
+    Raises:
+      UserError: a row without label, a label that is no number, or a single number.
+    """
+    check_filled(label, files, labels)
+    for domain, own in labels.items():
+        if own.numbers is None:
+            row, text = own.first_text()
+            raise UserError(
+                f"the label '{label}' of {files[domain]} has '{text}' in line {row}; expected numbers with "
+                "config.task=regression"
+            )
+    found = np.concatenate([numbers_of(own) for own in labels.values()])
+    if np.ptp(found) == 0:
+        raise UserError(f"the label '{label}' has the only value {found[0]:g}; expected at least two")
+    return (label,), found
+
+
+def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:
+    """Raises a `UserError` for a row without label."""
+    for domain, own in labels.items():
+        if (row := own.first_missing()) is not None:
+            raise UserError(
+                f"{files[domain]} has no '{label}' in line {row}; expected a label in each row; remove rows without"
+            )
+
+
 def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> tuple[str, ...]:
     """The classes, in the order of their numbers, or of the alphabet.
 
     Raises:
       UserError: a row without label, a label that is a measured number, or a single class.
     """
+    check_filled(label, files, labels)
     for domain, own in labels.items():
-        if (row := own.first_missing()) is not None:
-            raise UserError(
-                f"{files[domain]} has no '{label}' in line {row}; expected a label in each row; remove rows without"
-            )
         if own.numbers is not None and (fractions := own.numbers[own.numbers % 1 != 0]).size:
             raise UserError(
                 f"the label '{label}' of {files[domain]} has numbers such as {fractions[0]:g}; expected classes: whole "
-                "numbers or words; cut it into ranges"
+                "numbers or words; cut it into ranges, or set config.task=regression"
             )
     classes = categories_of(list(labels.values()))
     if len(classes) < 2:
@@ -180,8 +219,8 @@ def check_options(
     """Raises a `UserError` for a column that no table has, or a table without the label."""
     if not options.label:
         raise UserError(
-            f"config.data.label is empty; expected the column with the class, one of: {', '.join(names[:LISTED])}"
-            + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+            f"config.data.label is empty; expected the column with the {'number' if options.numeric else 'class'}, one "
+            f"of: {', '.join(names[:LISTED])}" + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
         )
     for key, listed in (
         ("label", (options.label,)),

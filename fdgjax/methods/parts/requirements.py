@@ -20,7 +20,8 @@ class Given(NamedTuple):
     hyper: its hyperparameters. model: the trained model, without frozen stages. sample: the shape of one of its inputs.
     clients: number of training clients. participants: how many of them a round selects. domains: how many domains the
     samples of a training client come from, at most; on pooled data, all training samples. inputs: the shape of a sample
-    of the data, which differs from `sample` where stages are frozen; () if it is not known.
+    of the data, which differs from `sample` where stages are frozen; () if it is not known. numeric: whether labels are
+    numbers instead of classes.
     """
 
     hyper: Any
@@ -30,6 +31,7 @@ class Given(NamedTuple):
     participants: int
     domains: int
     inputs: tuple[int, ...] = ()
+    numeric: bool = False
 
     def paths(self) -> Iterable[str]:
         """The paths of the model's variables."""
@@ -115,6 +117,11 @@ IMAGES = Need(
     # Of frozen stages' features the shape says nothing; what looks at pixels refuses them itself (`check_images`).
     lambda given: not given.inputs or len(given.inputs) == IMAGE_AXES - 1,
     "images, or a method that looks at its model's inputs alone, such as fedavg",
+)
+CLASSES = Need(
+    "labels that are numbers, and it uses classes",
+    lambda given: not given.numeric,
+    "config.task=classification, or a method that uses nothing of labels but their loss, such as fedavg",
 )
 SEVERAL_CLIENTS = Need(
     "a single client, with which nothing of what it does between clients is left",

@@ -13,6 +13,7 @@ from fdgjax.config import make_config, read_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.experiments import fit_model
 from fdgjax.methods import METHODS
+from fdgjax.methods.feddg_ga import LOSSES
 from fdgjax.methods.parts import requirements
 from fdgjax.methods.parts.generated_models import HyperNetHyper
 from fdgjax.methods.parts.requirements import Given, Need, check_needs
@@ -47,9 +48,9 @@ def fitted(method: str, clients: int = 5, domains: int = 5, **model: Any) -> Any
 
 @pytest.mark.parametrize(("name", "need"), NEEDS, ids=lambda case: getattr(case, "lack", case))
 def test_what_a_method_lacks_is_refused_in_one_line(name: str, need: Need) -> None:
-    hyper = METHODS[name].hyper(name=name)
+    hyper = METHODS[name].hyper(name=name, **({"gap": "accuracy"} if need is LOSSES else {}))
     with pytest.raises(UserError, match=f"method '{name}' got {need.lack}; expected") as error:
-        check_needs(name, [need], Given(hyper, as_model(Bare(), IMAGE), IMAGE, 1, 1, 1, inputs=(5,)))
+        check_needs(name, [need], Given(hyper, as_model(Bare(), IMAGE), IMAGE, 1, 1, 1, inputs=(5,), numeric=True))
     assert "\n" not in str(error.value)
     norm = "norm" if need is requirements.BATCH_NORM else "dense"
     check_needs(name, [need], Given(hyper, tiny_model(norm, name), IMAGE, 2, 2, 2, inputs=IMAGE))

@@ -1,0 +1,43 @@
+"""Sums of the errors of predicted numbers, over models and samples, on the device."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import Model, Variables
+from fdgjax.data.federation import Federation, Rows
+from fdgjax.engine.local import slice_rows, take_batch
+from fdgjax.engine.loops import Repeat
+
+
+class ErrorSums(NamedTuple):
+    """Sums over samples of squared and of absolute errors, `[..., domains]`, of standardised labels; sums of them are
+    sums over more samples."""
+
+    squared: jax.Array
+    absolute: jax.Array
+
+
+def error_sums(
+    model: Model,
+    variables: Variables,
+    federation: Federation,
+    rows: Rows,
+    *,
+    domains: int,
+    batch_size: int,
+    repeat: Repeat,
+) -> ErrorSums:
+    """Sums of one model's errors over one row of samples, batch by batch."""
+    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+
+    def add(i: jax.Array, sums: ErrorSums) -> ErrorSums:
+        places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
+        batch, where = take_batch(federation, places, mask), federation.domains[places]
+        output, _ = model.apply(variables, batch.inputs, False, key)
+        apart = jnp.abs(output.logits[:, 0] - batch.labels) * batch.mask
+        return ErrorSums(sums.squared.at[where].add(jnp.square(apart)), sums.absolute.at[where].add(apart))
+
+    empty = ErrorSums(*[jnp.zeros(domains, jnp.float32)] * 2)
+    return repeat(-(-rows.length // batch_size), -(-len(rows.places) // batch_size), add, empty)

@@ -1,0 +1,44 @@
+"""The figures of predicted numbers in a report."""
+
+from collections.abc import Sequence
+
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES
+from fdgjax.evaluation.statistics import spread
+from fdgjax.report.reading import Run
+from fdgjax.report.tables import WHO, Cell, Column, Table, who
+
+TITLES = {
+    "id": "id",
+    "id_all": "id, pooled",
+    "ood": "ood",
+    "ood_adapted": "ood adapted",
+    "avg": "AVG",
+    "all": "ALL",
+    "worst_domain": "worst domain",
+}
+"""The scopes of figures, with their titles."""
+
+
+def numbers_table(runs: Sequence[Run]) -> Table:
+    """RMSE, R2 and MAE of each run: means over clients and models, pooled samples, the worst and each domain."""
+    domains = list(dict.fromkeys(d for run in runs for each in run.values("per_domain_rmse") for d in each))
+    rows: list[list[Cell]] = []
+    for name, figure in NUMBER_FIGURES.items():
+        for run in runs:
+            cells = [spread(run.values(f"{scope}_{name}")) for scope in TITLES]
+            cells += [spread([one.get(domain) for one in run.values(f"per_domain_{name}")]) for domain in domains]
+            rows += [[*who(run), figure.title, *cells]] if any(cells) else []
+    return Table(
+        "numbers",
+        "Errors of predicted numbers",
+        "Mean ± sample standard deviation over seeds, at the reported round; RMSE and MAE in the label's unit, of "
+        "which smaller values are better. A source domain by the models of the clients that hold it, the unseen domain "
+        "by all models.",
+        [
+            *WHO,
+            Column("figure", "figure"),
+            *(Column(scope, title, "decimals") for scope, title in TITLES.items()),
+            *(Column(domain, f"on {domain}", "decimals") for domain in domains),
+        ],
+        rows,
+    )
