@@ -29,6 +29,7 @@ from fdgjax.utils.files import write_text
 from launch.choosing import regrets, regrets_by_target
 from launch.every_method import every_method
 from launch.evidence import DIGITS
+from launch.hospitals import hospitals_table
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
@@ -252,7 +253,7 @@ def not_measured(page: str) -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
-    "results.md": {"published cells": published_cells, "augmentation": augmentation},
+    "results.md": {"published cells": published_cells, "augmentation": augmentation, "hospitals": hospitals_table},
     "choosing.md": {
         "methods on PACS": methods_on_pacs,
         "every method": every_method,
