@@ -15,7 +15,7 @@ class Batch(NamedTuple):
 
     inputs: float32 `[batch, ...]`: images `[batch, height, width, channels]` in [-1, 1], rows of a table, series, or
       the features that a frozen trunk computed.
-    labels: int32 `[batch]`.
+    labels: int32 `[batch]`, or standardised numbers, float32 (`config.task=regression`).
     mask: float32 `[batch]`, 1 for a sample, 0 for the padding of a last partial batch.
     label_weight: float32 `[batch]`, the label's weight in the loss: 1 for a true label, in (0, 1] for a pseudo-label.
     extra_batch: equally many further samples of the client, drawn with replacement from all its samples, if the method

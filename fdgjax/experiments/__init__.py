@@ -1,5 +1,6 @@
 """One experiment put together: data, model, method, rounds and evaluation."""
 
+from fdgjax.experiments.chosen_data import found_data
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
@@ -7,7 +8,7 @@ from fdgjax.experiments.components import (
     make_plan,
     on_callers_mesh,
 )
-from fdgjax.experiments.experiment import Experiment, build, found_data
+from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import image_facts, model_facts, split_facts
 from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding
 from fdgjax.experiments.outline import (

@@ -13,7 +13,7 @@ from fdgjax.contract import Method, Model, Setup
 from fdgjax.data.augmentations.training import augmentation
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
-from fdgjax.data.numeric_labels import TASKS, LabelScale
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import CLIENT_AXES, Execution, RoundPlan, split_for, suitable_devices
@@ -122,35 +122,6 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
         raise UserError(
             f"config.selection got '{config.selection}', but method '{entry.name}' learns without labels and has "
             "no accuracy to select a round by; expected last"
-        )
-
-
-OF_CLASSES = ("tent", "shot", "t3a")
-"""Adaptations by the model's predicted classes."""
-
-
-def check_task(config: Config, entry: Entry, protocol: Protocol) -> None:
-    """Raises a `UserError` for what needs classes, in a task without."""
-    if not TASKS[config.task].numeric:
-        return
-    numbers = f"with config.task={config.task} labels are numbers"
-    attack = ATTACKS[config.attack.kind]
-    refused = (
-        (entry.unlabelled, f"method '{entry.name}' learns without labels, and", "fedavg"),
-        (protocol.labelled_server, f"protocol '{config.data.protocol}' makes pseudo-labels, and", "leave_one_out"),
-        (names_in(config.figures), f"config.figures got '{config.figures}', of probabilities, but", "none"),
-        (config.adaptation.kind in OF_CLASSES, f"config.adaptation.kind got '{config.adaptation.kind}', but", "own"),
-        (config.data.label_skew, f"config.data.label_skew got {config.data.label_skew:g}, of classes, but", "0"),
-        (config.data.shots, f"config.data.shots got {config.data.shots}, drawn from all classes, but", "0"),
-        (attack.poison or attack.wanted, f"config.attack.kind got '{config.attack.kind}', but", "sign_flip or scale"),
-    )
-    for wrong, got, expected in refused:
-        if wrong:
-            raise UserError(f"{got} {numbers}; expected {expected}, or config.task=classification")
-    if config.privacy.unit:
-        raise UserError(
-            f"config.privacy.unit got '{config.privacy.unit}', but the sums of labels that {config.task} standardises "
-            "by are exact, and no noise covers them; expected none"
         )
 
 

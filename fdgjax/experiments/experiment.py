@@ -6,28 +6,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.config import Config, DataConfig, ModelConfig, resolved, seeds_of
+from fdgjax.config import Config, ModelConfig, resolved, seeds_of
 from fdgjax.config.privacy import Protection, protection
 from fdgjax.config.robustness import hostility
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
-from fdgjax.data.numeric_labels import TASKS, LabelScale
+from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.loading import find_data, load_data
-from fdgjax.data.sources.source import Source
-from fdgjax.data.sources.tables import TableOptions, words_of
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
 from fdgjax.engine.local import Batching
 from fdgjax.engine.sharding import place_data, several_processes
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.evaluation.evaluating import Evaluation
+from fdgjax.experiments.chosen_data import chosen_data
 from fdgjax.experiments.components import (
     batch_hyper,
     batching_of,
     check_method,
-    check_task,
     choose_devices,
     execution_of,
     make_evaluation,
@@ -56,6 +53,7 @@ from fdgjax.experiments.model import (
     model_config,
     network_input,
 )
+from fdgjax.experiments.task import check_task
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.cost import Cost, cost
@@ -254,30 +252,6 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
         encodings=encodings,
         label_scales=[label_scale_of(data, split) for split in parts],
     )
-
-
-def chosen_data(where: DataConfig, task: str) -> Domains:
-    """The data set of a config, for one of `TASKS`."""
-    found = load_data(
-        where.name,
-        data_dir=where.dir,
-        image_size=where.image_size,
-        cache_dir=where.cache_dir,
-        same_images=where.same_images,
-        table=table_options(where, task),
-    )
-    return TASKS[task].of(found, where.name)
-
-
-def found_data(where: DataConfig, task: str) -> Source | Domains:
-    """The data set of a config, before its images are decoded."""
-    return find_data(where.name, data_dir=where.dir, same_images=where.same_images, table=table_options(where, task))
-
-
-def table_options(where: DataConfig, task: str) -> TableOptions:
-    """What the columns of a table are."""
-    lists = (words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
-    return TableOptions(where.label, *lists, numeric=TASKS[task].numeric)
 
 
 def make_federations(task: Task) -> list[Federation]:

@@ -14,7 +14,7 @@ from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding
-from fdgjax.experiments.experiment import chosen_data
+from fdgjax.experiments.chosen_data import chosen_data
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.sweeps.cells import Cell

@@ -11,6 +11,7 @@ from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES
 from fdgjax.methods import METHODS
 from fdgjax.models import HEADS, MODELS, UNITS
@@ -95,6 +96,8 @@ def test_protocols_figures_and_presets_are_all_there() -> None:
     page = sections(DOCS / "protocols.md")
     assert [name for name, _ in rows(page["Protocols"])] == list(PROTOCOLS)
     assert all(f"`{figure}`" in page["Figures"] for figure in HEADLINES)
-    assert [name for name, _ in rows(page["Figures"].partition("### Figures of probabilities")[2])] == list(FIGURES)
+    of_probabilities, _, of_numbers = page["Figures"].partition("### Figures of predicted numbers")
+    assert [name for name, _ in rows(of_probabilities.partition("### Figures of probabilities")[2])] == list(FIGURES)
+    assert [name for name, _ in rows(of_numbers)] == list(NUMBER_FIGURES)
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page["Presets"], re.MULTILINE)))
     assert sorted(listed) == sorted(set(PRESETS) - set(DATASETS))

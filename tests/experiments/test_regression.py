@@ -18,6 +18,7 @@ from fdgjax.data.numeric_labels import LabelScale, label_scale
 from fdgjax.data.sources.arrays import domains_of
 from fdgjax.engine import compile_round, init_state
 from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES, Errors, mean_of
 from fdgjax.evaluation.selection import reported
 from fdgjax.methods import METHODS
 from fdgjax.objectives.cross_entropy import label_losses
@@ -106,6 +107,12 @@ def test_the_smallest_error_is_selected() -> None:
     records = [{"round": i, "id_rmse": value, "ood_rmse": -value} for i, value in enumerate((2.0, 1.0, 3.0))]
     assert [reported(records, rule)["round"] for rule in ("validation", "oracle", "last")] == [1, 2, 2]
     assert [larger_is_better(key) for key in ("id_rmse", "ood_mae", "per_domain_r2.one")] == [False, False, True]
+
+
+def test_a_single_label_has_an_error_but_no_r2() -> None:
+    one = Errors(samples=3, squared=12.0, absolute=6.0, spread=0.0)
+    assert [figure.of(one) for figure in NUMBER_FIGURES.values()] == [2.0, None, 2.0]
+    assert mean_of(NUMBER_FIGURES["r2"], [one, one._replace(spread=24.0)]) == 0.5
 
 
 def refused(words: str, name: str = "fedavg", **keys: object) -> None:

@@ -130,7 +130,7 @@ def test_without_the_data_the_predictions_are_the_same(
     def gone(name: str, **places: Any) -> NoReturn:
         raise UserError(f"no folder of {name}")
 
-    monkeypatch.setattr("fdgjax.experiments.experiment.load_data", gone)
+    monkeypatch.setattr("fdgjax.experiments.chosen_data.load_data", gone)
     assert predict.main(words) == 0
     assert capsys.readouterr().out == expected
     assert predict.main([*words, "--calibrated"]) == 2

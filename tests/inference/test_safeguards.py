@@ -67,7 +67,7 @@ def test_a_run_predicts_sets_and_distances_without_its_data(
     def gone(name: str, **places: Any) -> NoReturn:
         raise UserError(f"no folder of {name}")
 
-    monkeypatch.setattr("fdgjax.experiments.experiment.load_data", gone)
+    monkeypatch.setattr("fdgjax.experiments.chosen_data.load_data", gone)
 
     def predicted(*words: str) -> str:
         assert predict.main(["predict", str(run), *images, *words]) == 0

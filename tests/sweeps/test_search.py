@@ -366,7 +366,7 @@ def test_the_targets_labels_change_nothing(tmp_path: Path, monkeypatch: pytest.M
         return told_of(tmp_path / name), (tmp_path / name / "search.csv").read_text(), seen
 
     ours = searched("ours")
-    monkeypatch.setattr("fdgjax.experiments.experiment.load_data", with_other_labels)
+    monkeypatch.setattr("fdgjax.experiments.chosen_data.load_data", with_other_labels)
     theirs = searched("theirs")
     assert ours[:2] == theirs[:2]
     assert [state for _, state, *_ in ours[0]] == ["COMPLETE"]
