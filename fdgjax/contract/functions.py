@@ -217,7 +217,8 @@ class UnseenFn(Protocol):
           clients: the rows of all clients, `[clients, ...]`.
 
         Returns:
-          All variables of one or more models, stacked `[models, ...]`.
+          All variables of one or more models, stacked `[models, ...]`, and, if the method adapts, collections for
+          `adapt` that the network does not read.
         """
         ...
 

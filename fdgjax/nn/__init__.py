@@ -3,7 +3,14 @@ and their Flax modules."""
 
 from fdgjax.nn.convolution import conv2d
 from fdgjax.nn.layers import INITIALISATIONS, Conv, ConvTranspose, Dense, Initialisation, initialisation
-from fdgjax.nn.normalisation import BatchNorm, BatchStatistics, unit_length, with_mask, with_statistics
+from fdgjax.nn.normalisation import (
+    BatchNorm,
+    BatchStatistics,
+    recording_moments,
+    unit_length,
+    with_mask,
+    with_statistics,
+)
 from fdgjax.nn.pooling import adaptive_avg_pool, avg_pool, max_pool
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "conv2d",
     "initialisation",
     "max_pool",
+    "recording_moments",
     "unit_length",
     "with_mask",
     "with_statistics",

@@ -1,6 +1,6 @@
 """BatchNorm as one factor and one summand per channel, which never writes its input centred."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -148,6 +148,24 @@ def with_statistics(statistics: BatchStatistics) -> AbstractContextManager[None]
 def with_mask(mask: jax.Array) -> AbstractContextManager[None]:
     """All BatchNorm layers that are called within know which samples fill up the batch, see `BatchNorm`."""
     return nn.intercept_methods(giving(mask=mask))
+
+
+def recording_moments(
+    found: MutableMapping[str, tuple[jax.Array, jax.Array]], mask: jax.Array | None = None
+) -> AbstractContextManager[None]:
+    """All BatchNorm layers that are called within, ours and Flax's, put mean and biased variance of their input into
+    `found`, `[C]` each, by the layer's path; with a mask, those of the samples where it is 1 (see `moments`). What a
+    layer computes does not change. `found` is valid in the trace, or the call, in which the network is applied."""
+
+    def intercept(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        layer = context.module
+        if isinstance(layer, BatchNorm | nn.BatchNorm) and context.method_name == "__call__":
+            parts = args[0] if isinstance(args[0], list | tuple) else [args[0]]
+            mean, var = zip(*(moments(part, mask) for part in parts), strict=True)
+            found["/".join(layer.path)] = (jnp.concatenate(mean), jnp.concatenate(var))
+        return call(*args, **kwargs)
+
+    return nn.intercept_methods(intercept)
 
 
 def giving(**more: Any) -> Callable[..., Any]:

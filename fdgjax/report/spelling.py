@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 SPELLINGS: Mapping[str, str] = {
     "afl": "AFL",
+    "atp": "ATP",
     "cbafed": "CBAFed",
     "ccst": "CCST",
     "central": "Central",

@@ -50,7 +50,7 @@ def everywhere(label: str) -> Callable[[Path], str]:
 FATES: Mapping[str, Callable[[Path], str]] = {
     "fedavg": everywhere("shared"),
     "fedprox": everywhere("shared"),
-    **dict.fromkeys(("afl", "fedasam", "fedlesam", "fedlgf", "fedsam"), everywhere("shared")),
+    **dict.fromkeys(("afl", "atp", "fedasam", "fedlesam", "fedlgf", "fedsam"), everywhere("shared")),
     "scaffold": everywhere("shared"),
     "feddyn": everywhere("shared"),
     "moon": everywhere("shared"),

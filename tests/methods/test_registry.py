@@ -182,7 +182,9 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     # A method may train more than what predicts.
     started = jax.tree.leaves(begun)
     assert all(any(np.array_equal(leaf, other) for other in started) for leaf in jax.tree.leaves(predicting))
-    assert jax.tree.map(lambda x: x.shape[1:], unseen) == jax.tree.map(lambda x: x.shape, model)
+    # What `adapt` reads may travel with a model for an unseen domain.
+    predicts = {name: tree for name, tree in unseen.items() if name in model or method.adapt is None}
+    assert jax.tree.map(lambda x: x.shape[1:], predicts) == jax.tree.map(lambda x: x.shape, model)
 
 
 @pytest.mark.parametrize("name", mostly_slow(ALL, ("fdse", "hfedf", "scaffold", "semifl")))

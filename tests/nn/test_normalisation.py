@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.nn import BatchNorm, BatchStatistics, with_mask, with_statistics
+from fdgjax.nn import BatchNorm, BatchStatistics, recording_moments, with_mask, with_statistics
 from tests.conformance import check
 from tests.conformance.networks import BATCH, PARTIAL, batch_norm_given
 
@@ -175,3 +175,20 @@ def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
     (x,), mask = arrays((2, 3)), (jnp.arange(2) < samples).astype(jnp.float32)
     run = jax.jit(in_training, static_argnums=2)
     chex.assert_tree_all_finite(run(variables_of(3), x, BatchStatistics(unbiased=True, masked=True), mask))
+
+
+def test_recorded_moments_are_the_inputs_and_change_nothing() -> None:
+    x = np.asarray(np.random.default_rng(3).normal(1, 2, (4, 3, 3, 5)), np.float32)
+    mask = jnp.asarray([1.0, 1, 1, 0])
+    for layer, given in (
+        (BatchNorm(True, name="ours"), [x[..., :2], x[..., 2:]]),
+        (nn.BatchNorm(True, name="flaxs"), x),
+    ):
+        variables = layer.init(jax.random.key(0), given)
+        found: dict[str, Any] = {}
+        with recording_moments(found, mask):
+            output = layer.apply(variables, given)
+        chex.assert_trees_all_equal(output, layer.apply(variables, given))
+        ((mean, var),) = found.values()
+        np.testing.assert_allclose(mean, x[:3].mean(axis=(0, 1, 2)), rtol=1e-5)
+        np.testing.assert_allclose(var, x[:3].var(axis=(0, 1, 2)), rtol=1e-5)

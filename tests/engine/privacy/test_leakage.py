@@ -44,7 +44,7 @@ CLIENTS: dict[str, str] = {
         ],
         MORE,
     ),
-    **dict.fromkeys(["fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
+    **dict.fromkeys(["atp", "fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
     **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
     **dict.fromkeys(["fedproto", "hfedf", "local", "pfedhn"], ONE_MEAN),
     **dict.fromkeys(
@@ -96,7 +96,7 @@ SAMPLES: dict[str, str] = {
     **dict.fromkeys(
         ["fdse", "fedbyol", "fedema", "fedfa", "fedgala", "fedmoco", "fedsimclr", "fedsimsiam", "rscfed"], BATCHES
     ),
-    **dict.fromkeys(["fishr", "gperxan", "groupdro"], BATCHES),
+    **dict.fromkeys(["atp", "fishr", "gperxan", "groupdro"], BATCHES),
     **dict.fromkeys(["coral", "fish", "irm", "mixup", "mmd", "vrex"], "orders its minibatches"),
     "scaffold": "number of steps",
     **dict.fromkeys(
