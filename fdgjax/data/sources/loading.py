@@ -93,9 +93,9 @@ def load_data(
       table: what the columns of tables are.
 
     Returns:
-      Tables as `read_tables` has them, and arrays as they are. Images uint8 `[samples, image_size, image_size,
-        channels]` (channels 1 for digits, 3 for folders) with labels and domains; the order of the samples depends on
-        nothing but the files' names.
+      Tables as `read_tables` has them, and arrays as they are. Images uint8
+        `[samples, image_size, image_size, channels]` (channels 1 for digits, 3 for folders) with labels and domains;
+        the order of the samples depends on nothing but the files' names.
 
     Raises:
       UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
