@@ -17,6 +17,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_round, init_state
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
+from fdgjax.methods.atp import RATES
 from fdgjax.methods.central import Central
 from fdgjax.run.loop import round_record
 from tests.toy_models import CLASSES, IMAGE, tiny_model
@@ -70,6 +71,8 @@ MILD = {"fishr": {"penalty": 0.5}, "irm": {"penalty": 2.0}, "mmd": {"penalty": 0
 """Penalties that leave rounding rounding: the papers' weights need Adam."""
 QUICK = {"fedccrl": {"augmentation": "none"}}
 """What would take most of a program's compilation, and is tested by itself."""
+EARLY = {"atp": {"rate_share": 0.7}}
+"""Of three rounds the second trains the rates, so that what is tested in two rounds sees them."""
 SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
 
 
@@ -138,7 +141,7 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     kind = METHODS[name].hyper
     fields = {field.name for field in dataclasses.fields(kind)}
     small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {}) | (GENTLE if METHODS[name].unlabelled else {})
-    small |= SURE.get(name, {}) | MILD.get(name, {}) | QUICK.get(name, {})
+    small |= SURE.get(name, {}) | MILD.get(name, {}) | QUICK.get(name, {}) | EARLY.get(name, {})
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
@@ -149,13 +152,20 @@ def build(name: str, federation: Federation, model: str = "dense", devices: int 
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 
+def select_rates(changed: Any) -> Any:
+    """ATP's rates among what an objective changed."""
+    return {name: tree for name, tree in changed.items() if name == RATES}
+
+
 def poisonable(objective: Objective) -> Objective:
     """The objective, NaN for a batch in which there is the image of `poison`."""
 
     def poisoned(variables: Any, batch: Batch, key: jax.Array, context: Context) -> Any:
         loss, rest = objective(variables, batch, key, context)
         bad = jnp.all(batch.inputs > 0.99, axis=(1, 2, 3))
-        return loss * jnp.where(jnp.any(bad & (batch.mask > 0)), jnp.nan, 1.0), rest
+        factor = jnp.where(jnp.any(bad & (batch.mask > 0)), jnp.nan, 1.0)
+        # ATP's rates are trained in what an objective changes, not by its gradient.
+        return loss * factor, {**rest, **jax.tree.map(lambda rate: rate * factor, select_rates(rest))}
 
     return poisoned
 

@@ -169,10 +169,9 @@ def held_from(optimizer: optax.GradientTransformation, first: int) -> optax.Grad
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
     ) -> tuple[PyTree, PyTree]:
+        nothing = jax.tree.map(jnp.zeros_like, updates)
         moves, after = flexible.update(updates, state, params, round=round, **others)
-        still: tuple[PyTree, PyTree] = held(
-            round >= first, (jax.tree.map(jnp.zeros_like, moves), state), (moves, after)
-        )
+        still: tuple[PyTree, PyTree] = held(round >= first, (nothing, state), (moves, after))
         return still
 
     return optax.GradientTransformationExtraArgs(optimizer.init, update)

@@ -157,7 +157,7 @@ def test_without_rates_it_is_fedavg_and_nothing_adapts(chosen: Mapping[str, Any]
 def test_the_first_rounds_train_the_model_alone_and_the_last_the_rates_alone() -> None:
     # Of three rounds the last: neither momentum, Adam at the server, nor weight decay moves the model then.
     chosen = {"client_optimizer": "sgd", "client_momentum": 0.9, "client_weight_decay": 0.1, "keep_optimizer": True}
-    method = build("atp", toy_federation(), "norm", server_optimizer="adam", **chosen)
+    method = build("atp", toy_federation(), "norm", server_optimizer="adam", rate_share=0.5, **chosen)
     case = make_case(method)
     state = case.advance(2)
     model_then, rates_then = (copy(part(state.server.variables)) for part in (of_network, lambda v: v["rates"]))

@@ -155,8 +155,8 @@ def test_a_kill_while_the_folder_is_prolonged_is_made_good(
 
 CONVOLUTIONAL = ("fdse", "fedfa", "gperxan", "stablefdg")
 """Methods that change convolutions."""
-SCHEDULED = ("feddg_ga", "fishr", "irm", "vrex")
-"""Methods with schedules over the rounds: of a step size, and of penalties that begin after a share of them."""
+SCHEDULED = ("atp", "feddg_ga", "fishr", "irm", "vrex")
+"""Methods with schedules over the rounds: of a step size, of penalties that begin after a share of them, of rates."""
 
 
 @pytest.mark.slow
