@@ -75,7 +75,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert len(set(page.ids)) == len(page.ids)
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
     assert {f"table-{name}" for name in TABLES} - set(page.ids) == {
-        f"table-{name}" for name in ("targets", "ranking_by_target", "settings")
+        f"table-{name}" for name in ("targets", "ranking_by_target", "settings", "numbers")
     }
     text = "".join(page.words)
     assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
