@@ -1,6 +1,5 @@
 """A federation of tables: parties exchange statistics before the first round, and train as the simulation does."""
 
-import csv
 import dataclasses
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from fdgjax.deploy.request_handlers import NodeSettings
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
-from fdgjax.deploy.terms import OwnSamples, agree, from_words, to_words
+from fdgjax.deploy.terms import agree, from_words, to_words
 from fdgjax.utils.errors import UserError
+from tests.deploy.loopback import Secured
 from tests.deploy.test_request_handlers import Direct
-from tests.deploy.trial import Trial, compare, make_trial
+from tests.deploy.trial import Trial, agreed_terms, compare, deploy, make_trial, write_table
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 
@@ -32,23 +32,6 @@ def trial(perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     config.data.update({"dir": str(write_hospitals(tmp_path_factory.mktemp("tables"))), "label": "sick"})
     config.update({"rounds": 2, "batch_size": 6, "devices": 1})
     return make_trial(read_config(config))
-
-
-def write_table(file: Path, own: OwnSamples, trial: Trial) -> Path:
-    """A party's rows as it would have them, columns in another order and one more."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    columns = trial.terms.columns
-
-    def cell(value: float, column: Column) -> str:
-        return "" if np.isnan(value) else column.categories[int(value)] if column.categories else repr(float(value))
-
-    rows = [
-        [trial.terms.class_names[label], "x", *map(cell, row[::-1], columns[::-1])]
-        for row, label in zip(own.inputs, own.labels, strict=True)
-    ]
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([["sick", "name", *(column.name for column in columns[::-1])], *rows])
-    return file
 
 
 def settings_of(trial: Trial, folder: Path) -> list[NodeSettings]:
@@ -108,3 +91,23 @@ def test_columns_are_named_in_words() -> None:
     for words in ("age,age", "=a|b"):
         with pytest.raises(UserError, match="expected each name once"):
             columns_in(words)
+
+
+@pytest.mark.slow
+def test_three_hospitals_with_tables_train_over_flower_as_in_the_simulation(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In processes of their own, with TLS and registered keys; the network is the preset's."""
+    config = make_config("fedavg", "table")
+    config.data.update({"dir": str(write_hospitals(tmp_path_factory.mktemp("tables"))), "label": "sick"})
+    config.data.update({"protocol": "every_domain", "validation": 0.1, "test": 0.1})
+    config.update({"rounds": 2, "batch_size": 6, "devices": 1, "figures": ""})
+    trial, said = make_trial(read_config(config)), list[str]()
+    deploy(trial, tmp_path, Secured(tmp_path / "keys", authentication=True), said.append)
+    terms = agreed_terms(tmp_path)
+    assert terms.encoding is not None
+    assert trial.experiment.encodings[0] is not None
+    np.testing.assert_allclose(terms.encoding.mean, trial.experiment.encodings[0].mean, rtol=1e-6)
+    found = compare(trial._replace(terms=terms), tmp_path)
+    assert len(said) == 2
+    assert max(found.server, found.rows) <= 1e-5 * found.largest

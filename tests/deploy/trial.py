@@ -1,5 +1,6 @@
 """A deployment on loopback beside the simulation of the same experiment: the largest difference of their numbers."""
 
+import csv
 import dataclasses
 import json
 import time
@@ -16,6 +17,7 @@ from PIL import Image
 
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
+from fdgjax.data.columns import Column
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.node import NodeState
@@ -23,7 +25,7 @@ from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.request_handlers import NodeSettings, read_kept, state_file
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
-from fdgjax.deploy.terms import OwnSamples, Terms, agree
+from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import first_state
@@ -126,6 +128,39 @@ def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> N
         Image.fromarray(image[..., 0] if grey else image).save(into / f"{place:06d}.png")
 
 
+def write_table(file: Path, own: OwnSamples, trial: Trial) -> Path:
+    """A party's rows as it would have them, columns in another order and one more."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    columns = trial.terms.columns
+
+    def cell(value: float, column: Column) -> str:
+        return "" if np.isnan(value) else column.categories[int(value)] if column.categories else repr(float(value))
+
+    rows = [
+        [trial.terms.class_names[label], "x", *map(cell, row[::-1], columns[::-1])]
+        for row, label in zip(own.inputs, own.labels, strict=True)
+    ]
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["sick", "name", *(column.name for column in columns[::-1])], *rows])
+    return file
+
+
+def write_own(folder: Path, own: OwnSamples, trial: Trial) -> tuple[str, Path]:
+    """Writes a party's samples below a folder, as a table or as images; returns the word for them and their place."""
+    if trial.terms.columns:
+        return "table", write_table(folder / "own.csv", own, trial)
+    write_folder(folder / "images", own, trial.terms.class_names)
+    return "images", folder / "images"
+
+
+def agreed_terms(folder: Path) -> Terms:
+    """The terms that a deployment ended with, in which columns are standardised by all clients' statistics."""
+    from safetensors import safe_open
+
+    with safe_open(folder / "server" / "model.safetensors", framework="numpy") as model:
+        return from_words(model.metadata()["terms"])
+
+
 def deploy(
     trial: Trial,
     folder: Path,
@@ -147,13 +182,9 @@ def deploy(
     Raises:
       UserError: Flower does not start, or a party made a mistake.
     """
-    clients, names = trial.terms.clients, trial.terms.class_names
-    folder = folder.absolute()
-    for client, own in enumerate(trial.clients):
-        write_folder(folder / f"node{client}" / "images", own, names)
-    served = folder / "server" / "images" if len(trial.server.labels) else None
-    if served:
-        write_folder(served, trial.server, names)
+    clients, folder = trial.terms.clients, folder.absolute()
+    held = [write_own(folder / f"node{client}", own, trial) for client, own in enumerate(trial.clients)]
+    served = write_own(folder / "server", trial.server, trial)[1] if len(trial.server.labels) else None
     if secured.keys is not None and not secured.keys.exists():
         from fdgjax.deploy.keys import make_keys  # here, as it needs the extra `flower`
 
@@ -166,7 +197,8 @@ def deploy(
         def node(client: int) -> Popen[bytes]:
             own = folder / f"node{client}"
             key = secured.keys / f"client{client}" if secured.keys and secured.authentication else None
-            words = f"client={client} images='{own / 'images'}' states='{own / 'states'}'"
+            kind, samples = held[client]
+            words = f"client={client} {kind}='{samples}' states='{own / 'states'}'"
             return keep(loopback.start_node(place, client, words, key))
 
         def run() -> Popen[bytes]:
