@@ -40,6 +40,33 @@ def test_a_signal_is_learnt_on_a_site_that_has_another_clock_gain_and_drift(meth
     assert result.summary[figure] > 0.9
 
 
+@pytest.mark.parametrize(
+    ("method", "keys", "said"),
+    [
+        (
+            "fedavg:rotated_digits",
+            {"data.standardise": True},
+            "images, whose scaling is config.data.scaling",
+        ),
+        ("fedavg:rotated_digits", {"data.label": "num"}, "the data set 'rotated_digits' has no columns; expected ''"),
+        ("fedavg", {"data.crop_size": 4}, r"the samples \[3\] are no images; expected 0"),
+        ("fedavg", {"data.scaling": "unit"}, r"the samples \[3\] are no images; expected 'signed'"),
+        ("fedavg", {"data.image_size": 8}, "samples of .* are of 3; expected 0"),
+        ("fedavg", {"data.standardise": True, "privacy.unit": "client", "privacy.noise": 1.0}, "no noise covers them"),
+        ("feddg", {}, "method 'feddg' got samples that are no images"),
+        ("fedavg", {"data.augmentation": "flip"}, "images"),
+    ],
+)
+def test_what_samples_that_are_no_images_lack_is_refused_in_one_line(
+    method: str, keys: dict[str, object], said: str, cache: Path
+) -> None:
+    data = {name: (np.full((8, 3), number, np.float32), np.arange(8) % 2) for number, name in enumerate("ab")}
+    given = {"data.cache_dir": cache} if ":" in method else {"data": data}
+    with pytest.raises(fdgjax.UserError, match=said) as error:
+        fdgjax.experiment(method, rounds=1, **given, **keys).train()
+    assert "\n" not in str(error.value)
+
+
 class LastLayer(nn.Module):
     """The last layer of the digits network, by its name, so that it begins with the same numbers."""
 
