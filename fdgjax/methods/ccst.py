@@ -30,7 +30,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.bank import DrawnImages, draw_others, with_bank
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
+from fdgjax.methods.parts.requirements import IMAGES, SEVERAL_CLIENTS
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.utils.registry import lookup
 
@@ -103,5 +103,5 @@ ENTRY = Entry(
     ccst,
     "images in other clients' styles: shares data statistics (Chen et al., 2023)",
     pixels=always,
-    needs=(SEVERAL_CLIENTS,),
+    needs=(IMAGES, SEVERAL_CLIENTS),
 )

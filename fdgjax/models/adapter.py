@@ -52,7 +52,7 @@ class AdapterHead(nn.Module):
         """Images or features -> logits `[batch, classes]`."""
 
         def at_features(x: jax.Array) -> jax.Array:
-            return unit_length(self.adapter(x))
+            return unit_length(self.adapter(x)).astype(x.dtype)
 
         with with_passages({"features": at_features}):
             y: jax.Array = self.network(x, train=train)

@@ -20,7 +20,7 @@ FLOWER = "needs a server and nodes; tests/deploy/test_page.py starts them, from 
 PROCESSES = "is one of several processes; tests/run/test_several_processes.py starts them"
 KEPT = "is of all kept runs; tests/launch runs it"
 NOT_RUN = {
-    r"python -m launch.(choosing|curves|every_method|results)": KEPT,
+    r"python -m launch.(choosing|curves|every_method|hospitals|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
     r"source |pip install |python -m venv ": INSTALLS,
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist|heart_disease)\b": DOWNLOAD,

@@ -14,8 +14,10 @@ from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 from tests.toys import DOMAINS, lengths_for, make_plan, small_hyper, toy_federation
 
-OF_IMAGES = {"feddg": "an amplitude spectrum", "fedccrl": "a style"}
+OF_IMAGES = {"ccst": "a style", "feddg": "an amplitude spectrum", "fedccrl": "a style"}
 """What they say; FedFA and gPerXAN need convolutional units and are refused by `Entry.needs`."""
+BUILT = sorted(set(METHODS) - {"stablefdg"})
+"""StableFDG needs a network with passages for styles, and is refused by its needs before it is built."""
 QUICK = ("fedavg", "fedsimclr", "feddg", "fedccrl")
 COLUMNS = 5
 
@@ -42,7 +44,7 @@ def round_on_a_table(name: str, **chosen: object) -> None:
     jax.eval_shape(first, inputs)
 
 
-@pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), QUICK))
+@pytest.mark.parametrize("name", mostly_slow(BUILT, QUICK))
 def test_every_method_runs_on_a_table_unless_it_looks_at_pixels(name: str) -> None:
     if name in OF_IMAGES:
         with pytest.raises(UserError, match=f"{OF_IMAGES[name]}.* is made for images .* got samples of shape") as error:

@@ -120,7 +120,7 @@ def test_the_page_is_whole_and_shows_names_as_text(made: Made) -> None:
     assert len(set(page.ids)) == len(page.ids)
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
     # One domain, and no setting that differs.
-    without = {f"table-{name}" for name in ("targets", "ranking_by_target", "settings")}
+    without = {f"table-{name}" for name in ("targets", "ranking_by_target", "settings", "numbers")}
     assert {f"table-{name}" for name in TABLES} - set(page.ids) == without
     text = "".join(page.words)
     assert all(printable(name) in text for name in HOSTILE)
