@@ -32,7 +32,9 @@ from fdgjax.utils.errors import UserError
 from tests.runs import StopAfter, assert_same_run, built_once, never, perceptron, small
 
 __all__ = ["built_once", "perceptron"]
-pytestmark = pytest.mark.usefixtures("perceptron")
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("perceptron")]
+"""Slow: whole runs, each with a thousand resamples an evaluation."""
 ALL, NAMES = ",".join(FIGURES), ("north", "south", "east")
 OF_MANY = ",".join(name for name, figure in FIGURES.items() if not figure.binary)
 
