@@ -82,11 +82,6 @@ def listings(folder: Path) -> Iterator[Listing]:
         yield from listings(below)
 
 
-def predict_images(predictor: Predictor, images: Sequence[ImagePath]) -> Predictions:
-    """Predicts images, a few at a time; logs and raises like `decoded_images`."""
-    return predict_decoded(predictor, decoded_images(predictor.facts["image_shape"], images))
-
-
 def predict_decoded(predictor: Predictor, decoded: Iterable[Decoded]) -> Predictions:
     """Predicts samples, a few at a time."""
     compiled, kept, found = jax.jit(predictor.predicted), list[int](), []
@@ -124,7 +119,7 @@ def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> I
 
 def decoded(image: ImagePath, size: int, channels: int) -> np.ndarray | None:
     """An image uint8 `[size, size, channels]`, by the function that fills the data cache; None for one that cannot be
-    read and was found in a folder. Logs and raises like `predict_images`."""
+    read and was found in a folder. Logs and raises like `decoded_images`."""
     try:
         return decode_image(image.path.read_bytes(), size, channels)
     except Exception as error:  # Pillow documents no complete list of errors for damaged files
