@@ -37,7 +37,8 @@ class Kept(NamedTuple):
 
 @command
 def main(argv: Sequence[str]) -> int:
-    """Keeps the finished runs' figures.
+    """Keeps the finished runs' figures, beside those of earlier sweeps; a run of the same method, unseen domain and
+    seed replaces the earlier one.
 
     Returns:
       The exit status: 0 when done, 2 for a mistake in the input.
@@ -46,14 +47,22 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder of the sweep")
     parser.add_argument("--name", required=True, choices=NAMES, help="the data set")
     args = parser.parse_args(argv[1:])
+    file = FOLDER / f"{args.name}.csv"
     rows = [
         Kept(run.method, str(seed.summary["target"]), str(seed.seed), *(seed.figures[key] for key in FIGURES))
         for run in read_runs([args.folder])
         for seed in run.seeds
         if seed.summary
     ]
-    write_rows(FOLDER / f"{args.name}.csv", Kept._fields, sorted(rows))
+    by_cell = {row[:3]: row for row in [*kept_rows(file), *rows]}
+    write_rows(file, Kept._fields, sorted(by_cell.values()))
     return 0
+
+
+def kept_rows(file: Path) -> list[Kept]:
+    """The rows of a file that was kept; [] if there is none."""
+    lines = csv.DictReader(file.read_text().splitlines()) if file.exists() else []
+    return [Kept(line["method"], line["target"], line["seed"], float(line["id"]), float(line["ood"])) for line in lines]
 
 
 def read_kept(file: Path, figure: str) -> dict[str, Values]:
