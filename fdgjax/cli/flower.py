@@ -9,8 +9,10 @@ always included); --port is the server's. DIR/config.toml lets `flwr` find the s
 With --app: --workdir is the server's folder; --images the folder of its own labelled images, or --table its table, if
 the method needs some; --columns, for tables, what all parties' columns are: 'age,chol,sex=0|1,cp=1|2|3|4', a name for
 numbers, and the categories of others;
---authentication admits only nodes with a registered key; --deadline SECONDS continues a round without clients that have
-not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round.
+--unseen client2 leaves that party out of training: it evaluates the others' model, as a new site would;
+--config.data.clients counts it, too; --authentication admits only nodes with a registered key; --deadline SECONDS
+continues a round without clients that have not answered by then (0 waits for all); --least N is the smallest number of
+answers that completes a round.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from fdgjax.config.command_line import joined_words, parse
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.data.sources.tables import words_of
+from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -41,9 +44,9 @@ def main(argv: Sequence[str]) -> int:
             raise UserError("--keys needs the library cryptography, not installed; pip install 'fdgjax[flower]'")
         from fdgjax.deploy.keys import make_keys
 
-        make_keys(Path(asked.keys), asked.clients, asked.host, asked.port)
+        make_keys(Path(asked.keys), asked.clients or 3, asked.host, asked.port)
         print(
-            f"keys in {asked.keys}: a test authority, the server's certificate, {asked.clients} nodes' keys, and "
+            f"keys in {asked.keys}: a test authority, the server's certificate, {asked.clients or 3} nodes' keys, and "
             f"config.toml for flwr: export FLWR_HOME={shlex.quote(str(Path(asked.keys).absolute()))}"
         )
         return 0
@@ -70,10 +73,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--images", default="")
     made.add_argument("--table", default="")
     made.add_argument("--columns", default="")
+    made.add_argument("--unseen", default="")
     made.add_argument("--deadline", type=float, default=0.0)
     made.add_argument("--least", type=int, default=1)
     made.add_argument("--keys", default="")
-    made.add_argument("--clients", type=int, default=3)
+    made.add_argument("--clients", type=int, default=0)
     made.add_argument("--host", action="append", default=[])
     made.add_argument("--port", type=int, default=8000)
     return made
@@ -92,22 +96,49 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     classes = tuple(sorted(filter(None, asked.classes.split(","))))
     columns, size = columns_in(asked.columns), config.data.image_size
     table = config.data.name in TABLE_DATA
-    if len(classes) < 2 or not config.data.clients or not (columns if table else size):
+    parties = config.data.clients or asked.clients
+    if len(classes) < 2 or not parties or not (columns if table else size):
         form = "--columns 'age,sex=0|1,...'" if table else "--config.data.image_size=PIXELS"
         raise UserError(
             "fdgjax flower --app needs what no party's data can tell it; expected --classes a,b,c, "
-            f"--config.data.clients=N and {form}"
+            f"--config.data.clients=N (or --clients N) and {form}"
         )
     shape = (len(columns),) if table else (size, size, 3)
-    terms = Terms(dataclasses.replace(config, devices=1), classes, shape, config.data.clients, columns)
+    unseen = unseen_in(asked.unseen, parties)
+    clients = parties - (unseen is not None)
+    # A protocol with one client for each domain has no number of clients.
+    data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
+    terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)
     agree(terms)
+    if names_in(config.figures):
+        print(f"config.figures={config.figures}: not computed, as nodes send counts and no sample's probabilities")
     place = asked.table if table else asked.images
     samples = str(Path(place).absolute()) if place else ""
     write_app(
         Path(asked.app), ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
     )
-    print(f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients; the server's folder is {workdir}")
+    left = "" if unseen is None else f", client {unseen} unseen"
+    print(
+        f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients{left}; the server's folder is {workdir}"
+    )
     return 0
+
+
+def unseen_in(words: str, parties: int) -> int | None:
+    """The number of the party that only evaluates, of `2` or `client2`; None for ''.
+
+    Raises:
+      UserError: no such party, or no other one.
+    """
+    if not words:
+        return None
+    number = words.removeprefix("client")
+    if not number.isdecimal() or int(number) >= parties or parties < 2:
+        raise UserError(
+            f"--unseen got '{words}'; expected one of {parties} clients, client0 to client{parties - 1}, and at least "
+            "one other; see --config.data.clients"
+        )
+    return int(number)
 
 
 def columns_in(words: str) -> tuple[Column, ...]:

@@ -44,10 +44,14 @@ class Protocol(NamedTuple):
 
     split: the partition of a data set.
     takes: the keys of `config.data` it uses, among those that only some protocols use.
+    own: `(samples, domain, spec) -> positions of training, validation and test samples` of a party that holds one
+      domain and sees no other's samples. If the party is unseen, a model is tested on these test samples, or on all of
+      its samples where there are none.
     """
 
     split: Callable[[Domains, SplitSpec], Partition]
     takes: frozenset[str]
+    own: Callable[[int, int, SplitSpec], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
     @property
     def unseen(self) -> bool:
@@ -144,14 +148,27 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     return Partition(train, held_out, test=nothing, target=unseen, server=rows_of_domain(data, index))
 
 
+def own_halves(samples: int, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training and validation samples of a party, drawn from a stream of its own, as it does not know the others'
+    sizes; no test samples. Raises like `hold_out`."""
+    rng = generator(how, domain, purpose=5)
+    return *hold_out(np.arange(samples), fraction=how.validation, rng=rng), np.zeros(0, np.int64)
+
+
+def own_thirds(samples: int, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training, validation and test samples of a party: those that `every_domain` and `unseen_client` give its domain.
+    Raises like `three_parts`."""
+    return three_parts(np.arange(samples), validation=how.validation, test=how.test, rng=generator(how, domain))
+
+
 DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
 """The keys of protocols that split domains among any number of clients."""
 
 PROTOCOLS: Mapping[str, Protocol] = {
-    "leave_one_out": Protocol(leave_one_out, DEALT | {"target", "shots"}),
-    "every_domain": Protocol(every_domain, frozenset({"test"})),
-    "unseen_client": Protocol(unseen_client, frozenset({"target", "test", "shots"})),
-    "labelled_server": Protocol(labelled_server, DEALT | {"target", "server"}),
+    "leave_one_out": Protocol(leave_one_out, DEALT | {"target", "shots"}, own_halves),
+    "every_domain": Protocol(every_domain, frozenset({"test"}), own_thirds),
+    "unseen_client": Protocol(unseen_client, frozenset({"target", "test", "shots"}), own_thirds),
+    "labelled_server": Protocol(labelled_server, DEALT | {"target", "server"}, own_halves),
 }
 
 
@@ -185,8 +202,9 @@ def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> 
 
 def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
-    rows, rng = rows_of_domain(data, domain), generator(how, domain)
-    return three_parts(rows, validation=how.validation, test=how.test, rng=rng)
+    rows = rows_of_domain(data, domain)
+    train, validation, test = own_thirds(len(rows), domain, how)
+    return rows[train], rows[validation], rows[test]
 
 
 def generator(how: SplitSpec, domain: int, purpose: int = 1) -> np.random.Generator:

@@ -1,14 +1,18 @@
 """Flower's ClientApp: hands a message, in a fresh process, to the node's request handlers and returns their reply.
 
 Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
-folder) or `table` (a CSV or Parquet file), `states` (a folder), and `fresh`.
+folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out` (a folder or table for evaluation
+alone; 'none' to train on all samples and evaluate on none), and `smallest` (of fewer samples no counts are sent).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fdgjax.deploy.evaluation import SMALLEST
 from fdgjax.deploy.flower_transport import from_content, reply_content
 from fdgjax.deploy.request_handlers import NodeSettings, serve
 from fdgjax.run.compilation_cache import remember_all_programs
@@ -44,4 +48,14 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
         Path(samples[0]),
         Path(str(settings["states"])),
         bool(settings.get("fresh", False)),
+        **held_out_settings(settings),
     )
+
+
+def held_out_settings(settings: Mapping[str, bool | int | float | str]) -> dict[str, Any]:
+    """What a node's own settings say on its evaluation; raises a `UserError` for a smallest number below 1."""
+    place, smallest = str(settings.get("held_out", "")), int(settings.get("smallest", SMALLEST))
+    if smallest < 1:
+        raise UserError(f"--node-config got smallest={smallest}; expected the smallest number of samples, at least 1")
+    whole = place == "none"
+    return {"held_out": Path(place) if place and not whole else None, "whole": whole, "smallest": smallest}

@@ -17,12 +17,13 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.deploy.placement import Leaves, by_path, with_leaves
+from fdgjax.deploy.placement import Leaves, by_path, needed, traced, with_leaves
 from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError
 
+SENT = "what the server sent"
 NEVER = -1
 """The round number of a client's initial row."""
 
@@ -41,7 +42,7 @@ class NodeState(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A client: its number, what was agreed, the shapes of its messages and its row, and its functions over its
+    """A client: its party's number, what was agreed, the shapes of its messages and its row, and its functions over its
     samples.
 
     first: `() -> row and optimiser's state`. train: `(sent, row, seed, round) -> (message, row, loss, largest)`.
@@ -64,13 +65,14 @@ class Answer(NamedTuple):
 
 
 def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
-    """The client's functions; nothing is compiled yet.
+    """The functions of the party `client`; nothing is compiled yet.
 
     Raises:
       UserError: no samples, fewer samples than a minibatch if partial minibatches are left out, or labels or images
         that do not fit the terms.
     """
-    terms, method, plan = agreed
+    terms, method, plan, _ = agreed
+    place = terms.trained.index(client)
     count, least = len(own.labels), plan.batching.batch_size if plan.batching.drop_last else 1
     if count < least:
         raise UserError(f"client {client} holds {count} samples; expected at least {least}; see its node-config")
@@ -79,7 +81,7 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
             f"client {client} holds samples {own.inputs.shape[1:]}; expected {terms.sample_shape}, as the server has it"
         )
     hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
-    federation = federation_of(terms, hidden, client=client)
+    federation = federation_of(terms, hidden, client=place)
     # The server has applied `send` to its state already.
     received = method._replace(send=lambda server, row: server)
     of_round = client_round(received, plan)
@@ -87,14 +89,14 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
     @jax.jit
     def first(seed: jax.Array, federation: Any) -> PyTree:
         state: State = init_state(method, federation, seed)
-        return first_row((state.clients, state.optimizers), client)
+        return first_row((state.clients, state.optimizers), place)
 
     @jax.jit
     def train(federation: Any, sent: PyTree, kept: PyTree, seed: jax.Array, round_: jax.Array) -> PyTree:
         row, optimizer = kept
-        samples = jax.tree.map(lambda leaf: leaf[client], federation.train)
+        samples = jax.tree.map(lambda leaf: leaf[place], federation.train)
         message, kept, loss, largest, _ = of_round(
-            Shared(sent, federation, seed, round_), Participant(row, optimizer, federation.ids[client], samples)
+            Shared(sent, federation, seed, round_), Participant(row, optimizer, federation.ids[place], samples)
         )
         return message, kept, loss, largest
 
@@ -129,7 +131,7 @@ def answer(
     whole = with_leaves(node.like, row, blank)
     message, after, loss, largest = jax.device_get(
         node.train(
-            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, "what the server sent"), blank),
+            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, SENT), blank),
             whole,
             np.uint32(node.agreed.terms.config.seed),
             np.int32(round_),
@@ -173,11 +175,20 @@ def checked_leaves(leaves: Leaves, like: PyTree, what: str) -> Leaves:
 
 
 def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) -> PyTree:
-    """The variables that predict for this client, from what the server sends after the last round."""
+    """The variables that predict for this client, from what the server sends after a round.
+
+    They are those that the client would train next, without what only training needs, such as a second network; a
+    method that predicts by its row alone needs nothing of the server.
+    """
     row = with_leaves(node.like, row_after(node, accepted, kept), blank)[0]
-    method, whole = node.agreed.method, with_leaves(node.shapes.sent, sent, blank)
-    begin = method.start(whole, row)
-    return method.trained(begin) if method.trained else begin
+    method, server, shapes = node.agreed.method, node.shapes.server, node.shapes.context.client
+    predicting = traced(lambda row, server: method.predict(server, row), shapes, server)
+    alone = needed(predicting, [True] * len(predicting.outvars))[len(by_path(shapes)) :]
+    if not any(alone):
+        return method.predict(jax.tree.map(blank, server), row)
+    begin = method.start(with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, SENT), blank), row)
+    trained = by_path(method.trained(begin) if method.trained else begin)
+    return with_leaves(jax.eval_shape(method.predict, server, shapes), trained, blank)
 
 
 def blank(leaf: Any) -> np.ndarray:

@@ -1,7 +1,11 @@
-"""A party's own samples, as the terms have them: a folder of images, or a table."""
+"""A party's own samples, as the terms have them: a folder of images, or a table; and which of them it trains on."""
 
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.cells import cells_of
 from fdgjax.data.sources.known_columns import labels_in, stored_rows
 from fdgjax.data.sources.table_files import read_table
@@ -9,6 +13,27 @@ from fdgjax.data.sources.tables import words_of
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.terms import OwnSamples, Terms
 from fdgjax.utils.errors import UserError
+
+
+class OwnPlaces(NamedTuple):
+    """Where a party's samples are, and which of them it trains on.
+
+    samples: a folder of images, or a table. held_out: another one, of samples for evaluation alone; None to hold some
+    of its samples out by the terms' protocol. whole: whether it trains on all samples and has none to evaluate on.
+    """
+
+    samples: Path
+    held_out: Path | None = None
+    whole: bool = False
+
+
+class OwnParts(NamedTuple):
+    """A party's samples by their use. All of the unseen party's are `target`, or `test` where the protocol has that."""
+
+    train: OwnSamples
+    validation: OwnSamples
+    test: OwnSamples
+    target: OwnSamples
 
 
 def own_samples(place: Path, terms: Terms, cache: Path) -> OwnSamples:
@@ -25,6 +50,42 @@ def own_samples(place: Path, terms: Terms, cache: Path) -> OwnSamples:
 def count_samples(place: Path, terms: Terms) -> int:
     """The number of samples; no image is decoded. Raises like `own_samples`."""
     return len(own_table(place, terms).labels) if terms.columns else len(files_of(place, terms.class_names))
+
+
+def count_trained(places: OwnPlaces, terms: Terms, party: int) -> int:
+    """The number of a party's training samples, 0 for the unseen one; no image is decoded. Raises like `own_parts`."""
+    return len(positions(count_samples(places.samples, terms), places, terms, party)[0])
+
+
+def own_parts(places: OwnPlaces, terms: Terms, party: int, cache: Path) -> OwnParts:
+    """A party's samples by their use.
+
+    Raises:
+      UserError: like `own_samples`, or too few samples to hold some out.
+    """
+    own = own_samples(places.samples, terms, cache)
+    each = [OwnSamples(own.inputs[rows], own.labels[rows]) for rows in positions(len(own.labels), places, terms, party)]
+    if places.held_out is None:
+        return OwnParts(*each)
+    extra = own_samples(places.held_out, terms, cache)
+    if party == terms.unseen:
+        target = OwnSamples(*(np.concatenate(pair) for pair in zip(own, extra, strict=True)))
+        return OwnParts(*each)._replace(target=target)
+    return OwnParts(*each)._replace(validation=extra)
+
+
+def positions(samples: int, places: OwnPlaces, terms: Terms, party: int) -> tuple[np.ndarray, ...]:
+    """Positions of a party's training, validation, test and, if it is unseen, target samples; ascending."""
+    every, nothing = np.arange(samples), np.zeros(0, np.int64)
+    unseen = party == terms.unseen
+    if places.held_out is not None or places.whole:
+        return (nothing, nothing, nothing, every) if unseen else (every, nothing, nothing, nothing)
+    where = terms.config.data
+    how = SplitSpec(validation=where.validation, test=where.test, seed=terms.config.seed)
+    train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how)
+    if unseen:
+        return nothing, nothing, nothing, test if len(test) else every
+    return train, validation, test, nothing
 
 
 def own_table(path: Path, terms: Terms) -> OwnSamples:

@@ -13,12 +13,15 @@ import jax
 import numpy as np
 
 from fdgjax.config import experiment_identity, to_plain
+from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
-from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
-from fdgjax.deploy.own_samples import count_samples, own_samples
+from fdgjax.deploy.evaluation import SMALLEST, Evaluate, make_evaluate, unseen_shapes
+from fdgjax.deploy.node import NEVER, SENT, Node, NodeState, answer, checked_leaves, make_node, model_of
+from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts
+from fdgjax.deploy.placement import with_leaves
 from fdgjax.deploy.statistics import of_party
-from fdgjax.deploy.terms import Terms, agree, from_words
-from fdgjax.deploy.wire import Reply, Request
+from fdgjax.deploy.terms import Agreed, Terms, agree, federation_of, from_words, no_samples
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
@@ -34,21 +37,39 @@ class NodeSettings(NamedTuple):
 
     client: its number. samples: the folder of its images, or its table. states: the folder of its state between rounds,
     and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
+    held_out: samples for evaluation alone, placed as `samples` are; None to hold some of these out. whole: whether it
+    trains on all and evaluates on none. smallest: of fewer samples the node sends no counts.
     """
 
     client: int
     samples: Path
     states: Path
     fresh: bool = False
+    held_out: Path | None = None
+    whole: bool = False
+    smallest: int = SMALLEST
+
+    @property
+    def places(self) -> OwnPlaces:
+        """Where its samples are."""
+        return OwnPlaces(self.samples, self.held_out, self.whole)
 
 
-def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
+class Prepared(NamedTuple):
+    """What a node has made for some terms: its training, None for the unseen party, and its evaluation."""
+
+    agreed: Agreed
+    node: Node | None
+    evaluate: Evaluate
+
+
+def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None = None) -> Reply:
     """The reply to a request; a `UserError` becomes the reply's `error`.
 
     Args:
       settings: the client's settings.
       request: the server's request.
-      nodes: a cache of nodes by their terms, for a process that answers several requests.
+      nodes: a cache of what is made for some terms, for a process that answers several requests.
     """
     begin = time.perf_counter()
     try:
@@ -60,26 +81,26 @@ def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | Non
     return reply._replace(facts={**reply.facts, **facts})
 
 
-def handle_join(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
-    """The number of this client's training samples; no image is decoded."""
+def handle_join(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+    """The number of this client's training samples, 0 for the unseen one; no image is decoded."""
     del nodes
     terms = from_words(request.terms)
-    if not 0 <= settings.client < terms.clients:
+    if not 0 <= settings.client < terms.parties:
         raise UserError(
-            f"client {settings.client}; expected a number below {terms.clients}; correct client in node-config"
+            f"client {settings.client}; expected a number below {terms.parties}; correct client in node-config"
         )
-    return Reply(settings.client, {}, {"samples": count_samples(settings.samples, terms)})
+    return Reply(settings.client, {}, {"samples": count_trained(settings.places, terms, settings.client)})
 
 
-def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
-    """The statistics of this client's columns, by which all clients' are standardised."""
+def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+    """The statistics of the columns of this client's training samples, by which all clients' are standardised."""
     del nodes
     terms = from_words(request.terms)
-    own = own_samples(settings.samples, terms, settings.states)
-    return Reply(settings.client, of_party(own, terms), {})
+    own = own_parts(settings.places, terms, settings.client, settings.states)
+    return Reply(settings.client, of_party(own.train, terms), {})
 
 
-def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
+def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
     """Trains one round; replies with the message, the mean loss and the message's largest magnitude. The row stays
     here."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
@@ -90,21 +111,67 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Node
     return Reply(settings.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
 
 
-def finish(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
-    """After the last round: writes the model that predicts for this client to the client's own folder."""
-    from safetensors.numpy import save
+def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+    """Evaluates this client's own model and those for an unseen domain; replies with counts alone, never with samples.
 
+    If the request names the round that is selected so far, the own model is kept until another one is selected.
+    """
+    terms = from_words(request.terms)
+    prepared = prepared_for(settings, request.terms, nodes)
+    shapes = unseen_shapes(prepared.agreed.method, federation_of(terms, no_samples(terms)))
+    sent, models = (
+        {path.removeprefix(part): leaf for path, leaf in request.arrays.items() if path.startswith(part)}
+        for part in (OWN, UNSEEN)
+    )
+    unseen = with_leaves(shapes, checked_leaves(models, shapes, SENT), lambda leaf: leaf) if models else None
+    own = None
+    if prepared.node is not None:
+        file = state_file(settings, terms)
+        own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
+        if SELECTED in request.facts:
+            keep_model(file.parent, own, int(request.facts["round"]), int(request.facts[SELECTED]))
+    found = prepared.evaluate(own, unseen, int(request.facts["round"]))
+    return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
+
+
+def keep_model(folder: Path, own: PyTree, round_: int, selected: int) -> None:
+    """Writes the model of a round, and removes all others but the one of the round that is selected so far."""
+    write_model(model_file(folder, round_), own)
+    for file in folder.glob(model_file(folder, 0).name.replace("0", "*")):
+        if file not in (model_file(folder, round_), model_file(folder, selected)):
+            file.unlink(missing_ok=True)
+
+
+def model_file(folder: Path, round_: int) -> Path:
+    """The model of an evaluated round, kept until the run's end."""
+    return folder / f"evaluated-{round_}.safetensors"
+
+
+def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+    """After the last round: writes the model that predicts for this client to the client's own folder, that of the
+    selected round if the request names one."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
-    accepted = accepted_by(settings, request, file)
-    model = flatten(jax.device_get(model_of(node, request.arrays, accepted, read_kept(file))))
-    write_bytes(file.parent / "model.safetensors", save({path: np.ascontiguousarray(x) for path, x in model.items()}))
+    written, chosen = file.parent / "model.safetensors", int(request.facts.get(SELECTED, NEVER))
+    if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
+        write_bytes(written, kept.read_bytes())
+        return Reply(settings.client, {}, {"written": True})
+    write_model(written, model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file)))
     return Reply(settings.client, {}, {"written": True})
 
 
-ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Node]], Reply]] = {
+def write_model(file: Path, variables: PyTree) -> None:
+    """Writes a model's variables by their paths."""
+    from safetensors.numpy import save
+
+    model = flatten(jax.device_get(variables))
+    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}))
+
+
+ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Prepared]], Reply]] = {
     "join": handle_join,
     "describe": handle_describe,
     "train": handle_train,
+    "evaluate": handle_evaluate,
     "finish": finish,
 }
 """A node's handlers, by a request's `action`."""
@@ -115,19 +182,36 @@ def accepted_by(settings: NodeSettings, request: Request, file: Path) -> int:
     return NEVER if settings.fresh and not file.exists() else int(request.facts["accepted"])
 
 
-def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
-    """The node for these terms."""
+def prepared_for(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> Prepared:
+    """What the node makes for these terms."""
     if words not in nodes:
-        terms = from_words(words)
-        own = own_samples(settings.samples, terms, settings.states)
-        nodes[words] = make_node(agree(terms), settings.client, own)
+        agreed = agree(from_words(words))
+        parts = own_parts(settings.places, agreed.terms, settings.client, settings.states)
+        trains = settings.client != agreed.terms.unseen
+        nodes[words] = Prepared(
+            agreed,
+            make_node(agreed, settings.client, parts.train) if trains else None,
+            make_evaluate(agreed, parts, settings.client, settings.smallest),
+        )
     return nodes[words]
+
+
+def node_of(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> Node:
+    """The node for these terms.
+
+    Raises:
+      UserError: it is the unseen party, which trains nothing.
+    """
+    node = prepared_for(settings, words, nodes).node
+    if node is None:
+        raise UserError(f"client {settings.client} is unseen and trains nothing; expected a request to evaluate")
+    return node
 
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns)
+    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns, terms.unseen)
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
     digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
     return settings.states / f"{digest}-client{settings.client}" / "state.npz"

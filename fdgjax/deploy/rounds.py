@@ -1,24 +1,28 @@
 """The server's rounds over any transport: requests, replies, deadlines, checkpoints and records."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
+from fdgjax.config import Config
+from fdgjax.deploy.evaluated_rounds import make_evaluation
+from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
+from fdgjax.deploy.placement import unseen_from_server
+from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import Reply, Request, Transport, payload
+from fdgjax.deploy.wire import SELECTED, Fact, Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
+from fdgjax.run.extend_rounds import as_planned
 from fdgjax.run.loop import Progress, follow_rounds, keep_records
 from fdgjax.run.records import History, open_checkpoints
+from fdgjax.run.selected import chosen_round, updated
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import make_folder, write_bytes, write_lines
+from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
 
 Say = Callable[[str], None]
@@ -43,28 +47,35 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
         checkpoints.
     """
     terms = server.agreed.terms
-    make_folder(folder)
-    checkpoints = open_checkpoints(folder / "checkpoints", say)
+    workdir = open_folder(folder, terms)
+    checkpoints = open_checkpoints(folder / STATES, say)
     try:
-        joined = transport.join(to_words(terms), terms.clients)
-        lengths = np.array([joined[client] for client in range(terms.clients)], np.int32)
-        held, records = server.first(lengths), [list[Record]()]
+        joined = transport.join(to_words(terms), terms.parties)
+        lengths = np.array([joined[party] for party in terms.trained], np.int32)
+        held, records, selected = server.first(lengths), [list[Record]()], None
         if (found := checkpoints.restore(held)) is not None:
-            held, records = on_host(found[0]), found[1].records
-            check_lengths(held, lengths)
+            held, records, selected = on_host(found.state), found.history.records, found.selected
+            check_lengths(held, lengths, terms)
             say(f"continuing after round {int(held.state.round)} of {terms.config.rounds}")
+            records = [as_planned(of_seed, terms.config) for of_seed in records]
+        evaluate = make_evaluation(server, transport, policy.deadline, records[0], say)
 
         def save(progress: Progress) -> None:
-            checkpoints.save(progress.number, progress.state, History(records, 0.0))
+            nonlocal selected
+            assert progress.state is not None
+            selected = updated(selected, progress.state, records, terms.config)
+            checkpoints.save(progress.number, progress.state, History(records, 0.0), selected)
 
         def log(progress: Progress) -> None:
-            write_lines(folder / "rounds.jsonl", records[0])
+            write_records(workdir, records[0])
             say(in_words(progress.records[0], terms))
 
-        last = follow_rounds(rounds(server, transport, held, policy), [keep_records(records), save, log])
+        last = follow_rounds(rounds(server, transport, held, policy, evaluate), [keep_records(records), save, log])
         if last is not None and last.state is not None:
             held = last.state
-        deliver(server, transport, held, policy, folder, say)
+        write_records(workdir, records[0])
+        write_result(workdir, server, lengths, records[0])
+        deliver(server, transport, held, policy, folder, say, records[0], selected)
     finally:
         checkpoints.close()
     return held
@@ -75,9 +86,9 @@ def on_host(held: DeployedState) -> DeployedState:
     return held._replace(lengths=np.asarray(held.lengths), accepted=np.array(held.accepted))
 
 
-def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
+def check_lengths(held: DeployedState, lengths: np.ndarray, terms: Terms) -> None:
     """Raises a `UserError` if a client's number of samples has changed since the run began."""
-    for client, (before, now) in enumerate(zip(held.lengths, lengths, strict=True)):
+    for client, before, now in zip(terms.trained, held.lengths, lengths, strict=True):
         if before != now:
             raise UserError(
                 f"client {client} holds {now} samples and held {before} when this run began; expected the same; "
@@ -85,9 +96,16 @@ def check_lengths(held: DeployedState, lengths: np.ndarray) -> None:
             )
 
 
-def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy) -> Iterator[Progress]:
-    """The rounds up to the configured number, each with its `DeployedState`. Raises like `run_rounds`."""
-    config = server.agreed.terms.config
+def rounds(
+    server: ServerPrograms,
+    transport: Transport,
+    held: DeployedState,
+    policy: Policy,
+    evaluate: Callable[[DeployedState], Record],
+) -> Iterator[Progress]:
+    """The rounds up to the configured number, each with its `DeployedState`; `evaluate` gives the figures of a state.
+    Raises like `run_rounds`."""
+    terms, config = server.agreed.terms, server.agreed.terms.config
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
         begin = time.perf_counter()
@@ -99,7 +117,8 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
             told = transport.exchange(requests, policy.deadline)
             replies = {reply.client: reply for reply in used(told, policy, int(held.state.round), drop)}
         after = time.perf_counter()
-        result = finish_round(server, held, sending, {client: reply.arrays for client, reply in replies.items()})
+        messages = {terms.trained.index(party): reply.arrays for party, reply in replies.items()}
+        result = finish_round(server, held, sending, messages)
         if not result.finite:
             raise UserError(
                 f"the server's state has NaN or infinity after round {int(held.state.round) + 1}; expected finite "
@@ -107,15 +126,17 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
             )
         own += time.perf_counter() - after
         held = result.held
-        losses = [float(reply.facts["loss"]) for reply in replies.values()]
+        parties = [terms.trained[client] for client in sending.who]
+        losses = [float(replies[party].facts["loss"]) if party in replies else None for party in parties]
         nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
         record: Record = {
             "round": int(held.state.round),
-            "train_loss": float(np.mean(losses)),
+            "train_loss": float(np.mean([loss for loss in losses if loss is not None])),
+            "client_loss": losses,
             **({} if result.loss is None else {"server_loss": result.loss}),
-            "participants": [int(client) for client in sending.who],
-            "missing": [int(client) for client in sending.who if int(client) not in replies],
+            "participants": parties,
+            "missing": [party for party in parties if party not in replies],
             "bytes_down": sum(payload(request.arrays) for request in requests),
             "bytes_up": sum(payload(reply.arrays) for reply in replies.values()),
             "compiled": sum(int(reply.facts["compiled"]) for reply in replies.values()),
@@ -123,26 +144,14 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
             "seconds_server": own,
             "seconds_node": nodes,
             "seconds_transport": seconds - own - nodes,
+            **(evaluate(held) if is_due(config, int(held.state.round)) else {}),
         }
         yield Progress(record["round"], [record], held, seconds)
 
 
-def requests_of(
-    server: ServerPrograms, held: DeployedState, action: str, who: Sequence[int] | np.ndarray, sent: Sequence[Leaves]
-) -> list[Request]:
-    """The requests of a round."""
-    words = to_words(server.agreed.terms)
-    elsewhere = json.dumps(sorted(server.placement.written))
-    return [
-        Request(
-            action=action,
-            client=int(client),
-            terms=words,
-            arrays=leaves,
-            facts={"round": int(held.state.round), "accepted": int(held.accepted[int(client)]), "elsewhere": elsewhere},
-        )
-        for client, leaves in zip(who, sent, strict=True)
-    ]
+def is_due(config: Config, round_: int) -> bool:
+    """Whether a round is evaluated."""
+    return round_ % config.eval_every == 0 or round_ == config.rounds
 
 
 def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool) -> Iterator[Reply]:
@@ -162,47 +171,33 @@ def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: boo
 
 
 def deliver(
-    server: ServerPrograms, transport: Transport, held: DeployedState, policy: Policy, folder: Path, say: Say
+    server: ServerPrograms,
+    transport: Transport,
+    held: DeployedState,
+    policy: Policy,
+    folder: Path,
+    say: Say,
+    records: Sequence[Record],
+    selected: DeployedState | None,
 ) -> None:
     """After the last round: sends each client what its model is computed from, and writes the model for an unseen
-    domain if the server alone can compute it."""
+    domain if the server alone can compute it; those of the selected round, if the config selects one by the clients'
+    held-out samples."""
     from safetensors.numpy import save
 
-    method = server.agreed.method
+    method, config = server.agreed.method, server.agreed.terms.config
     count = server.agreed.terms.clients
+    chosen = chosen_round(records, config) if selected is not None else None
+    more: dict[str, Fact] = {} if chosen is None else {SELECTED: chosen}
     sent = [sent_to(server, held, client) for client in range(count)]
-    told = transport.exchange(requests_of(server, held, "finish", range(count), sent), policy.deadline)
+    told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), policy.deadline)
     failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]
     say(f"{len(told) - len(failed)} of {count} clients have written their model" + "".join(f"; {x}" for x in failed))
     if not unseen_from_server(method, server.federation, server.placement):
         say("the model for an unseen domain needs what is at the nodes: the server has none")
         return
-    rows = with_leaves(server.rows_like, held.state.clients, lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype))
-    models = flatten(jax.device_get(method.unseen(held.state.server, rows)))
+    models = flatten(unseen_models(server, held if selected is None else selected))
     file = folder / "model.safetensors"
     words: Mapping[str, str] = {"terms": to_words(server.agreed.terms)}
     write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in models.items()}, metadata=dict(words)))
-    say(f"the model for unseen domains: {file}")
-
-
-def sent_to(server: ServerPrograms, held: DeployedState, client: int) -> Leaves:
-    """What a client would be sent in a further round."""
-    row = with_leaves(
-        server.rows_like,
-        {path: leaf[client] for path, leaf in held.state.clients.items()},
-        lambda leaf: np.zeros(leaf.shape, leaf.dtype),
-    )
-    return by_path(jax.device_get(server.agreed.method.send(held.state.server, row)))
-
-
-def in_words(record: Record, terms: Terms) -> str:
-    """A round in one line."""
-    here = len(record["participants"]) - len(record["missing"])
-    without = f", without {record['missing']}" if record["missing"] else ""
-    return (
-        f"round {record['round']} of {terms.config.rounds}: loss {record['train_loss']:.4f}, {here} of "
-        f"{len(record['participants'])} clients{without}; {record['seconds']:.1f} s: slowest node "
-        f"{record['seconds_node']:.1f}, server {record['seconds_server']:.1f}, transport and starting processes "
-        f"{record['seconds_transport']:.1f}; {record['compiled']} programs compiled; "
-        f"{record['bytes_down']:,} bytes down, {record['bytes_up']:,} up"
-    )
+    say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

@@ -25,8 +25,8 @@ def with_statistics(terms: Terms, own: OwnSamples, transport: Transport) -> Term
     if not terms.config.data.standardise:
         return terms
     words, layout = to_words(terms), layout_of(terms.columns)
-    transport.join(words, terms.clients)
-    requests = [Request("describe", client, words, {}, {}) for client in range(terms.clients)]
+    transport.join(words, terms.parties)
+    requests = [Request("describe", client, words, {}, {}) for client in terms.trained]
     each = [from_reply(reply) for reply in sorted(transport.exchange(requests, 0.0), key=lambda reply: reply.client)]
     each += [column_statistics(own.inputs, layout)] if len(own.labels) else []
     return terms._replace(encoding=standardising(merged(each), layout))

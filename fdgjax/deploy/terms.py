@@ -29,6 +29,7 @@ from fdgjax.experiments import (
     unsplit_encoding,
 )
 from fdgjax.methods import METHODS
+from fdgjax.models.client_model import ClientModel
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.utils.errors import UserError
 
@@ -38,9 +39,11 @@ class Terms(NamedTuple):
 
     config: the experiment's; each party sets its own data folder.
     class_names: in the order of the labels.
-    sample_shape: that of one stored sample, `(H, W, channels)` of an image. clients: number of clients.
+    sample_shape: that of one stored sample, `(H, W, channels)` of an image. clients: number of clients that train.
     columns: of a table; () for images. encoding: how stored values become inputs, with standardised columns once the
       clients have sent their statistics (`fdgjax.deploy.statistics`); None for images.
+    unseen: the number of a party that trains nothing and only evaluates; None for none. Parties keep their numbers
+      whichever of them is unseen; those that train are the engine's clients, in the order of their numbers.
     """
 
     config: Config
@@ -49,6 +52,17 @@ class Terms(NamedTuple):
     clients: int
     columns: tuple[Column, ...] = ()
     encoding: Encoding | None = None
+    unseen: int | None = None
+
+    @property
+    def parties(self) -> int:
+        """The number of parties, the unseen one included."""
+        return self.clients + (self.unseen is not None)
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The numbers of the parties that train, by the engine's number of the client."""
+        return tuple(party for party in range(self.parties) if party != self.unseen)
 
     @property
     def stored(self) -> type[np.generic]:
@@ -64,12 +78,18 @@ class OwnSamples(NamedTuple):
     labels: np.ndarray
 
 
+def no_samples(terms: Terms) -> OwnSamples:
+    """The samples of a party without any."""
+    return OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
+
+
 class Agreed(NamedTuple):
-    """The method and how its rounds are executed, the same for all parties."""
+    """The method, how its rounds are executed, and the client model, the same for all parties."""
 
     terms: Terms
     method: Method
     plan: RoundPlan
+    client: ClientModel
 
 
 def to_words(terms: Terms) -> str:
@@ -94,9 +114,8 @@ def from_words(words: str) -> Terms:
         ) from error
     columns = tuple(Column(name, tuple(categories)) for name, categories in found["columns"])
     encoding = None if found["encoding"] is None else encoding_from_plain(found["encoding"], layout_of(columns))
-    return Terms(
-        config, tuple(found["class_names"]), tuple(found["sample_shape"]), int(found["clients"]), columns, encoding
-    )
+    names, shape, clients = tuple(found["class_names"]), tuple(found["sample_shape"]), int(found["clients"])
+    return Terms(config, names, shape, clients, columns, encoding, found["unseen"])
 
 
 def agree(terms: Terms) -> Agreed:
@@ -118,6 +137,16 @@ def agree(terms: Terms) -> Agreed:
         raise UserError(
             f"config.task got {config.task}, but parties exchange no sums of labels to standardise them by; expected "
             "classification: regression is simulated, not deployed"
+        )
+    if ":" in config.selection:
+        raise UserError(
+            f"config.selection got '{config.selection}', whose figure is computed from the probabilities of single "
+            "samples, and nodes send counts alone; expected validation, validation_by_size or last"
+        )
+    if config.data.shots:
+        raise UserError(
+            f"config.data.shots got {config.data.shots}, but no party gives samples to another; expected 0 in a "
+            "deployment"
         )
     if config.seeds > 1:
         raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
@@ -147,7 +176,7 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    return Agreed(terms, method, make_plan(config, batching, execution, terms.clients, method))
+    return Agreed(terms, method, make_plan(config, batching, execution, terms.clients, method), made)
 
 
 def federation_of(

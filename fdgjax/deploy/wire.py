@@ -8,6 +8,11 @@ import numpy as np
 from fdgjax.deploy.placement import Leaves
 
 Fact = str | int | float
+OWN, UNSEEN = "own", "unseen"
+"""Of a request to evaluate: the prefixes of what a client's own model is computed from, and of the models for an unseen
+domain."""
+SELECTED = "selected"
+"""A request's fact: the round that is selected so far, if the run selects one by the clients' held-out samples."""
 
 
 class Request(NamedTuple):

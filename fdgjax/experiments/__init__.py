@@ -4,12 +4,13 @@ from fdgjax.experiments.chosen_data import found_data
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
+    evaluation_settings,
     make_method,
     make_plan,
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment, build
-from fdgjax.experiments.facts import image_facts, model_facts, split_facts
+from fdgjax.experiments.facts import bytes_per_round, image_facts, method_facts, model_facts, split_facts
 from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding
 from fdgjax.experiments.outline import (
     DataDescription,
@@ -27,8 +28,10 @@ __all__ = [
     "Outline",
     "batching_of",
     "build",
+    "bytes_per_round",
     "check_method",
     "describe",
+    "evaluation_settings",
     "fit_model",
     "found_data",
     "from_description",
@@ -36,6 +39,7 @@ __all__ = [
     "make_method",
     "make_outline",
     "make_plan",
+    "method_facts",
     "model_config",
     "model_facts",
     "on_callers_mesh",

@@ -246,12 +246,7 @@ def make_evaluation(
             batch_size=config.eval_batch_size,
             execution=execution,
         )
-    how: dict[str, Any] = {
-        "batch_size": config.eval_batch_size,
-        "adapt_batch_size": config.adaptation.batch_size or config.batch_size,
-        "execution": execution,
-        "adapt_scope": SCOPES[config.adaptation.scope],
-    }
+    how = evaluation_settings(config, execution)
     if data.numeric:
         return of_numbers(method, model, data, parts=parts, label_scales=label_scales, **how)
     check_figured(config, data, parts)
@@ -266,6 +261,16 @@ def make_evaluation(
         figuring=Figuring(names, config.figures_sensitivity, config.figures_resamples) if names else None,
         parts=parts,
     )
+
+
+def evaluation_settings(config: Config, execution: Execution) -> dict[str, Any]:
+    """Arguments of `compile_evaluation` that follow from the config."""
+    return {
+        "batch_size": config.eval_batch_size,
+        "adapt_batch_size": config.adaptation.batch_size or config.batch_size,
+        "execution": execution,
+        "adapt_scope": SCOPES[config.adaptation.scope],
+    }
 
 
 def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> None:

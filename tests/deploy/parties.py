@@ -43,7 +43,7 @@ def parties(name: str, **plan: bool) -> Parties:
     federation = federation._replace(ids=jax.device_put(np.arange(PARTIES, dtype=np.int32)))
     method = build(name, federation, "dense" if METHODS[name].unit else "norm")
     terms = Terms(Config(), ("a", "b", "c"), IMAGE, PARTIES)
-    agreed = Agreed(terms, method, make_plan(epochs=1, **plan))
+    agreed = Agreed(terms, method, make_plan(epochs=1, **plan), None)  # type: ignore[arg-type]  # nothing is evaluated
     nothing = OwnSamples(np.zeros((0, *IMAGE), np.uint8), np.zeros(0, np.int32))
     server = make_server(agreed, own(federation, federation.server, 0) if method.server_training else nothing)
     nodes = [make_node(agreed, client, own(federation, federation.train, client)) for client in range(PARTIES)]

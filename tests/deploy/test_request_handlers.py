@@ -12,15 +12,15 @@ from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.image_folder import decoded_folder, files_of
-from fdgjax.deploy.node import Node, NodeState
-from fdgjax.deploy.request_handlers import NodeSettings, read_kept, serve, write_kept
+from fdgjax.deploy.node import NodeState
+from fdgjax.deploy.request_handlers import NodeSettings, Prepared, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
-from tests.deploy.trial import Trial, compare, make_trial, write_folder
+from tests.deploy.trial import Trial, compare, make_trial, node_settings, write_folder
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -31,7 +31,7 @@ class Direct:
 
     def __init__(self, settings: Sequence[NodeSettings], last: int = 99) -> None:
         self.settings, self.last, self.away = settings, last, set[int]()
-        self.nodes: list[dict[str, Node]] = [{} for _ in settings]
+        self.nodes: list[dict[str, Prepared]] = [{} for _ in settings]
 
     def ask(self, request: Request, client: int) -> Reply:
         return serve(self.settings[client], request, self.nodes[client])
@@ -67,19 +67,10 @@ def server(trial: Trial) -> ServerPrograms:
     return make_server(agree(trial.terms), trial.server)
 
 
-def settings_of(trial: Trial, folder: Path) -> list[NodeSettings]:
-    for client, own in enumerate(trial.clients):
-        write_folder(folder / f"node{client}" / "images", own, trial.terms.class_names)
-    return [
-        NodeSettings(i, folder / f"node{i}" / "images", folder / f"node{i}" / "states")
-        for i in range(len(trial.clients))
-    ]
-
-
 def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoint(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
-    said, direct = list[str](), Direct(settings_of(trial, tmp_path), last=1)
+    said, direct = list[str](), Direct(node_settings(trial, tmp_path), last=1)
     with pytest.raises(KeyboardInterrupt):
         run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
     direct.last = 99
@@ -96,7 +87,7 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
 
 
 def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
-    said, direct = list[str](), Direct(settings_of(trial, tmp_path))
+    said, direct = list[str](), Direct(node_settings(trial, tmp_path))
     direct.away = {1}
     held = run_rounds(server, direct, tmp_path / "server", Policy(deadline=1.0), said.append)
     assert list(held.accepted) == [1, -1]

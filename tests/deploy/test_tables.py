@@ -18,7 +18,7 @@ from fdgjax.deploy.terms import agree, from_words, to_words
 from fdgjax.utils.errors import UserError
 from tests.deploy.loopback import Secured
 from tests.deploy.test_request_handlers import Direct
-from tests.deploy.trial import Trial, agreed_terms, compare, deploy, make_trial, write_table
+from tests.deploy.trial import Trial, agreed_terms, compare, deploy, make_trial, node_settings, write_table
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 
@@ -34,15 +34,8 @@ def trial(perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     return make_trial(read_config(config))
 
 
-def settings_of(trial: Trial, folder: Path) -> list[NodeSettings]:
-    return [
-        NodeSettings(i, write_table(folder / f"node{i}" / "own.csv", own, trial), folder / f"node{i}" / "states")
-        for i, own in enumerate(trial.clients)
-    ]
-
-
 def test_a_party_reads_its_rows_as_the_simulation_does(trial: Trial, tmp_path: Path) -> None:
-    for settings, own in zip(settings_of(trial, tmp_path), trial.clients, strict=True):
+    for settings, own in zip(node_settings(trial, tmp_path), trial.clients, strict=True):
         found = own_samples(settings.samples, trial.terms, tmp_path)
         np.testing.assert_array_equal(found.inputs, own.inputs)
         np.testing.assert_array_equal(found.labels, own.labels)
@@ -51,7 +44,7 @@ def test_a_party_reads_its_rows_as_the_simulation_does(trial: Trial, tmp_path: P
 def test_exchanged_statistics_are_those_of_the_pooled_training_rows_and_train_as_in_the_simulation(
     trial: Trial, tmp_path: Path
 ) -> None:
-    direct = Direct(settings_of(trial, tmp_path))
+    direct = Direct(node_settings(trial, tmp_path))
     terms = with_statistics(trial.terms, trial.server, direct)
     expected = trial.experiment.encodings[0]
     assert terms.encoding is not None

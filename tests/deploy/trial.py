@@ -20,6 +20,7 @@ from fdgjax.contract import PyTree
 from fdgjax.data.columns import Column
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.app import ServerSettings, write_app
+from fdgjax.deploy.folder import STATES
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.request_handlers import NodeSettings, read_kept, state_file
@@ -41,13 +42,21 @@ PAUSE_SECONDS = 5.0
 class Trial(NamedTuple):
     """An experiment, and each party's own samples.
 
-    experiment: as it is simulated. clients: `[clients]`. server: empty where it has none.
+    experiment: as it is simulated. clients, held_out: `[clients]`, to train and to evaluate on. server: empty where it
+    has none. unseen: what the unseen party has, the last one; empty where there is none.
     """
 
     experiment: Experiment
     terms: Terms
     clients: list[OwnSamples]
+    held_out: list[OwnSamples]
     server: OwnSamples
+    unseen: OwnSamples
+
+    @property
+    def parties(self) -> list[OwnSamples]:
+        """What each party trains on, or the unseen one evaluates on."""
+        return [*self.clients, *([] if self.terms.unseen is None else [self.unseen])]
 
 
 class Running(NamedTuple):
@@ -75,8 +84,9 @@ def nothing_happens(done: int, running: Running) -> None:
     """Leaves a running federation alone."""
 
 
-def make_trial(config: Config, most: int = 0) -> Trial:
-    """The experiment with at most `most` training samples for each client and for the server; 0 for all.
+def make_trial(config: Config, most: int = 0, *, unseen: bool = False) -> Trial:
+    """The experiment with at most `most` training samples for each client and for the server; 0 for all; `unseen`:
+    whether the unseen domain has a node.
 
     Raises:
       UserError: like `build`.
@@ -88,12 +98,23 @@ def make_trial(config: Config, most: int = 0) -> Trial:
         train=first_rows(experiment.train.train, most), server=first_rows(experiment.train.server, most)
     )
     data = experiment.data
-    terms = Terms(experiment.config, data.class_names, data.inputs.shape[1:], len(train.ids), data.columns)
+    count = len(train.ids)
+    left = count if unseen else None
+    terms = Terms(experiment.config, data.class_names, data.inputs.shape[1:], count, data.columns, unseen=left)
     agree(terms)
-    clients = [samples_of_row(experiment, train.train, client) for client in range(terms.clients)]
+    evaluated = experiment.federation
+    clients, held_out = (
+        [samples_of_row(experiment, rows, client) for client in range(count)]
+        for rows in (train.train, evaluated.validation)
+    )
     init = partial(experiment.init.func, experiment.init.args[0], train)
     return Trial(
-        experiment._replace(train=train, init=init), terms, clients, samples_of_row(experiment, train.server, 0)
+        experiment._replace(train=train, init=init),
+        terms,
+        clients,
+        held_out,
+        samples_of_row(experiment, train.server, 0),
+        samples_of_row(experiment, evaluated.target, 0),
     )
 
 
@@ -109,6 +130,19 @@ def samples_of_row(experiment: Experiment, rows: Rows, place: int) -> OwnSamples
     """The samples of one row of a table, in its order."""
     own = np.asarray(rows.places)[place][: int(rows.length[place])]
     return OwnSamples(experiment.data.inputs[own], experiment.data.labels[own])
+
+
+def node_settings(trial: Trial, folder: Path, smallest: int = 1) -> list[NodeSettings]:
+    """Each party's settings for nodes in this process, whose samples are written below `folder`."""
+    found = []
+    for party, own in enumerate(trial.parties):
+        place = folder / f"node{party}"
+        samples, held_out = write_own(place, own, trial)[1], None
+        if party != trial.terms.unseen:
+            held_out = write_own(place / "held_out", trial.held_out[party], trial)[1]
+        whole = held_out is None
+        found.append(NodeSettings(party, samples, place / "states", False, held_out, whole, smallest))
+    return found
 
 
 def simulate(trial: Trial) -> State:
@@ -182,13 +216,15 @@ def deploy(
     Raises:
       UserError: Flower does not start, or a party made a mistake.
     """
-    clients, folder = trial.terms.clients, folder.absolute()
-    held = [write_own(folder / f"node{client}", own, trial) for client, own in enumerate(trial.clients)]
+    parties, folder = trial.terms.parties, folder.absolute()
+    held = [write_own(folder / f"node{party}", own, trial) for party, own in enumerate(trial.parties)]
+    for party, own in enumerate(trial.held_out):
+        write_own(folder / f"node{party}" / "held_out", own, trial)
     served = write_own(folder / "server", trial.server, trial)[1] if len(trial.server.labels) else None
     if secured.keys is not None and not secured.keys.exists():
         from fdgjax.deploy.keys import make_keys  # here, as it needs the extra `flower`
 
-        make_keys(secured.keys, clients, [], 8000)
+        make_keys(secured.keys, parties, [], 8000)
     settings = ServerSettings(trial.terms, folder / "server", str(served or ""), deadline, 1, secured.authentication)
     write_app(folder / "app", settings)
     place = Place(folder, loopback.free_port(), secured)
@@ -198,7 +234,8 @@ def deploy(
             own = folder / f"node{client}"
             key = secured.keys / f"client{client}" if secured.keys and secured.authentication else None
             kind, samples = held[client]
-            words = f"client={client} {kind}='{samples}' states='{own / 'states'}'"
+            held_out = own / "held_out" / samples.name if client != trial.terms.unseen else "none"
+            words = f"client={client} {kind}='{samples}' states='{own / 'states'}' held_out='{held_out}' smallest=1"
             return keep(loopback.start_node(place, client, words, key))
 
         def run() -> Popen[bytes]:
@@ -206,12 +243,12 @@ def deploy(
 
         def link() -> Popen[bytes]:
             started = keep(loopback.start_link(place))
-            for client in range(clients if secured.authentication else 0):
+            for client in range(parties if secured.authentication else 0):
                 loopback.register(place, client)
             return started
 
         programs = {"link": link()}
-        for client in range(clients):
+        for client in range(parties):
             programs[f"node{client}"] = node(client)
         programs["run"] = run()
         follow(trial, folder, Running(place, programs, keep, link, node, run), say, disturb)
@@ -255,7 +292,7 @@ def compare(trial: Trial, folder: Path) -> Difference:
     """
     server = make_server(agree(trial.terms), trial.server)
     lengths = np.array([len(own.labels) for own in trial.clients], np.int32)
-    found = newest_checkpoint(folder / "server" / "checkpoints", server.first(lengths), print)
+    found = newest_checkpoint(folder / "server" / STATES, server.first(lengths), print)
     if found is None:
         raise UserError(f"{folder} holds no checkpoint; expected the folder of a deployment")
     kept = [

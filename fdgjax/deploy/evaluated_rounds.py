@@ -1,0 +1,163 @@
+"""The server's part of an evaluation: it asks the nodes for counts, and puts these together as if one program had
+evaluated all models, so that its figures are a simulation's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fdgjax.deploy.evaluation import has_predictions
+from fdgjax.deploy.node import NEVER, checked_leaves
+from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
+from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
+from fdgjax.deploy.server import DeployedState, ServerPrograms
+from fdgjax.deploy.terms import Terms, to_words
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Request, Transport
+from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
+from fdgjax.evaluation.tally import BINS, Tallies, Tally
+from fdgjax.run.selected import chosen_round, keeps_state
+from fdgjax.utils.errors import UserError
+
+OF_UNSEEN = "unseen_model_client_accuracy"
+"""A record's key: the accuracy of the model for an unseen domain on each client's own held-out samples."""
+COUNTED = "evaluated_samples"
+"""A record's key: how many samples each figure was counted on, by table and party."""
+Say = Callable[[str], None]
+
+
+def domain_names(terms: Terms) -> tuple[str, ...]:
+    """The names of the parties' domains in records and reports."""
+    return tuple(f"client{party}" for party in range(terms.parties))
+
+
+def make_evaluation(
+    server: ServerPrograms, transport: Transport, deadline: float, records: Sequence[Record], say: Say
+) -> Callable[[DeployedState], Record]:
+    """The evaluation of a state at the nodes: its figures, for the round's record.
+
+    Args:
+      server, transport: of the run. deadline: see `fdgjax.deploy.rounds.Policy`.
+      records: of the rounds before, by which a model is selected so far.
+      say: what is told of nodes that send nothing.
+    """
+    terms = server.agreed.terms
+    known = unseen_from_server(server.agreed.method, server.federation, server.placement)
+    predicts = has_predictions(terms)
+    asked = [*(range(terms.clients) if predicts else ())]
+
+    def evaluate(held: DeployedState) -> Record:
+        models = by_path(unseen_models(server, held)) if known else {}
+        shared = {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}
+        each = [{**{f"{OWN}{k}": v for k, v in sent_to(server, held, client).items()}, **shared} for client in asked]
+        chosen = chosen_round(records, terms.config) if keeps_state(terms.config.selection) else None
+        more = {} if not keeps_state(terms.config.selection) else {SELECTED: NEVER if chosen is None else chosen}
+        requests = requests_of(server, held, "evaluate", asked, each, more)
+        if terms.unseen is not None and known:
+            requests.append(
+                Request("evaluate", terms.unseen, to_words(terms), shared, {"round": int(held.state.round)})
+            )
+        if not requests:
+            return {}
+        told = transport.exchange(requests, deadline)
+        for reply in told:
+            if reply.error and not deadline:
+                raise UserError(f"client {reply.client}: {reply.error}")
+            if withheld := reply.error or reply.facts.get("withheld"):
+                say(f"client {reply.client} sends no figures: {withheld}")
+        replies = {reply.client: reply.arrays for reply in told if not reply.error}
+        count = len(next(iter(models.values()))) if models else 1
+        return {**figures_of(replies, terms, count), **sample_counts(replies)}
+
+    return evaluate
+
+
+def sample_counts(replies: Mapping[int, Leaves]) -> Record:
+    """How many samples were counted, by table and party."""
+    found: dict[str, dict[str, int]] = {}
+    for party, arrays in sorted(replies.items()):
+        for path, total in arrays.items():
+            if path.endswith(".total"):
+                found.setdefault(path.split(".")[1], {})[str(party)] = int(np.sum(np.asarray(total)[0]))
+    return {COUNTED: found} if found else {}
+
+
+def probe_metrics(arrays: Leaves) -> Metrics:
+    """The figures of linear probes that the unseen party sent."""
+    plain: dict[str, Any] = {}
+    for path, value in arrays.items():
+        name, _, percent = path.partition("/")
+        if percent:
+            plain.setdefault(name, {})[percent] = float(value)
+        else:
+            plain[name] = float(value)
+    return Metrics(**plain)
+
+
+def figures_of(replies: Mapping[int, Leaves], terms: Terms, models: int) -> dict[str, Any]:
+    """The figures of a round, as a simulation records them, from the counts of the parties that sent some.
+
+    Args:
+      replies: counts by party. terms: of the federation. models: the number of models for an unseen domain.
+    """
+    if not any(replies.values()):
+        return {}
+    if not has_predictions(terms):
+        return figures(probe_metrics(next(iter(replies.values()))))
+    found = together(replies, terms, models)
+    plain = figures(measure(found, domain_names(terms)))
+    if "client_accuracy" in plain:
+        plain["client_accuracy"] = by_party(plain["client_accuracy"], terms)
+    shown = {place: tally_at(replies.get(party, {}), "target", models) for place, party in enumerate(terms.trained)}
+    own = {
+        terms.trained[place]: accuracies for place, tally in shown.items() if (accuracies := accuracy_by_client(tally))
+    }
+    of_unseen = {str(party): float(np.mean(list(each.values()))) for party, each in own.items()}
+    return {**plain, **({OF_UNSEEN: of_unseen} if of_unseen else {})}
+
+
+def by_party(figure: Mapping[str, float], terms: Terms) -> dict[str, float]:
+    """A figure by the engine's number of a client, by the party's number."""
+    return {str(terms.trained[int(place)]): value for place, value in figure.items()}
+
+
+def together(replies: Mapping[int, Leaves], terms: Terms, models: int) -> Tallies:
+    """All counts as one program would have made them: source and test `[clients, ...]`, target `[models, ...]`."""
+
+    def of_clients(table: str) -> Tally:
+        each = [in_domain(tally_at(replies.get(party, {}), table, 1), party, terms) for party in terms.trained]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *each)
+
+    def of_unseen(table: str) -> Tally:
+        return in_domain(tally_at(unseen, table, models), terms.unseen or 0, terms)
+
+    unseen = {} if terms.unseen is None else replies.get(terms.unseen, {})
+    adapted = any(path.startswith(".adapted") for path in unseen)
+    return Tallies(
+        of_clients("source"), of_clients("test"), of_unseen("target"), of_unseen("adapted") if adapted else None
+    )
+
+
+def tally_at(arrays: Leaves, table: str, models: int) -> Tally:
+    """The counts of a table in a reply, `[models, ...]`; zeros if it was not sent.
+
+    Raises:
+      UserError: counts of other shapes.
+    """
+    by_domain: Any = np.zeros((models, 1), np.float32)
+    by_bin: Any = np.zeros((models, BINS), np.float32)
+    loss: Any = np.zeros(models, np.float32)
+    blank = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, loss)
+    own = {path.removeprefix(f".{table}"): leaf for path, leaf in arrays.items() if path.startswith(f".{table}.")}
+    found: Tally = with_leaves(blank, checked_leaves(own, blank, "an evaluation"), lambda leaf: leaf) if own else blank
+    return found
+
+
+def in_domain(tally: Tally, party: int, terms: Terms) -> Tally:
+    """Counts of one domain as those of all parties' domains."""
+
+    def wide(counts: Any) -> Any:
+        return np.where(np.arange(terms.parties) == party, counts, np.float32(0))
+
+    return tally._replace(correct=wide(tally.correct), total=wide(tally.total))

@@ -1,0 +1,149 @@
+"""The server's folder, in the form of a simulated run's, for reports: config.json, metrics.jsonl and summary.json.
+
+`rounds.jsonl` beside them has what only a deployment has: who was missing, bytes, and seconds.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdgjax.data.sources.domains import Domains
+from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
+from fdgjax.deploy.evaluation import has_predictions
+from fdgjax.deploy.server import ServerPrograms
+from fdgjax.deploy.terms import Terms, no_samples
+from fdgjax.evaluation.metrics import Record
+from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
+from fdgjax.experiments.model import network_input
+from fdgjax.methods import METHODS
+from fdgjax.models.cost import cost
+from fdgjax.run.extend_rounds import earlier_rounds, prolong
+from fdgjax.run.memory_check import peak_bytes
+from fdgjax.run.records import Workdir, open_workdir, summarise, write_summary
+from fdgjax.utils.files import write_lines
+
+DEPLOYED = (
+    "missing",
+    "bytes_down",
+    "bytes_up",
+    "compiled",
+    "seconds",
+    "seconds_server",
+    "seconds_node",
+    "seconds_transport",
+)
+"""The keys of a round's record that only a deployment has."""
+STATES = "server_states"
+"""The folder of the server's checkpoints, which are no simulated run's."""
+
+
+def open_folder(folder: Path, terms: Terms) -> Workdir:
+    """The server's folder for these terms, made if it does not exist; an earlier run of fewer rounds is continued.
+
+    Raises:
+      UserError: the folder holds another experiment, or files of something else.
+    """
+    if earlier := earlier_rounds(folder, terms.config):
+        prolong(Workdir(folder), terms.config, earlier)
+    return open_workdir(folder, terms.config)
+
+
+def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
+    """Writes the rounds so far: what a simulation records, and what only a deployment has."""
+    own = ("round", "participants", "train_loss", "server_loss", *DEPLOYED)
+    write_lines(workdir.path / "rounds.jsonl", [picked(record, own) for record in records])
+    hidden = (*DEPLOYED, COUNTED)
+    write_lines(workdir.metrics, [{k: v for k, v in record.items() if k not in hidden} for record in records])
+
+
+def picked(record: Record, keys: Sequence[str]) -> Record:
+    """The entries of a record with these keys, in its order."""
+    return {key: value for key, value in record.items() if key in keys}
+
+
+def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, records: Sequence[Record]) -> None:
+    """Writes `summary.json`, once all rounds are done."""
+    config = server.agreed.terms.config
+    seconds = [record["seconds"] for record in records]
+    images = float(config.local_epochs * np.sum(lengths))
+    timings = {
+        "images_per_second": images / statistics.median(seconds),
+        "wall_seconds": sum(seconds),
+        "seconds_per_round": statistics.median(seconds),
+        "predicted_memory_bytes": 0,
+        "peak_memory_bytes": peak_bytes(),
+    }
+    write_summary(workdir, summarise(records, config.selection, facts_of(server, records), timings))
+
+
+def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any]:
+    """The entries of the summary that are no figures, as far as a server knows them."""
+    agreed = server.agreed
+    terms, config = agreed.terms, agreed.terms.config
+    nothing = no_samples(terms)
+    like = Domains(*nothing, np.zeros(0, np.int32), ("own",), terms.class_names, terms.columns)
+    needed = cost(agreed.client.network, network_input(like, config.data, terms.encoding))
+    return {
+        **method_facts(config),
+        "target": "" if terms.unseen is None else domain_names(terms)[terms.unseen],
+        "clients": terms.clients,
+        "domains": list(domain_names(terms)),
+        **model_facts(model_config(config.model, METHODS[config.method.name])),
+        "parameters": needed.parameters,
+        "flops_per_image": needed.flops,
+        **bytes_per_round(server.shapes, config.clients_per_round or terms.clients),
+        **sizes(terms, next((record[COUNTED] for record in reversed(records) if COUNTED in record), {})),
+    }
+
+
+def sizes(terms: Terms, counted: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """How many samples are behind the figures, see `fdgjax.experiments.facts.image_facts`.
+
+    Args:
+      terms: of the federation. counted: the numbers of samples by table and party.
+    """
+    if not has_predictions(terms) or not counted:
+        return {}
+    validation, test, target = (dict(counted.get(name, {})) for name in ("source", "test", "target"))
+    unseen = {party: number for party, number in target.items() if party == str(terms.unseen)}
+    by_domain = {f"client{party}": number for party, number in {**(test or validation), **unseen}.items()}
+
+    def of_mean(numbers: Mapping[str, int]) -> float:
+        return len(numbers) ** 2 / sum(1 / number for number in numbers.values()) if numbers else 0.0
+
+    counts = {
+        "id_accuracy": of_mean(validation),
+        "ood_accuracy": float(sum(unseen.values())),
+        "all_accuracy": float(sum(test.values())),
+        "avg_accuracy": of_mean(test),
+    }
+    return {
+        "images_by_domain": by_domain,
+        "test_images": {figure: count for figure, count in counts.items() if count},
+    }
+
+
+def in_words(record: Record, terms: Terms) -> str:
+    """A round in one line."""
+    here = len(record["participants"]) - len(record["missing"])
+    without = f", without {record['missing']}" if record["missing"] else ""
+    shown = "".join(
+        f", {words} {record[key]:.3f}"
+        for key, words in (
+            ("id_accuracy", "id"),
+            ("ood_accuracy", "ood"),
+            ("avg_accuracy", "AVG"),
+            ("probe_accuracy", "probe"),
+        )
+        if key in record
+    )
+    return (
+        f"round {record['round']} of {terms.config.rounds}: loss {record['train_loss']:.4f}{shown}, {here} of "
+        f"{len(record['participants'])} clients{without}; {record['seconds']:.1f} s: slowest node "
+        f"{record['seconds_node']:.1f}, server {record['seconds_server']:.1f}, transport and starting processes "
+        f"{record['seconds_transport']:.1f}; {record['compiled']} programs compiled; "
+        f"{record['bytes_down']:,} bytes down, {record['bytes_up']:,} up"
+    )

@@ -1,0 +1,181 @@
+"""Figures of an evaluation at the nodes are the simulation's, and nodes send counts alone."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fdgjax.cli.report import main as report
+from fdgjax.config import make_config, read_config
+from fdgjax.contract import PyTree
+from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
+from fdgjax.deploy.own_samples import OwnPlaces, positions
+from fdgjax.deploy.rounds import Policy, run_rounds
+from fdgjax.deploy.server import make_server
+from fdgjax.deploy.terms import Terms, agree
+from fdgjax.evaluation.evaluating import evaluate
+from fdgjax.evaluation.metrics import figures
+from fdgjax.run.compilation import first_state
+from fdgjax.utils.errors import UserError
+from tests.deploy.test_request_handlers import Direct
+from tests.deploy.trial import Trial, make_trial, node_settings
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+
+def trial(cache: Path, method: str, **changes: Any) -> Trial:
+    config = make_config(method, "rotated_digits")
+    config.model.name = "perceptron"
+    config.data.cache_dir, config.data.clients = str(cache), 2
+    config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1, "eval_every": 1})
+    config.update_from_flattened_dict(changes)
+    return make_trial(read_config(config), most=12, unseen=True)
+
+
+def simulated(those: Trial) -> list[dict[str, Any]]:
+    """The figures of each round, in a simulation."""
+    experiment, found = those.experiment, []
+    state: PyTree = first_state(experiment)
+    for _ in range(those.terms.config.rounds):
+        state, _ = experiment.round(state, experiment.train)
+        found.append(figures(evaluate(experiment.evaluation, state, experiment.federation)[0]))
+    return found
+
+
+def deployed(those: Trial, folder: Path, smallest: int = 1, said: list[str] | None = None) -> list[dict[str, Any]]:
+    """The records of the server after all rounds."""
+    direct = Direct(node_settings(those, folder, smallest))
+    say = ([] if said is None else said).append
+    run_rounds(make_server(agree(those.terms), those.server), direct, folder / "server", Policy(), say)
+    return [json.loads(line) for line in (folder / "server" / "metrics.jsonl").read_text().splitlines()]
+
+
+def same(ours: Any, theirs: Any) -> None:
+    if isinstance(theirs, dict):
+        # A domain's name is its party's in a deployment.
+        for own, other in zip(ours.values(), theirs.values(), strict=True):
+            same(own, other)
+    else:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "ditto"])
+def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perceptron: None, tmp_path: Path) -> None:
+    those = trial(cache, name)
+    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+        assert expected.keys() <= found.keys()
+        assert {"id_accuracy", "ood_accuracy", "id_loss", "calibration"} <= expected.keys()
+        for key, figure in expected.items():
+            same(found[key], figure)
+        assert COUNTED not in found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("fedbn", {"model.name": "digits_cnn", "adaptation.kind": "statistics"}),
+        ("hfedf", {"client_model": "trained"}),
+        ("uap", {"data.protocol": "labelled_server", "data.clients": 2}),
+        ("fedsimclr", {"model.name": "digits_cnn"}),
+        ("fedadg", {}),
+        ("atp", {"model.name": "digits_cnn"}),
+    ],
+)
+def test_figures_of_methods_of_other_kinds_are_the_simulations(
+    name: str, changes: dict[str, Any], cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    those = trial(cache, name, **changes)
+    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+        for key, figure in expected.items():
+            same(found[key], figure)
+
+
+def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptron: None, tmp_path: Path) -> None:
+    those = trial(cache, "fedavg", selection="validation")
+    records = deployed(those, tmp_path)
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    chosen = summary["selection"]["validation"]["round"]
+    assert summary["ood_accuracy"] == records[chosen - 1]["ood_accuracy"]
+    facts = those.experiment.facts
+    for key in ("method", "clients", "parameters", "bytes_up_per_round", "bytes_down_per_round", "flops_per_image"):
+        assert summary[key] == facts[key]
+    assert summary["target"] == "client2"
+    assert summary["images_by_domain"] == {
+        f"client{party}": len(own.labels) for party, own in enumerate([*those.held_out, those.unseen])
+    }
+    assert set(records[0][OF_UNSEEN]) == {"0", "1"}
+    assert report(["fdgjax report", str(tmp_path / "server"), "--out", str(tmp_path / "report")]) == 0
+    shared = load_file(tmp_path / "server" / "model.safetensors")
+    for node in (0, 1):
+        (own,) = (tmp_path / f"node{node}").glob("states/*/model.safetensors")
+        assert {path: leaf.tobytes() for path, leaf in load_file(own).items()} == {
+            path: leaf[0].tobytes() for path, leaf in shared.items()
+        }
+        kept = [file.name for file in own.parent.glob("evaluated-*")]
+        assert f"evaluated-{chosen}.safetensors" in kept
+        assert len(kept) <= 2
+
+
+def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
+    cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    those, said = trial(cache, "fedavg"), list[str]()
+    most = max(len(own.labels) for own in those.held_out)
+    (first, last) = deployed(those, tmp_path, most + 1, said)
+    assert "id_accuracy" not in first
+    assert OF_UNSEEN not in first
+    assert "ood_accuracy" in last
+    assert "client 0 sends no figures: source,target" in said
+
+
+@pytest.mark.parametrize("protocol", ["unseen_client", "every_domain"])
+def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(protocol: str, cache: Path) -> None:
+    config = make_config("fedavg", "rotated_digits")
+    config.data.cache_dir = str(cache)
+    if protocol == "every_domain":
+        config.data.target = ""
+    config.data.protocol = protocol
+    read = read_config(config)
+    data = make_trial(dataclasses.replace(read, devices=1)).experiment.data
+    last = len(data.domain_names) - 1
+    unseen = last if protocol == "unseen_client" else None
+    how = SplitSpec(target=data.domain_names[last] if unseen else "", seed=read.seed)
+    parts = PROTOCOLS[protocol].split(data, how)
+    clients = last if unseen else last + 1
+    terms = Terms(read, data.class_names, data.inputs.shape[1:], clients, unseen=unseen)
+    for party in range(terms.parties):
+        rows = np.flatnonzero(data.domains == party)
+        found = [rows[each] for each in positions(len(rows), OwnPlaces(Path()), terms, party)]
+        expected = (
+            [[], [], [], parts.target]
+            if party == unseen
+            else [parts.train[party], parts.validation[party], parts.test[party], []]
+        )
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_parties_keep_their_numbers_whichever_is_unseen() -> None:
+    terms = Terms(read_config(make_config("fedavg")), ("a", "b"), (8, 8, 1), 3, unseen=1)
+    assert (terms.parties, terms.trained) == (4, (0, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"figures": "auroc", "selection": "validation:auroc"}, "nodes send counts alone"),
+        ({"data.shots": 1}, "no party gives samples to another"),
+    ],
+)
+def test_what_nodes_would_have_to_show_is_refused(changes: dict[str, Any], words: str, perceptron: None) -> None:
+    config = make_config("fedavg")
+    config.model.name = "perceptron"
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UserError, match=words):
+        agree(Terms(read_config(config), ("a", "b"), (8, 8, 1), 2))
