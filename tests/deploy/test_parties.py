@@ -5,18 +5,22 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import chex
 import jax
 import numpy as np
 import pytest
 
-from fdgjax.deploy.node import NEVER, NodeState, row_after
+from fdgjax.contract import PyTree
+from fdgjax.deploy.node import NEVER, NodeState, model_of, row_after
 from fdgjax.deploy.placement import by_path
+from fdgjax.deploy.requests import sent_to
 from fdgjax.deploy.server import begin_round
 from fdgjax.deploy.wire import payload
+from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of
-from tests.deploy.parties import DEPLOYED, Parties, apart, one_round, parties, simulated
+from tests.deploy.parties import DEPLOYED, PARTIES, Parties, apart, one_round, parties, simulated
 from tests.marks import mostly_slow
 from tests.toys import compiling_quickly
 
@@ -37,10 +41,21 @@ def check_method(name: str, those: Parties, rounds: int = 2) -> None:
     for _ in range(rounds):
         result, kept = one_round(those, held, kept)
         held = result.held
-    found = apart(those, held, kept, simulated(those, rounds))
+    state = simulated(those, rounds)
+    found = apart(those, held, kept, state)
+    for client, expected in enumerate(own_models(those, state)):
+        model = model_of(those.nodes[client], sent_to(those.server, held, client), rounds - 1, kept[client])
+        chex.assert_trees_all_equal_structs(model, expected)
+        chex.assert_trees_all_close(model, expected, atol=2e-4 * max(1, found.largest))
     note({"method": name, **found._asdict()})
     assert max(found.server, found.rows) <= 2e-4 * max(1, found.largest)
     assert found.largest > 0
+
+
+def own_models(those: Parties, state: State) -> list[PyTree]:
+    """The variables that predict for each client, in the simulation."""
+    rows = [jax.tree.map(lambda leaf, client=client: leaf[client], state.clients) for client in range(PARTIES)]
+    return [those.case.method.predict(state.server, row) for row in rows]
 
 
 def note(figures: dict[str, str | float]) -> None:
