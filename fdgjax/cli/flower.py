@@ -2,6 +2,7 @@
 
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
+    fdgjax flower --audit FILE [FILE ...]                       what was sent and received, from logs of messages
 
 With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
@@ -47,8 +48,12 @@ def main(argv: Sequence[str]) -> int:
             f"config.toml for flwr: export FLWR_HOME={shlex.quote(str(Path(asked.keys).absolute()))}"
         )
         return 0
+    if asked.audit:
+        from fdgjax.deploy.audit import audit
+
+        return audit(asked.audit)
     if not asked.app:
-        raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
+        raise UserError("fdgjax flower got nothing to do; expected --app DIR, --keys DIR or --audit FILE; see --help")
     words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
     return make_app(asked, words)
 
@@ -72,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--columns", default="")
     made.add_argument("--deadline", type=float, default=0.0)
     made.add_argument("--least", type=int, default=1)
+    made.add_argument("--audit", nargs="+", type=Path, default=[], metavar="FILE")
     made.add_argument("--keys", default="")
     made.add_argument("--clients", type=int, default=3)
     made.add_argument("--host", action="append", default=[])

@@ -14,6 +14,7 @@ import numpy as np
 
 from fdgjax.config import experiment_identity, to_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
+from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
 from fdgjax.deploy.own_samples import count_samples, own_samples
 from fdgjax.deploy.statistics import of_party
@@ -43,13 +44,25 @@ class NodeSettings(NamedTuple):
 
 
 def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
-    """The reply to a request; a `UserError` becomes the reply's `error`.
+    """The reply to a request, both of which are logged; a `UserError` becomes the reply's `error`.
 
     Args:
       settings: the client's settings.
       request: the server's request.
       nodes: a cache of nodes by their terms, for a process that answers several requests.
     """
+    log = settings.states / MESSAGES
+    try:
+        log_message(log, NODE, RECEIVED, settings.client, request)
+        reply = reply_to(settings, request, nodes)
+        log_message(log, NODE, SENT, settings.client, request, reply)
+    except UserError as error:
+        return Reply(settings.client, {}, {}, str(error))
+    return reply
+
+
+def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Node] | None) -> Reply:
+    """See `serve`; nothing is logged."""
     begin = time.perf_counter()
     try:
         with jax_events(COMPILED) as compiled:

@@ -11,7 +11,10 @@ import pytest
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
+from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
+from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.node import Node, NodeState
 from fdgjax.deploy.request_handlers import NodeSettings, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
@@ -81,9 +84,9 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
 ) -> None:
     said, direct = list[str](), Direct(settings_of(trial, tmp_path), last=1)
     with pytest.raises(KeyboardInterrupt):
-        run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+        run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     direct.last = 99
-    run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     assert any("continuing after round 1 of 2" in line for line in said)
     found = compare(trial, tmp_path)
     assert max(found.server, found.rows) <= 1e-5 * found.largest
@@ -92,6 +95,11 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
     up, down = (2 * trial.experiment.facts[f"bytes_{way}_per_round"] // 2 for way in ("up", "down"))
     assert [(record["bytes_up"], record["bytes_down"]) for record in records] == 2 * [(up, down)]
     assert len(list(tmp_path.glob("node*/states/*/model.safetensors"))) == 2
+    logs = [read_log(file) for file in (tmp_path / "server" / MESSAGES, *tmp_path.glob("node*/states/messages.jsonl"))]
+    found_of = compare_logs([entry for log in logs for entry in log.entries])
+    assert {(one.entry.kind, one.state) for one in found_of if one.state != UNCHANGED} == {("train", LOST)}
+    trained = [one for one in logs[0].entries if one.kind == "train" and one.direction == "received"]
+    assert [sum(one.bytes for one in trained if one.after_round == round_) for round_ in range(2)] == [up, up]
     assert (tmp_path / "server" / "model.safetensors").exists()
 
 
