@@ -1,6 +1,6 @@
 """The command `fdgjax flower`: a federation of real parties, run by Flower.
 
-    fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
+    fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`, and DIR-operations
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
     fdgjax flower --audit FILE [FILE ...]                       what was sent and received, from logs of messages
 
@@ -11,7 +11,9 @@ With --app: --workdir is the server's folder; --images the folder of its own lab
 the method needs some; --columns, for tables, what all parties' columns are: 'age,chol,sex=0|1,cp=1|2|3|4', a name for
 numbers, and the categories of others;
 --authentication admits only nodes with a registered key; --deadline SECONDS continues a round without clients that have
-not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round.
+not answered by then (0 waits for all); --least N is the smallest number of answers that completes a round; --operations
+is the folder of what administrators need (a page of what is sent, files for systemd and Compose, versions), with --host
+and --port in it, DIR-operations by default.
 """
 
 import argparse
@@ -75,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--images", default="")
     made.add_argument("--table", default="")
     made.add_argument("--columns", default="")
+    made.add_argument("--operations", default="")
     made.add_argument("--deadline", type=float, default=0.0)
     made.add_argument("--least", type=int, default=1)
     made.add_argument("--audit", nargs="+", type=Path, default=[], metavar="FILE")
@@ -92,7 +95,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
       UserError: a key that a deployment needs is missing, or the config cannot be deployed.
     """
     from fdgjax.deploy.app import ServerSettings, write_app
-    from fdgjax.deploy.terms import Terms, agree
+    from fdgjax.deploy.operations import write_operations
+    from fdgjax.deploy.terms import Terms
 
     config, workdir = parse(words)
     classes = tuple(sorted(filter(None, asked.classes.split(","))))
@@ -106,13 +110,16 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
         )
     shape = (len(columns),) if table else (size, size, 3)
     terms = Terms(dataclasses.replace(config, devices=1), classes, shape, config.data.clients, columns)
-    agree(terms)
     place = asked.table if table else asked.images
     samples = str(Path(place).absolute()) if place else ""
-    write_app(
-        Path(asked.app), ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
-    )
+    app = Path(asked.app)
+    settings = ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
+    operations = Path(asked.operations) if asked.operations else app.parent / f"{app.resolve().name}-operations"
+    # The first of both, as it finds whatever cannot be deployed.
+    write_operations(operations, app, settings, next(iter(asked.host), "server.example"), asked.port)
+    write_app(app, settings)
     print(f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients; the server's folder is {workdir}")
+    print(f"for administrators: {operations}/README.md")
     return 0
 
 

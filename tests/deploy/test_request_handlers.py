@@ -16,6 +16,7 @@ from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.node import Node, NodeState
+from fdgjax.deploy.operations import KINDS, contents_of
 from fdgjax.deploy.request_handlers import NodeSettings, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
@@ -23,6 +24,7 @@ from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.deploy.trial import Trial, compare, make_trial, write_folder
 from tests.runs import perceptron
 
@@ -101,6 +103,20 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
     trained = [one for one in logs[0].entries if one.kind == "train" and one.direction == "received"]
     assert [sum(one.bytes for one in trained if one.after_round == round_) for round_ in range(2)] == [up, up]
     assert (tmp_path / "server" / "model.safetensors").exists()
+
+
+def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
+    direct = Direct(settings_of(trial, tmp_path))
+    run_rounds(
+        server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), lambda line: None
+    )
+    said = contents_of(trial.terms)
+    entries = read_log(tmp_path / "node0" / "states" / MESSAGES).entries
+    assert [entry.kind for entry in entries[::2]] == ["join", "train", "train", "finish"]
+    for entry in entries:
+        leaves, facts = (said.down, KINDS[entry.kind].down) if entry.down else (said.up, KINDS[entry.kind].up)
+        assert (entry.arrays, entry.bytes) == (len(leaves[entry.kind]), bytes_of(leaves[entry.kind]))
+        assert set(entry.facts) == set(facts)
 
 
 def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
