@@ -1,7 +1,8 @@
 """The command `fdgjax flower`: a federation of real parties, run by Flower.
 
-    fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
+    fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`, and DIR-operations
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
+    fdgjax flower --audit FILE [FILE ...]                       what was sent and received, from logs of messages
 
 With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
@@ -12,7 +13,8 @@ numbers, and the categories of others;
 --unseen client2 leaves that party out of training: it evaluates the others' model, as a new site would;
 --config.data.clients counts it, too; --authentication admits only nodes with a registered key; --deadline SECONDS
 continues a round without clients that have not answered by then (0 waits for all); --least N is the smallest number of
-answers that completes a round.
+answers that completes a round; --operations is the folder of what administrators need (a page of what is sent, files
+for systemd and Compose, versions), with --host and --port in it, DIR-operations by default.
 """
 
 import argparse
@@ -50,8 +52,12 @@ def main(argv: Sequence[str]) -> int:
             f"config.toml for flwr: export FLWR_HOME={shlex.quote(str(Path(asked.keys).absolute()))}"
         )
         return 0
+    if asked.audit:
+        from fdgjax.deploy.audit import audit
+
+        return audit(asked.audit)
     if not asked.app:
-        raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
+        raise UserError("fdgjax flower got nothing to do; expected --app DIR, --keys DIR or --audit FILE; see --help")
     words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
     return make_app(asked, words)
 
@@ -74,8 +80,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--table", default="")
     made.add_argument("--columns", default="")
     made.add_argument("--unseen", default="")
+    made.add_argument("--operations", default="")
     made.add_argument("--deadline", type=float, default=0.0)
     made.add_argument("--least", type=int, default=1)
+    made.add_argument("--audit", nargs="+", type=Path, default=[], metavar="FILE")
     made.add_argument("--keys", default="")
     made.add_argument("--clients", type=int, default=0)
     made.add_argument("--host", action="append", default=[])
@@ -90,7 +98,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
       UserError: a key that a deployment needs is missing, or the config cannot be deployed.
     """
     from fdgjax.deploy.app import ServerSettings, write_app
-    from fdgjax.deploy.terms import Terms, agree
+    from fdgjax.deploy.operations import write_operations
+    from fdgjax.deploy.terms import Terms
 
     config, workdir = parse(words)
     classes = tuple(sorted(filter(None, asked.classes.split(","))))
@@ -109,18 +118,19 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # A protocol with one client for each domain has no number of clients.
     data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
     terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)
-    agree(terms)
-    if names_in(config.figures):
-        print(f"config.figures={config.figures}: not computed, as nodes send counts and no sample's probabilities")
     place = asked.table if table else asked.images
     samples = str(Path(place).absolute()) if place else ""
-    write_app(
-        Path(asked.app), ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
-    )
+    app = Path(asked.app)
+    settings = ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
+    operations = Path(asked.operations) if asked.operations else app.parent / f"{app.resolve().name}-operations"
+    # The first of both, as it finds whatever cannot be deployed.
+    write_operations(operations, app, settings, next(iter(asked.host), "server.example"), asked.port)
+    write_app(app, settings)
+    if names_in(config.figures):
+        print(f"config.figures={config.figures}: not computed, as nodes send counts and no sample's probabilities")
     left = "" if unseen is None else f", client {unseen} unseen"
-    print(
-        f"flwr run {asked.app}: {config.method.name}, {terms.clients} clients{left}; the server's folder is {workdir}"
-    )
+    print(f"flwr run {asked.app}: {config.method.name}, {clients} clients{left}; the server's folder is {workdir}")
+    print(f"for administrators: {operations}/README.md")
     return 0
 
 

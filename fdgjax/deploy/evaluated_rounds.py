@@ -14,7 +14,7 @@ from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_le
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Request, Transport
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Fact, Request, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -52,12 +52,11 @@ def make_evaluation(
         shared = {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}
         each = [{**{f"{OWN}{k}": v for k, v in sent_to(server, held, client).items()}, **shared} for client in asked]
         chosen = chosen_round(records, terms.config) if keeps_state(terms.config.selection) else None
-        more = {} if not keeps_state(terms.config.selection) else {SELECTED: NEVER if chosen is None else chosen}
-        requests = requests_of(server, held, "evaluate", asked, each, more)
+        selected = NEVER if chosen is None else chosen
+        requests = requests_of(server, held, "evaluate", asked, each, {SELECTED: selected})
         if terms.unseen is not None and known:
-            requests.append(
-                Request("evaluate", terms.unseen, to_words(terms), shared, {"round": int(held.state.round)})
-            )
+            facts: Mapping[str, Fact] = {"round": int(held.state.round), "accepted": NEVER, "elsewhere": "[]"}
+            requests.append(Request("evaluate", terms.unseen, to_words(terms), shared, {**facts, SELECTED: selected}))
         if not requests:
             return {}
         told = transport.exchange(requests, deadline)

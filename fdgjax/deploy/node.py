@@ -23,7 +23,7 @@ from fdgjax.engine.round import Participant, Shared, State, client_round, init_s
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError
 
-SENT = "what the server sent"
+FROM_SERVER = "what the server sent"
 NEVER = -1
 """The round number of a client's initial row."""
 
@@ -131,7 +131,7 @@ def answer(
     whole = with_leaves(node.like, row, blank)
     message, after, loss, largest = jax.device_get(
         node.train(
-            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, SENT), blank),
+            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, FROM_SERVER), blank),
             whole,
             np.uint32(node.agreed.terms.config.seed),
             np.int32(round_),
@@ -186,7 +186,7 @@ def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) ->
     alone = needed(predicting, [True] * len(predicting.outvars))[len(by_path(shapes)) :]
     if not any(alone):
         return method.predict(jax.tree.map(blank, server), row)
-    begin = method.start(with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, SENT), blank), row)
+    begin = method.start(with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, FROM_SERVER), blank), row)
     trained = by_path(method.trained(begin) if method.trained else begin)
     return with_leaves(jax.eval_shape(method.predict, server, shapes), trained, blank)
 

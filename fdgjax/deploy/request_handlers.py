@@ -16,13 +16,15 @@ from fdgjax.config import experiment_identity, to_plain
 from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.deploy.evaluation import SMALLEST, Evaluate, make_evaluate, unseen_shapes
-from fdgjax.deploy.node import NEVER, SENT, Node, NodeState, answer, checked_leaves, make_node, model_of
+from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
+from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, NodeState, answer, checked_leaves, make_node, model_of
 from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts
 from fdgjax.deploy.placement import with_leaves
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Agreed, Terms, agree, federation_of, from_words, no_samples
 from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
+from fdgjax.run.selected import keeps_state
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.registry import lookup
@@ -64,13 +66,25 @@ class Prepared(NamedTuple):
 
 
 def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None = None) -> Reply:
-    """The reply to a request; a `UserError` becomes the reply's `error`.
+    """The reply to a request, both of which are logged; a `UserError` becomes the reply's `error`.
 
     Args:
       settings: the client's settings.
       request: the server's request.
       nodes: a cache of what is made for some terms, for a process that answers several requests.
     """
+    log = settings.states / MESSAGES
+    try:
+        log_message(log, NODE, RECEIVED, settings.client, request)
+        reply = reply_to(settings, request, nodes)
+        log_message(log, NODE, SENT, settings.client, request, reply)
+    except UserError as error:
+        return Reply(settings.client, {}, {}, str(error))
+    return reply
+
+
+def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None) -> Reply:
+    """See `serve`; nothing is logged."""
     begin = time.perf_counter()
     try:
         with jax_events(COMPILED) as compiled:
@@ -123,12 +137,12 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
         {path.removeprefix(part): leaf for path, leaf in request.arrays.items() if path.startswith(part)}
         for part in (OWN, UNSEEN)
     )
-    unseen = with_leaves(shapes, checked_leaves(models, shapes, SENT), lambda leaf: leaf) if models else None
+    unseen = with_leaves(shapes, checked_leaves(models, shapes, FROM_SERVER), lambda leaf: leaf) if models else None
     own = None
     if prepared.node is not None:
         file = state_file(settings, terms)
         own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
-        if SELECTED in request.facts:
+        if keeps_state(terms.config.selection):
             keep_model(file.parent, own, int(request.facts["round"]), int(request.facts[SELECTED]))
     found = prepared.evaluate(own, unseen, int(request.facts["round"]))
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
@@ -151,7 +165,7 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
     selected round if the request names one."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
-    written, chosen = file.parent / "model.safetensors", int(request.facts.get(SELECTED, NEVER))
+    written, chosen = file.parent / "model.safetensors", int(request.facts[SELECTED])
     if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
         write_bytes(written, kept.read_bytes())
         return Reply(settings.client, {}, {"written": True})

@@ -10,11 +10,12 @@ import numpy as np
 from fdgjax.config import Config
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
+from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import SELECTED, Fact, Reply, Transport, payload
+from fdgjax.deploy.wire import SELECTED, Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.run.extend_rounds import as_planned
@@ -188,7 +189,7 @@ def deliver(
     method, config = server.agreed.method, server.agreed.terms.config
     count = server.agreed.terms.clients
     chosen = chosen_round(records, config) if selected is not None else None
-    more: dict[str, Fact] = {} if chosen is None else {SELECTED: chosen}
+    more = {SELECTED: NEVER if chosen is None else chosen}
     sent = [sent_to(server, held, client) for client in range(count)]
     told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), policy.deadline)
     failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]

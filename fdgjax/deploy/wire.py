@@ -12,7 +12,8 @@ OWN, UNSEEN = "own", "unseen"
 """Of a request to evaluate: the prefixes of what a client's own model is computed from, and of the models for an unseen
 domain."""
 SELECTED = "selected"
-"""A request's fact: the round that is selected so far, if the run selects one by the clients' held-out samples."""
+"""A fact of requests to evaluate and to finish: the round that is selected so far, if the run selects one by the
+clients' held-out samples; -1 for none."""
 
 
 class Request(NamedTuple):

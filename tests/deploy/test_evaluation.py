@@ -56,13 +56,13 @@ def deployed(those: Trial, folder: Path, smallest: int = 1, said: list[str] | No
     return [json.loads(line) for line in (folder / "server" / "metrics.jsonl").read_text().splitlines()]
 
 
-def same(ours: Any, theirs: Any) -> None:
+def same(ours: Any, theirs: Any, rounding: float = 1e-6) -> None:
     if isinstance(theirs, dict):
         # A domain's name is its party's in a deployment.
         for own, other in zip(ours.values(), theirs.values(), strict=True):
-            same(own, other)
+            same(own, other, rounding)
     else:
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=rounding)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ditto"])
@@ -80,7 +80,7 @@ def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perce
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("fedbn", {"model.name": "digits_cnn", "adaptation.kind": "statistics"}),
+        ("fedavg", {"model.name": "digits_cnn", "adaptation.kind": "t3a"}),
         ("hfedf", {"client_model": "trained"}),
         ("uap", {"data.protocol": "labelled_server", "data.clients": 2}),
         ("fedsimclr", {"model.name": "digits_cnn"}),
@@ -94,7 +94,19 @@ def test_figures_of_methods_of_other_kinds_are_the_simulations(
     those = trial(cache, name, **changes)
     for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
         for key, figure in expected.items():
-            same(found[key], figure)
+            # A probe is trained on rounded features: of some hundred samples a few may fall on the other side.
+            same(found[key], figure, 5e-3 if key.startswith("probe") else 1e-6)
+
+
+@pytest.mark.slow
+def test_a_method_whose_models_stay_at_the_nodes_has_no_figures_of_the_unseen_domain(
+    cache: Path, tmp_path: Path
+) -> None:
+    those = trial(cache, "fedbn", **{"model.name": "digits_cnn"})
+    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+        assert {"ood_accuracy", OF_UNSEEN}.isdisjoint(found)
+        for key in ("id_accuracy", "id_all_accuracy", "client_accuracy", "id_loss", "id_ece"):
+            same(found[key], expected[key])
 
 
 def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptron: None, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def script(folder: Path, port: int) -> str:
             text += f" &\nuntil (echo > /dev/tcp/localhost/{port}) 2> /dev/null; do kill -0 $!; sleep 0.2; done"
         if text.startswith("flower-supernode"):
             text = "\n".join(of_hospital(text, client, folder) for client in range(CLIENTS))
+        if text.startswith("fdgjax flower --audit"):
+            text = text.replace("/data/", f"{folder}/hospital0/")
         if block.kind == "shell" and not text.startswith("pip install"):
             commands.append(text)
     return "\n".join(commands)

@@ -11,8 +11,12 @@ import pytest
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
+from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
+from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.node import NodeState
+from fdgjax.deploy.operations import KINDS, contents_of
 from fdgjax.deploy.request_handlers import NodeSettings, Prepared, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
@@ -20,6 +24,7 @@ from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.deploy.trial import Trial, compare, make_trial, node_settings, write_folder
 from tests.runs import perceptron
 
@@ -72,9 +77,9 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
 ) -> None:
     said, direct = list[str](), Direct(node_settings(trial, tmp_path), last=1)
     with pytest.raises(KeyboardInterrupt):
-        run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+        run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     direct.last = 99
-    run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     assert any("continuing after round 1 of 2" in line for line in said)
     found = compare(trial, tmp_path)
     assert max(found.server, found.rows) <= 1e-5 * found.largest
@@ -83,7 +88,26 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
     up, down = (2 * trial.experiment.facts[f"bytes_{way}_per_round"] // 2 for way in ("up", "down"))
     assert [(record["bytes_up"], record["bytes_down"]) for record in records] == 2 * [(up, down)]
     assert len(list(tmp_path.glob("node*/states/*/model.safetensors"))) == 2
+    logs = [read_log(file) for file in (tmp_path / "server" / MESSAGES, *tmp_path.glob("node*/states/messages.jsonl"))]
+    found_of = compare_logs([entry for log in logs for entry in log.entries])
+    assert {(one.entry.kind, one.state) for one in found_of if one.state != UNCHANGED} == {("train", LOST)}
+    trained = [one for one in logs[0].entries if one.kind == "train" and one.direction == "received"]
+    assert [sum(one.bytes for one in trained if one.after_round == round_) for round_ in range(2)] == [up, up]
     assert (tmp_path / "server" / "model.safetensors").exists()
+
+
+def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
+    direct = Direct(node_settings(trial, tmp_path))
+    run_rounds(
+        server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), lambda line: None
+    )
+    said = contents_of(trial.terms)
+    entries = read_log(tmp_path / "node0" / "states" / MESSAGES).entries
+    assert [entry.kind for entry in entries[::2]] == ["join", "train", "train", "evaluate", "finish"]
+    for entry in entries:
+        leaves, facts = (said.down, KINDS[entry.kind].down) if entry.down else (said.up, KINDS[entry.kind].up)
+        assert (entry.arrays, entry.bytes) == (len(leaves[entry.kind]), bytes_of(leaves[entry.kind]))
+        assert set(entry.facts) == set(facts)
 
 
 def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:

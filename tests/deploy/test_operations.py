@@ -1,0 +1,203 @@
+"""The folder for administrators: what it says of messages is what is sent, and its files are read by those they are
+for."""
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdgjax.cli.flower import main as flower
+from fdgjax.config import make_config, read_config
+from fdgjax.data.columns import Column
+from fdgjax.deploy.app import ServerSettings
+from fdgjax.deploy.operations import FACTS, KINDS, contents_of, write_operations
+from fdgjax.deploy.request_handlers import ACTIONS
+from fdgjax.deploy.service_files import NODE_PORT, Service, compose, node_unit, superlink_unit
+from fdgjax.deploy.statistics import of_party
+from fdgjax.deploy.terms import OwnSamples, Terms
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+
+SERVICE = Service(
+    name="fedavg",
+    host="server.example",
+    port=8123,
+    clients=3,
+    authentication=True,
+    samples="images='/data/images'",
+    workdir='/srv/a "100%" $run',
+    own="/srv/own",
+)
+UNITS = {"flower-supernode": node_unit, "flower-superlink": superlink_unit}
+
+
+def terms_of(method: str, data: str = "folder", columns: tuple[Column, ...] = (), **changes: object) -> Terms:
+    config = make_config(method, data)
+    config.data.clients = 3
+    config.update_from_flattened_dict(changes)
+    shape = (len(columns),) if columns else (8, 8, 3)
+    return Terms(read_config(config), ("a", "b"), shape, 3, columns)
+
+
+def started(unit: str) -> list[str]:
+    """The words of a unit's program, as systemd splits them."""
+    (found,) = re.findall(r"^ExecStart=((?:.*\\\n)*.*)$", unit, re.MULTILINE)
+    return shlex.split(found.replace("\\\n", " "))
+
+
+# What is said of messages
+
+
+def test_every_kind_of_message_and_every_fact_is_explained() -> None:
+    assert set(KINDS) == set(ACTIONS)
+    assert {fact for kind in KINDS.values() for fact in (*kind.down, *kind.up)} == set(FACTS)
+
+
+def test_what_stays_at_a_node_is_in_no_message() -> None:
+    """BatchNorm of FedBN, and the control variates of SCAFFOLD; FedAvg's nodes keep nothing."""
+    kept = {
+        name: contents_of(terms_of(name, **{"model.name": "digits_cnn"})) for name in ("fedbn", "scaffold", "fedavg")
+    }
+    assert kept["fedbn"].kept
+    assert all("bn" in path or "batch_stats" in path for path in kept["fedbn"].kept)
+    assert not [path for path in (*kept["fedbn"].down["train"], *kept["fedbn"].up["train"]) if "['bn']" in path]
+    assert kept["scaffold"].kept
+    assert not kept["fedavg"].kept
+    assert "describe" not in kept["fedavg"].down
+
+
+def test_what_is_said_of_a_tables_statistics_is_what_a_node_sends() -> None:
+    columns = (Column("age"), Column("sex", ("0", "1")), Column("pain", ("1", "2", "3")))
+    said = contents_of(terms_of("fedavg", "table", columns, **{"model.name": "linear"})).up["describe"]
+    rows = np.array([[50.0, 0, 1], [60.0, 1, 2], [np.nan, 1, 0]], np.float32)
+    terms = terms_of("fedavg", "table", columns, **{"model.name": "linear"})
+    sent = of_party(OwnSamples(rows, np.zeros(3, np.int32)), terms)
+    assert {path: (leaf.shape, leaf.dtype) for path, leaf in said.items()} == {
+        path: (leaf.shape, leaf.dtype) for path, leaf in sent.items()
+    }
+
+
+def test_a_method_that_trains_at_the_server_needs_none_of_its_samples() -> None:
+    terms = terms_of("semifl", **{"model.name": "digits_cnn", "data.protocol": "labelled_server"})
+    assert contents_of(terms).up["train"]
+
+
+# The folder
+
+
+@pytest.fixture
+def asked(tmp_path: Path, perceptron: None) -> list[str]:
+    words = ["--classes=a,b", "--config=fedavg:folder", "--config.data.clients=3", "--config.data.image_size=8"]
+    return ["fdgjax flower", f"--app={tmp_path / 'app'}", *words, "--config.model.name=perceptron", "--host=h.example"]
+
+
+def test_the_app_gets_none_of_it(asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert flower([*asked, "--workdir", str(tmp_path / "run"), "--authentication"]) == 0
+    assert [file.name for file in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
+    page = (tmp_path / "app-operations" / "README.md").read_text()
+    assert "port 8000" in page
+    assert "h.example:8000" in page
+    # Every array that is trained or evaluated, down and up, with its bytes.
+    said = re.findall(r"(\d+) arrays, ([\d,]+) bytes", "".join(re.findall(r"^\| `(?:train|evaluate)` .*$", page, re.M)))
+    totals = [tuple(int(number.replace(",", "")) for number in pair) for pair in said]
+    rows = [int(size.replace(",", "")) for size in re.findall(r"^\| `.*` \| .* \| float32 \| ([\d,]+) \|$", page, re.M)]
+    assert len(totals) == 4
+    assert tuple(map(sum, zip(*totals, strict=True))) == (len(rows), sum(rows))
+    assert flower([*asked, f"--operations={tmp_path / 'app' / 'more'}"]) == 2
+    assert "expected one elsewhere" in capsys.readouterr().err
+
+
+def test_what_cannot_be_deployed_leaves_no_folder(asked: list[str], tmp_path: Path) -> None:
+    assert flower([*asked, "--config.seeds=2"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_versions_are_those_installed(tmp_path: Path) -> None:
+    settings = ServerSettings(terms_of("fedavg", **{"model.name": "digits_cnn"}), tmp_path / "server")
+    write_operations(tmp_path / "here", tmp_path / "app", settings, "h", 8000)
+    pins = dict(line.split("==") for line in (tmp_path / "here" / "requirements.txt").read_text().split())
+    assert (pins["jax"], pins["fdgjax[flower]"]) == (version("jax"), version("fdgjax"))
+    page = (tmp_path / "here" / "README.md").read_text()
+    # Without authentication there is no key to install.
+    assert "client.key" not in page
+    assert "whoever reaches the port can take part" in page
+
+
+# The files
+
+
+@pytest.mark.parametrize("program", UNITS)
+def test_a_unit_is_one_of_systemds(program: str, tmp_path: Path) -> None:
+    text = UNITS[program](SERVICE)
+    read = configparser.ConfigParser(strict=False, interpolation=None, delimiters="=")
+    read.optionxform = str  # type: ignore[assignment,method-assign]
+    read.read_string(text.replace("\\\n", " "))
+    own = dict(read["Service"])
+    assert (own["Restart"], own["RestartSec"], own["User"]) == ("always", "20", "fdgjax")
+    assert (own["NoNewPrivileges"], own["ProtectSystem"]) == ("yes", "strict")
+    assert own["ExecStart"].split()[0].strip('"') == f"/opt/fdgjax/bin/{program}"
+    if shutil.which("systemd-analyze") is None:
+        return
+    file = tmp_path / f"{program}.service"
+    file.write_text(text.replace(f"/opt/fdgjax/bin/{program}", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if program in line]) == (0, [])
+
+
+def test_a_node_reads_its_samples_and_writes_its_states_alone() -> None:
+    unit = node_unit(SERVICE).splitlines()
+    assert "ReadOnlyPaths=/data /etc/fdgjax" in unit
+    assert "ReadWritePaths=/var/lib/fdgjax" in unit
+    assert r'ReadWritePaths=/var/lib/fdgjax "/srv/a \"100%%\" $run"' in superlink_unit(SERVICE).splitlines()
+
+
+def test_the_compose_file_has_both_sides() -> None:
+    yaml = pytest.importorskip("yaml")
+    services: dict[str, Any] = yaml.safe_load(compose(SERVICE))["services"]
+    node, superlink = services["node"], services["superlink"]
+    assert (node["profiles"], superlink["profiles"]) == (["node"], ["superlink"])
+    assert node["volumes"][0].endswith(":/data:ro")
+    assert "ports" not in node
+    assert superlink["ports"] == ["8123:8123"]
+    assert superlink["volumes"][-2:] == ['/srv/a "100%" $$run:/srv/a "100%" $$run', "/srv/own:/srv/own:ro"]
+    for one, unit in ((node, node_unit(SERVICE)), (superlink, superlink_unit(SERVICE))):
+        assert one["read_only"] is True
+        assert one["build"]["dockerfile_inline"].startswith(f"FROM python:3.{sys.version_info.minor}-slim\n")
+        assert flags(one["command"]) == flags(started(unit))
+
+
+def flags(words: list[str]) -> list[str]:
+    return [word for word in words if word.startswith("--")]
+
+
+@pytest.mark.parametrize("program", UNITS)
+def test_flower_knows_the_flags(program: str) -> None:
+    pytest.importorskip("flwr")
+    command = [str(Path(sys.executable).parent / program), "--help"]
+    known = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    used = flags(started(UNITS[program](SERVICE)))
+    assert len(used) > 4
+    assert [flag for flag in used if not re.search(rf"(?<!\S)\[?{flag}\b", known)] == []
+    assert program != "flower-supernode" or f"(default: {NODE_PORT})" in " ".join(known.split())
+
+
+@pytest.mark.parametrize("samples", ["images='/data/images'", "table='/data/table.csv'"])
+def test_flower_and_we_read_the_nodes_own_settings(samples: str) -> None:
+    pytest.importorskip("flwr")
+    from flwr.common.config import parse_config_args
+
+    from fdgjax.deploy.client_app import node_settings
+
+    words = started(node_unit(SERVICE._replace(samples=samples)))[-1].replace("${CLIENT}", "2")
+    found = node_settings(parse_config_args([words]))
+    assert (found.client, found.states) == (2, Path("/var/lib/fdgjax/states"))
+    assert str(found.samples) == samples.split("'")[1]
