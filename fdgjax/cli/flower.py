@@ -2,6 +2,7 @@
 
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
+    fdgjax flower --node OPTIONS-OF-FLOWER-SUPERNODE            a node with one process for all its messages
 
 With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
@@ -17,7 +18,9 @@ import argparse
 import dataclasses
 import importlib.util
 import logging
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +37,9 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; returns its exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("fdgjax").setLevel(logging.INFO)  # what is chosen for the method, such as its units
+    if argv[1:2] == ["--node"]:
+        # In this process's place: a SuperNode needs no JAX.
+        os.execv(sys.executable, [sys.executable, "-m", "fdgjax.deploy.warm_node", *argv[2:]])
     words = joined_words(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
     if asked.keys:
@@ -48,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         )
         return 0
     if not asked.app:
-        raise UserError("fdgjax flower got nothing to do; expected --app DIR or --keys DIR; see --help")
+        raise UserError("fdgjax flower got nothing to do; expected --app DIR, --keys DIR or --node; see --help")
     words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
     return make_app(asked, words)
 

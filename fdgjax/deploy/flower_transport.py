@@ -1,4 +1,5 @@
-"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; only this module and the two apps import Flower.
+"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; only this module, the two apps and the
+long-lived node (`warm_node`, `worker`) import Flower.
 
 An array travels as its raw bytes, without a NumPy header; paths, shapes and types are in Flower's metadata.
 """
@@ -13,11 +14,13 @@ from flwr.serverapp import Grid
 
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.rounds import Say
+from fdgjax.deploy.waiting import pause
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
 
 RAW = "fdgjax.bytes"
 PAUSE_SECONDS = 1.0
+"""Between two looks for replies, at most; see `pause`."""
 NODE_NAME = "client"
 """With authentication, the node of client 2 is registered under the name `client2`."""
 
@@ -110,9 +113,10 @@ class FlowerTransport:
         """See `Transport`."""
         self.terms = terms
         self.say(f"waiting for {clients} clients")
+        begin = time.monotonic()
         while set(self.samples) != set(range(clients)):
             self.look()
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause(time.monotonic() - begin, PAUSE_SECONDS))
         return self.samples
 
     def look(self) -> set[Seen]:
@@ -165,7 +169,7 @@ class FlowerTransport:
                     del waiting[client]
                     if not message.has_error():
                         del todo[client]
-            time.sleep(PAUSE_SECONDS if todo else 0)
+            time.sleep(pause(time.monotonic() - begin, PAUSE_SECONDS) if todo else 0)
         return replies
 
     def push(self, seen: Seen, request: Request) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from fdgjax.config import experiment_identity, to_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
-from fdgjax.deploy.own_samples import count_samples, own_samples
+from fdgjax.deploy.own_samples import count_samples, own_samples, version_of
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
@@ -48,7 +48,7 @@ def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | Non
     Args:
       settings: the client's settings.
       request: the server's request.
-      nodes: a cache of nodes by their terms, for a process that answers several requests.
+      nodes: a cache of the node, for a process that answers several requests.
     """
     begin = time.perf_counter()
     try:
@@ -116,12 +116,15 @@ def accepted_by(settings: NodeSettings, request: Request, file: Path) -> int:
 
 
 def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
-    """The node for these terms."""
-    if words not in nodes:
-        terms = from_words(words)
+    """The node for these terms; a new one where its samples' files have changed. Only the last one is kept."""
+    terms = from_words(words)
+    key = repr((settings, words, version_of(settings.samples, terms)))
+    if key not in nodes:
         own = own_samples(settings.samples, terms, settings.states)
-        nodes[words] = make_node(agree(terms), settings.client, own)
-    return nodes[words]
+        made = make_node(agree(terms), settings.client, own)
+        nodes.clear()
+        nodes[key] = made
+    return nodes[key]
 
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:

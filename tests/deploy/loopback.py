@@ -21,10 +21,12 @@ MARK = "FDGJAX_LOOPBACK"
 
 
 class Secured(NamedTuple):
-    """Two settings: TLS, by the keys in a folder, and nodes that show a key. keys: None for neither."""
+    """Settings: TLS, by the keys in a folder, and nodes that show a key; whether a node has one process for all
+    messages. keys: None for no TLS and no keys."""
 
     keys: Path | None = None
     authentication: bool = False
+    warm: bool = False
 
 
 class Place(NamedTuple):
@@ -133,13 +135,19 @@ def start_node(place: Place, client: int, settings: str, key: Path | None = None
     """A SuperNode with its `--node-config`; `key` is its private one."""
     keys = place.secured.keys
     secured = ["--insecure"] if keys is None else [f"--root-certificates={keys / AUTHORITY}"]
+    warm = [sys.executable, "-m", "fdgjax", "flower", "--node"]
     if key is not None:
         secured.append(f"--auth-supernode-private-key={key}")
     return start(
         place,
         f"node{client}",
         [
-            *(program("flower-supernode"), *secured, f"--superlink=127.0.0.1:{place.port}", f"--port={free_port()}"),
+            *(
+                *(warm if place.secured.warm else [program("flower-supernode")]),
+                *secured,
+                f"--superlink=127.0.0.1:{place.port}",
+                f"--port={free_port()}",
+            ),
             *("--node-config", settings),
         ],
     )

@@ -1,0 +1,34 @@
+"""How long to wait before asking again."""
+
+import time
+from collections.abc import Callable
+
+SHARE = 0.1
+"""The part of the time waited so far that the next pause takes."""
+LEAST_SECONDS = 0.05
+"""The shortest pause."""
+
+
+def pause(waited: float, most: float) -> float:
+    """The seconds until the next look, after `waited` seconds without success: `clip(waited / 10, 1/20, most)`.
+
+    Whatever is waited for is thus seen a tenth of its own time too late, and after a minute nobody is asked more often
+    than once in `most` seconds.
+    """
+    return min(most, max(LEAST_SECONDS, SHARE * waited))
+
+
+def growing_pauses(
+    sleep: Callable[[float], None], now: Callable[[], float] = time.monotonic
+) -> Callable[[float], None]:
+    """A `sleep` that waits shorter at first: consecutive calls with the same number of seconds are one wait, whose
+    pauses grow up to that number."""
+    asked, begin = 0.0, 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal asked, begin
+        if seconds != asked:
+            asked, begin = seconds, now()
+        sleep(pause(now() - begin, seconds))
+
+    return wait

@@ -1,0 +1,87 @@
+"""Flower's SuperNode with one long-lived process for all messages: `fdgjax flower --node`.
+
+`flower-supernode` starts a Python process for each message, which imports, traces and loads compiled programs anew.
+Here the SuperNode, which connects to the server, starts none (its `--isolation process`); beside it runs
+`fdgjax.deploy.worker`, which answers one message after the other. If that process ends, it is started again, and the
+server repeats the request that it did not answer.
+"""
+
+import argparse
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+from flwr.supercore.address import resolve_bind_address
+from flwr.supercore.constant import SUPERNODE_UVICORN_DEFAULT_PORT, UVICORN_DEFAULT_HOST
+from flwr.supernode import start_client_internal
+from flwr.supernode.cli.flower_supernode import flower_supernode
+
+from fdgjax.deploy.waiting import growing_pauses
+from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
+
+LONGEST_PAUSE = 60.0
+"""Seconds before a worker that ends again and again is started once more."""
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    """Runs the SuperNode with the words of `flower-supernode`, until it ends.
+
+    Raises:
+      UserError: `--isolation`, which is chosen here.
+    """
+    words = list(argv[1:])
+    start = worker_command(words)
+    # Flower 1.41 looks for messages every 3 seconds and for answers twice a second; neither is a setting of it.
+    start_client_internal.time = SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)})
+    # A daemon: the worker ends by itself when this process does, however it does.
+    threading.Thread(target=keep_running, args=(start,), daemon=True).start()
+    sys.argv = ["flower-supernode", "--isolation", "process", *words]
+    flower_supernode()
+    return 0
+
+
+def worker_command(words: Sequence[str]) -> list[str]:
+    """The worker's command line, for a SuperNode with these words. Raises like `main`."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--host", default=UVICORN_DEFAULT_HOST)
+    parser.add_argument("--port", default=str(SUPERNODE_UVICORN_DEFAULT_PORT))
+    parser.add_argument("--ssl-ca-certfile", default="")
+    parser.add_argument("--isolation", default="")
+    parser.add_argument("--superexec-auth-secret-file", default="")
+    known, _ = parser.parse_known_args(list(words))
+    for name in ("isolation", "superexec_auth_secret_file"):
+        if getattr(known, name):
+            raise UserError(
+                f"fdgjax flower --node got --{name.replace('_', '-')}, which it chooses itself; expected the other "
+                "options of flower-supernode; leave it out, or start flower-supernode"
+            )
+    host = f"[{known.host}]" if ":" in known.host else known.host
+    address = resolve_bind_address(f"{host}:{known.port}")
+    return [sys.executable, "-m", "fdgjax.deploy.worker", address, known.ssl_ca_certfile]
+
+
+def keep_running(
+    start: Sequence[str], sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
+) -> None:
+    """Starts a program, and again whenever it ends: after as many seconds as it ran less than a minute, at first one.
+
+    The program's standard input is a pipe that nobody writes to: it closes when this process ends.
+    """
+    wait = 1.0
+    while True:
+        begin = now()
+        with subprocess.Popen(start, stdin=subprocess.PIPE) as process:
+            status = process.wait()
+        wait = 1.0 if now() - begin > LONGEST_PAUSE else min(2 * wait, LONGEST_PAUSE)
+        logging.getLogger("flwr").warning("the node's worker ended (status %d); started again in %.0f s", status, wait)
+        sleep(wait)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,103 @@
+"""The process that answers a node's messages one after the other; `fdgjax.deploy.warm_node` starts it.
+
+It stands for Flower's `flower-superexec`, which waits for messages, and for `flwr-clientapp`, which answers one and
+ends. It runs the installed fdgjax alone, whatever code the operator's app names. The samples and the traced and
+compiled programs of the last terms stay in memory; nothing else does, so that it may end at any time.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.constant import TaskType
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+
+from fdgjax.deploy.client_app import reply_to
+from fdgjax.deploy.node import Node
+from fdgjax.deploy.waiting import pause
+
+LONGEST_PAUSE = 1.0
+"""Seconds between two looks for a message, at most; Flower's own are a second apart."""
+FAILED = 1
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    """Answers messages until standard input closes.
+
+    Args:
+      argv: the program; the address of the SuperNode's own interface; the file of the authority that signed the
+        interface's certificate, '' for an interface without TLS.
+    """
+    _, address, authority = argv
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    certificates = Path(authority).read_bytes() if authority else None
+    connect = partial(RuntimeHttpClient.from_server_address, address, not authority, certificates)
+    tasks = connect(
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+        retry_invoker=make_simple_http_retry_invoker(),
+    )
+    nodes: dict[str, Node] = {}
+    begin = time.monotonic()
+    while True:
+        token = tasks.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])).token
+        if not token:
+            time.sleep(pause(time.monotonic() - begin, LONGEST_PAUSE))
+            continue
+        own = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), RuntimeTokenHttpInterceptor(token)]
+        with connect(interceptors=own, retry_invoker=make_simple_http_retry_invoker()) as client:
+            answer_task(client, nodes)
+        begin = time.monotonic()
+
+
+def end_with_parent() -> None:
+    """Ends this process at once when its standard input closes, that is, when the SuperNode ends, however it does."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(0)
+
+
+def answer_task(client: Any, nodes: dict[str, Node]) -> None:
+    """Answers one message, as Flower's `run_clientapp` does.
+
+    Args:
+      client: the SuperNode's own interface, with the token of the message's task.
+      nodes: see `fdgjax.deploy.request_handlers.serve`.
+
+    Raises:
+      SystemExit: anything went wrong that is not a `UserError`. The server is told, and a new process begins anew.
+    """
+    # Where the task is no longer ours, it ends this process by SIGINT, as it ends Flower's.
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
+    message, context, reply, problem = None, None, None, ""
+    try:
+        message, context, _, _ = pull_task_input(client)
+        reply = reply_to(message, context, nodes)
+    except Exception as error:  # whatever it is, the server is told, as by Flower's own process
+        problem = f"{type(error)}:<'{error}'>"
+        logging.getLogger("flwr").exception("the node's worker failed")
+        if message is not None:
+            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, problem), reply_to=message)
+    if reply is not None and context is not None:
+        push_message(client, reply, context)
+    heartbeat.stop()  # before the task ends, as a finished task has no heart
+    push_task_output(client, context, SubStatus.FAILED if problem else SubStatus.COMPLETED, problem)
+    if problem:
+        raise SystemExit(FAILED)
+
+
+if __name__ == "__main__":
+    main(sys.argv)
