@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import http_grid
 
 from fdgjax.deploy.flower_transport import FlowerTransport
 from fdgjax.deploy.own_samples import own_samples
@@ -13,6 +14,7 @@ from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import OwnSamples, agree, from_words
+from fdgjax.deploy.waiting import retry_soon
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
@@ -25,6 +27,7 @@ FAILED = "failed.json"
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Runs all rounds, from the newest checkpoint on."""
+    retry_soon(http_grid, "pull_objects")
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
     remember_all_programs(folder / "compiled")

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from types import ModuleType, SimpleNamespace
 
 SHARE = 0.1
 """The part of the time waited so far that the next pause takes."""
@@ -32,3 +34,14 @@ def growing_pauses(
         sleep(pause(now() - begin, seconds))
 
     return wait
+
+
+def look_soon(module: ModuleType) -> None:
+    """Lets a module of Flower that waits by `time.sleep` wait by `growing_pauses`; its intervals are no setting."""
+    setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)}))  # noqa: B010
+
+
+def retry_soon(module: ModuleType, name: str) -> None:
+    """Lets a module of Flower ask soon again for a part of a message that is on its way: by itself it waits for a
+    second."""
+    setattr(module, name, partial(getattr(module, name), initial_backoff=LEAST_SECONDS))

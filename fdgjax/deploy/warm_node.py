@@ -13,14 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 from flwr.supercore.address import resolve_bind_address
 from flwr.supercore.constant import SUPERNODE_UVICORN_DEFAULT_PORT, UVICORN_DEFAULT_HOST
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
-from fdgjax.deploy.waiting import growing_pauses
+from fdgjax.deploy.waiting import look_soon, retry_soon
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -37,8 +36,8 @@ def main(argv: Sequence[str]) -> int:
     """
     words = list(argv[1:])
     start = worker_command(words)
-    # Flower 1.41 looks for messages every 3 seconds and for answers twice a second; neither is a setting of it.
-    start_client_internal.time = SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)})
+    look_soon(start_client_internal)  # Flower 1.41 looks for messages every 3 seconds, for answers twice a second
+    retry_soon(start_client_internal, "pull_objects")
     # A daemon: the worker ends by itself when this process does, however it does.
     threading.Thread(target=keep_running, args=(start,), daemon=True).start()
     sys.argv = ["flower-supernode", "--isolation", "process", *words]

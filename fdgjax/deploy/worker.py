@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,14 +23,16 @@ from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_htt
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from flwr.supernode.runtime import run_clientapp
 
 from fdgjax.deploy.client_app import reply_to
 from fdgjax.deploy.node import Node
-from fdgjax.deploy.waiting import pause
+from fdgjax.deploy.waiting import pause, retry_soon
 
 LONGEST_PAUSE = 1.0
 """Seconds between two looks for a message, at most; Flower's own are a second apart."""
+PATIENCE = 10.0
+"""Seconds in which a message is expected whose task is there."""
 FAILED = 1
 
 
@@ -42,6 +44,7 @@ def main(argv: Sequence[str]) -> NoReturn:
         interface's certificate, '' for an interface without TLS.
     """
     _, address, authority = argv
+    retry_soon(run_clientapp, "pull_and_inflate_object_from_tree")
     threading.Thread(target=end_with_parent, daemon=True).start()
     certificates = Path(authority).read_bytes() if authority else None
     connect = partial(RuntimeHttpClient.from_server_address, address, not authority, certificates)
@@ -56,8 +59,9 @@ def main(argv: Sequence[str]) -> NoReturn:
         if not token:
             time.sleep(pause(time.monotonic() - begin, LONGEST_PAUSE))
             continue
-        own = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), RuntimeTokenHttpInterceptor(token)]
+        own: Any = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), RuntimeTokenHttpInterceptor(token)]
         with connect(interceptors=own, retry_invoker=make_simple_http_retry_invoker()) as client:
+            setattr(client, "PullMessages", once_stored(client.PullMessages))  # noqa: B010
             answer_task(client, nodes)
         begin = time.monotonic()
 
@@ -67,6 +71,18 @@ def end_with_parent() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(0)
+
+
+def once_stored(pull: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`PullMessages`, asked until the message is there: a SuperNode announces the task first."""
+
+    def patient(request: Any) -> Any:
+        begin = time.monotonic()
+        while not (found := pull(request)).messages_list and (waited := time.monotonic() - begin) < PATIENCE:
+            time.sleep(pause(waited, LONGEST_PAUSE))
+        return found
+
+    return patient
 
 
 def answer_task(client: Any, nodes: dict[str, Node]) -> None:
@@ -84,7 +100,7 @@ def answer_task(client: Any, nodes: dict[str, Node]) -> None:
     heartbeat.start()
     message, context, reply, problem = None, None, None, ""
     try:
-        message, context, _, _ = pull_task_input(client)
+        message, context, _, _ = run_clientapp.pull_task_input(client)
         reply = reply_to(message, context, nodes)
     except Exception as error:  # whatever it is, the server is told, as by Flower's own process
         problem = f"{type(error)}:<'{error}'>"
@@ -92,9 +108,9 @@ def answer_task(client: Any, nodes: dict[str, Node]) -> None:
         if message is not None:
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, problem), reply_to=message)
     if reply is not None and context is not None:
-        push_message(client, reply, context)
+        run_clientapp.push_message(client, reply, context)
     heartbeat.stop()  # before the task ends, as a finished task has no heart
-    push_task_output(client, context, SubStatus.FAILED if problem else SubStatus.COMPLETED, problem)
+    run_clientapp.push_task_output(client, context, SubStatus.FAILED if problem else SubStatus.COMPLETED, problem)
     if problem:
         raise SystemExit(FAILED)
 

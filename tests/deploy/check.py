@@ -38,13 +38,8 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(asked.dir or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         keys = folder.absolute() / "keys" if asked.tls or asked.authentication else None
-        deploy(
-            trial,
-            folder,
-            Secured(keys, asked.authentication, asked.warm),
-            lambda line: print(line, flush=True),
-            asked.deadline,
-        )
+        secured = Secured(keys, asked.authentication, asked.warm)
+        deploy(trial, folder, secured, lambda line: print(line, flush=True), asked.deadline)
         found = compare(trial, folder)
     print(json.dumps({"method": trial.terms.config.method.name, **found._asdict()}))
     print(f"largest difference from the simulation: {max(found.server, found.rows):.1e}")

@@ -136,18 +136,14 @@ def start_node(place: Place, client: int, settings: str, key: Path | None = None
     keys = place.secured.keys
     secured = ["--insecure"] if keys is None else [f"--root-certificates={keys / AUTHORITY}"]
     warm = [sys.executable, "-m", "fdgjax", "flower", "--node"]
+    command = warm if place.secured.warm else [program("flower-supernode")]
     if key is not None:
         secured.append(f"--auth-supernode-private-key={key}")
     return start(
         place,
         f"node{client}",
         [
-            *(
-                *(warm if place.secured.warm else [program("flower-supernode")]),
-                *secured,
-                f"--superlink=127.0.0.1:{place.port}",
-                f"--port={free_port()}",
-            ),
+            *(*command, *secured, f"--superlink=127.0.0.1:{place.port}", f"--port={free_port()}"),
             *("--node-config", settings),
         ],
     )
