@@ -7,24 +7,19 @@ server repeats the request that it did not answer.
 """
 
 import argparse
-import logging
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from flwr.supercore.address import resolve_bind_address
 from flwr.supercore.constant import SUPERNODE_UVICORN_DEFAULT_PORT, UVICORN_DEFAULT_HOST
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
+from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.waiting import look_soon, retry_soon
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
-
-LONGEST_PAUSE = 60.0
-"""Seconds before a worker that ends again and again is started once more."""
 
 
 @command
@@ -63,23 +58,6 @@ def worker_command(words: Sequence[str]) -> list[str]:
     host = f"[{known.host}]" if ":" in known.host else known.host
     address = resolve_bind_address(f"{host}:{known.port}")
     return [sys.executable, "-m", "fdgjax.deploy.worker", address, known.ssl_ca_certfile]
-
-
-def keep_running(
-    start: Sequence[str], sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
-) -> None:
-    """Starts a program, and again whenever it ends: after as many seconds as it ran less than a minute, at first one.
-
-    The program's standard input is a pipe that nobody writes to: it closes when this process ends.
-    """
-    wait = 1.0
-    while True:
-        begin = now()
-        with subprocess.Popen(start, stdin=subprocess.PIPE) as process:
-            status = process.wait()
-        wait = 1.0 if now() - begin > LONGEST_PAUSE else min(2 * wait, LONGEST_PAUSE)
-        logging.getLogger("flwr").warning("the node's worker ended (status %d); started again in %.0f s", status, wait)
-        sleep(wait)
 
 
 if __name__ == "__main__":

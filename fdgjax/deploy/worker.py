@@ -6,7 +6,6 @@ compiled programs of the last terms stay in memory; nothing else does, so that i
 """
 
 import logging
-import os
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from flwr.supernode.runtime import run_clientapp
 
 from fdgjax.deploy.client_app import reply_to
 from fdgjax.deploy.node import Node
+from fdgjax.deploy.processes import end_with_parent
 from fdgjax.deploy.waiting import pause, retry_soon
 
 LONGEST_PAUSE = 1.0
@@ -64,13 +64,6 @@ def main(argv: Sequence[str]) -> NoReturn:
             setattr(client, "PullMessages", once_stored(client.PullMessages))  # noqa: B010
             answer_task(client, nodes)
         begin = time.monotonic()
-
-
-def end_with_parent() -> None:
-    """Ends this process at once when its standard input closes, that is, when the SuperNode ends, however it does."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(0)
 
 
 def once_stored(pull: Callable[[Any], Any]) -> Callable[[Any], Any]:

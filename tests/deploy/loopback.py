@@ -192,6 +192,12 @@ def still_there(folder: Path) -> list[int]:
     return [process for process in found if process != os.getpid()]
 
 
+def workers_of(node: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that a warm node has started for its messages."""
+    threads = Path(f"/proc/{node.pid}/task").glob("*/children")
+    return [int(word) for children in threads for word in children.read_text().split()]
+
+
 def end_all(folder: Path, patience: float = 3.0) -> None:
     """Returns when no process of the federation is left; those that do not end by themselves are killed."""
     end = time.monotonic() + patience
