@@ -11,11 +11,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from flwr.supercore.address import resolve_bind_address
-from flwr.supercore.constant import SUPERNODE_UVICORN_DEFAULT_PORT, UVICORN_DEFAULT_HOST
-from flwr.supernode import start_client_internal
-from flwr.supernode.cli.flower_supernode import flower_supernode
-
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.waiting import look_soon, retry_soon
 from fdgjax.utils.command import command
@@ -27,10 +22,19 @@ def main(argv: Sequence[str]) -> int:
     """Runs the SuperNode with the words of `flower-supernode`, until it ends.
 
     Raises:
-      UserError: `--isolation`, which is chosen here.
+      UserError: `--isolation`, which is chosen here; or a version of Flower that has other parts.
     """
     words = list(argv[1:])
-    start = worker_command(words)
+    try:
+        from flwr.supernode import start_client_internal
+        from flwr.supernode.cli.flower_supernode import flower_supernode
+
+        start = worker_command(words)
+    except ImportError as error:
+        raise UserError(
+            f"fdgjax flower --node needs parts of Flower that are not installed ({error}); expected Flower 1.41; "
+            "pip install 'fdgjax[flower]' 'flwr==1.41.*', or start flower-supernode"
+        ) from error
     look_soon(start_client_internal)  # Flower 1.41 looks for messages every 3 seconds, for answers twice a second
     retry_soon(start_client_internal, "pull_objects")
     # A daemon: the worker ends by itself when this process does, however it does.
@@ -42,6 +46,9 @@ def main(argv: Sequence[str]) -> int:
 
 def worker_command(words: Sequence[str]) -> list[str]:
     """The worker's command line, for a SuperNode with these words. Raises like `main`."""
+    from flwr.supercore.address import resolve_bind_address
+    from flwr.supercore.constant import SUPERNODE_UVICORN_DEFAULT_PORT, UVICORN_DEFAULT_HOST
+
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--host", default=UVICORN_DEFAULT_HOST)
     parser.add_argument("--port", default=str(SUPERNODE_UVICORN_DEFAULT_PORT))
