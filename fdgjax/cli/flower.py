@@ -3,6 +3,7 @@
     fdgjax flower --app DIR --classes a,b --config=METHOD       the app's folder, for `flwr run DIR`, and DIR-operations
     fdgjax flower --keys DIR --clients 3 --host server.example  test certificates, and a key for each node
     fdgjax flower --audit FILE [FILE ...]                       what was sent and received, from logs of messages
+    fdgjax flower --node OPTIONS-OF-FLOWER-SUPERNODE            a node with one process for all its messages
 
 With --keys: --host is a name or address by which nodes reach the server, once for each (localhost and 127.0.0.1 are
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
@@ -21,7 +22,9 @@ import argparse
 import dataclasses
 import importlib.util
 import logging
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +42,9 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; returns its exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("fdgjax").setLevel(logging.INFO)  # what is chosen for the method, such as its units
+    if argv[1:2] == ["--node"]:
+        # In this process's place: a SuperNode needs no JAX.
+        os.execv(sys.executable, [sys.executable, "-m", "fdgjax.deploy.warm_node", *argv[2:]])
     words = joined_words(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
     if asked.keys:
@@ -57,7 +63,9 @@ def main(argv: Sequence[str]) -> int:
 
         return audit(asked.audit)
     if not asked.app:
-        raise UserError("fdgjax flower got nothing to do; expected --app DIR, --keys DIR or --audit FILE; see --help")
+        raise UserError(
+            "fdgjax flower got nothing to do; expected --app DIR, --keys DIR, --node or --audit FILE; see --help"
+        )
     words = [argv[0], *filter(of_experiment, words), *([f"--workdir={asked.workdir}"] if asked.workdir else [])]
     return make_app(asked, words)
 

@@ -1,4 +1,6 @@
-"""Flower's ClientApp: hands a message, in a fresh process, to the node's request handlers and returns their reply.
+"""Flower's ClientApp: hands a message to the node's request handlers and returns their reply.
+
+`flower-supernode` runs it in a fresh process for each message, `fdgjax.deploy.worker` in one for all.
 
 Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
 folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out` (a folder or table for evaluation
@@ -14,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from fdgjax.deploy.evaluation import SMALLEST
 from fdgjax.deploy.flower_transport import from_content, reply_content
-from fdgjax.deploy.request_handlers import NodeSettings, serve
+from fdgjax.deploy.request_handlers import NodeSettings, Prepared, serve
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 
@@ -23,10 +25,15 @@ app = ClientApp()
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """The reply to a request of the server."""
+    """The reply to a request of the server, in a process of its own."""
+    return reply_to(message, context, {})
+
+
+def reply_to(message: Message, context: Context, nodes: dict[str, Prepared]) -> Message:
+    """The reply to a request of the server; `nodes` is for `serve`, in a process that answers several."""
     node = node_settings(dict(context.node_config))
     remember_all_programs(node.states / "compiled")
-    return Message(reply_content(serve(node, from_content(message.content))), reply_to=message)
+    return Message(reply_content(serve(node, from_content(message.content), nodes)), reply_to=message)
 
 
 def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings:

@@ -1,10 +1,14 @@
-"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; only this module and the two apps import Flower.
+"""fdgjax's messages as Flower's, and Flower's grid as a `Transport`; only this module, the two apps and the
+long-lived node (`warm_node`, `worker`) import Flower.
 
-An array travels as its raw bytes, without a NumPy header; paths, shapes and types are in Flower's metadata.
+The arrays of a message travel as one, their raw bytes without NumPy headers: Flower sends each array by requests of
+its own, several for each. Their paths, types and shapes are the one array's name.
 """
 
+import json
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,21 +17,25 @@ from flwr.serverapp import Grid
 
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.rounds import Say
+from fdgjax.deploy.waiting import pause
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
 
 RAW = "fdgjax.bytes"
 PAUSE_SECONDS = 1.0
+"""Between two looks for replies, at most; see `pause`."""
 NODE_NAME = "client"
 """With authentication, the node of client 2 is registered under the name `client2`."""
 
 
 def to_record(arrays: Leaves) -> ArrayRecord:
     """Arrays by path as a Flower record."""
-    each = ((path, np.asarray(leaf)) for path, leaf in arrays.items())
-    return ArrayRecord(
-        {path: Array(dtype=str(leaf.dtype), shape=leaf.shape, stype=RAW, data=leaf.tobytes()) for path, leaf in each}
-    )
+    if not arrays:
+        return ArrayRecord({})
+    each = [(path, np.asarray(leaf)) for path, leaf in arrays.items()]
+    layout = json.dumps([(path, str(leaf.dtype), leaf.shape) for path, leaf in each])
+    data = b"".join(leaf.tobytes() for _, leaf in each) or b"\0"  # Flower reads no array of no bytes
+    return ArrayRecord({layout: Array(dtype="uint8", shape=(len(data),), stype=RAW, data=data)})
 
 
 def from_record(record: ArrayRecord) -> Leaves:
@@ -37,13 +45,20 @@ def from_record(record: ArrayRecord) -> Leaves:
       UserError: an array in another format than that of `to_record`.
     """
     try:
-        return {
-            path: np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape)
-            for path, array in record.items()
-            if array.stype == RAW
-        }
+        packed = [(layout, array) for layout, array in record.items() if array.stype == RAW]
+        return dict(pair for layout, array in packed for pair in split(layout, array))
     except (TypeError, ValueError) as error:
         raise UserError(f"a message cannot be read ({error}); expected fdgjax's; install the same version") from error
+
+
+def split(layout: str, array: Array) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays that an array of bytes consists of."""
+    rest = memoryview(array.data)
+    for path, name, shape in json.loads(layout):
+        dtype = np.dtype(name)
+        size = dtype.itemsize * math.prod(shape)
+        yield path, np.frombuffer(rest[:size], dtype).reshape(shape)
+        rest = rest[size:]
 
 
 def to_content(request: Request) -> RecordDict:
@@ -110,16 +125,18 @@ class FlowerTransport:
         """See `Transport`."""
         self.terms = terms
         self.say(f"waiting for {clients} clients")
+        begin = time.monotonic()
         while set(self.samples) != set(range(clients)):
             self.look()
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause(time.monotonic() - begin, PAUSE_SECONDS))
         return self.samples
 
     def look(self) -> set[Seen]:
         """Asks new nodes which client they are, and reads their replies; returns the online nodes."""
         online = {Seen(info.node_id, info.last_activated_at, info.name) for info in self.grid.get_nodes()}
-        for seen in online - self.known:
-            self.asked[seen.node] = Waiting(seen, self.push(seen, Request("join", -1, self.terms, {}, {})))
+        new = list(online - self.known)
+        names = self.push([(seen, Request("join", -1, self.terms, {}, {})) for seen in new])
+        self.asked |= {seen.node: Waiting(seen, name) for seen, name in zip(new, names, strict=True)}
         self.known = online
         for message in self.pull(one.message for one in self.asked.values()):
             asked = self.asked.pop(message.metadata.src_node_id, None)
@@ -149,12 +166,12 @@ class FlowerTransport:
         replies: list[Reply] = []
         while todo and not (deadline and time.monotonic() - begin > deadline):
             online = self.look()
-            for client, request in todo.items():
-                seen = self.nodes[client]
-                if client in waiting and (waiting[client].seen != seen or seen not in online):
-                    del waiting[client]
-                if client not in waiting and seen in online:
-                    waiting[client] = Waiting(seen, self.push(seen, request))
+            waiting = {
+                client: one for client, one in waiting.items() if one.seen == self.nodes[client] and one.seen in online
+            }
+            due = [client for client in todo if client not in waiting and self.nodes[client] in online]
+            names = self.push([(self.nodes[client], todo[client]) for client in due])
+            waiting |= {client: Waiting(self.nodes[client], name) for client, name in zip(due, names, strict=True)}
             for message in self.pull(one.message for one in waiting.values()):
                 of_node = [c for c, one in waiting.items() if one.seen.node == message.metadata.src_node_id]
                 if message.has_error():
@@ -165,14 +182,13 @@ class FlowerTransport:
                     del waiting[client]
                     if not message.has_error():
                         del todo[client]
-            time.sleep(PAUSE_SECONDS if todo else 0)
+            time.sleep(pause(time.monotonic() - begin, PAUSE_SECONDS) if todo else 0)
         return replies
 
-    def push(self, seen: Seen, request: Request) -> str:
-        """Sends a request to a node; returns the message's id."""
-        message = Message(to_content(request), seen.node, MessageType.TRAIN)
-        (name,) = self.grid.push_messages([message])
-        return name
+    def push(self, requests: Sequence[tuple[Seen, Request]]) -> list[str]:
+        """Sends requests to nodes, what they have in common once; returns the messages' ids."""
+        messages = [Message(to_content(request), seen.node, MessageType.TRAIN) for seen, request in requests]
+        return list(self.grid.push_messages(messages)) if messages else []
 
     def pull(self, messages: Iterable[str]) -> list[Message]:
         """The replies that have arrived."""

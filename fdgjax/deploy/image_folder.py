@@ -34,6 +34,15 @@ def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]
     return sorted(found, key=lambda item: (item[0].name, item[1]))
 
 
+def digest_of(
+    folder: Path, files: Sequence[tuple[Path, int]], class_names: Sequence[str], image_shape: Sequence[int]
+) -> str:
+    """A digest of the files' names, sizes and times of change, and of what is read from them."""
+    size, _, channels = image_shape
+    facts = [(str(path.relative_to(folder)), (stat := path.stat()).st_size, stat.st_mtime_ns) for path, _ in files]
+    return hashlib.sha256(repr((facts, list(class_names), size, channels)).encode()).hexdigest()[:16]
+
+
 def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> OwnSamples:
     """The images of a folder, decoded and resized as in a simulation; the result is kept in `cache`.
 
@@ -41,9 +50,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
       UserError: like `files_of`, or an image that cannot be decoded.
     """
     files, (size, _, channels) = files_of(folder, class_names), image_shape
-    facts = [(str(path.relative_to(folder)), (stat := path.stat()).st_size, stat.st_mtime_ns) for path, _ in files]
-    digest = hashlib.sha256(repr((facts, list(class_names), size, channels)).encode()).hexdigest()[:16]
-    kept = cache / f"images-{digest}.npy"
+    kept = cache / f"images-{digest_of(folder, files, class_names, image_shape)}.npy"
     labels = np.array([label for _, label in files], np.int32)
     if kept.is_file():
         return OwnSamples(np.load(kept, allow_pickle=False), labels)

@@ -10,7 +10,7 @@ from fdgjax.data.sources.cells import cells_of
 from fdgjax.data.sources.known_columns import labels_in, stored_rows
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import words_of
-from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.deploy.image_folder import decoded_folder, digest_of, files_of
 from fdgjax.deploy.terms import OwnSamples, Terms
 from fdgjax.utils.errors import UserError
 
@@ -88,15 +88,28 @@ def positions(samples: int, places: OwnPlaces, terms: Terms, party: int) -> tupl
     return train, validation, test, nothing
 
 
+def version_of(place: Path, terms: Terms) -> str:
+    """A word that changes with the names, sizes and times of the samples' files. Raises like `own_samples`."""
+    if terms.columns:
+        stat = found_table(place).stat()
+        return repr((stat.st_size, stat.st_mtime_ns))
+    return digest_of(place, files_of(place, terms.class_names), terms.class_names, terms.sample_shape)
+
+
 def own_table(path: Path, terms: Terms) -> OwnSamples:
     """The rows of a table.
 
     Raises:
       UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
     """
-    if not path.is_file():
-        raise UserError(f"no file {path}; expected a CSV or Parquet file; see table in node-config")
     where = terms.config.data
-    cells = cells_of(read_table(path), path, words_of(where.missing))
+    cells = cells_of(read_table(found_table(path)), path, words_of(where.missing))
     labels = labels_in(cells, where.label, terms.class_names, path)
     return OwnSamples(stored_rows(cells, terms.columns, path), labels)
+
+
+def found_table(path: Path) -> Path:
+    """The path of a table that is there; raises a `UserError` otherwise."""
+    if not path.is_file():
+        raise UserError(f"no file {path}; expected a CSV or Parquet file; see table in node-config")
+    return path

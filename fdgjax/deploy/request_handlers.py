@@ -18,7 +18,7 @@ from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.deploy.evaluation import SMALLEST, Evaluate, make_evaluate, unseen_shapes
 from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
 from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, NodeState, answer, checked_leaves, make_node, model_of
-from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts
+from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts, version_of
 from fdgjax.deploy.placement import with_leaves
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Agreed, Terms, agree, federation_of, from_words, no_samples
@@ -197,17 +197,21 @@ def accepted_by(settings: NodeSettings, request: Request, file: Path) -> int:
 
 
 def prepared_for(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> Prepared:
-    """What the node makes for these terms."""
-    if words not in nodes:
-        agreed = agree(from_words(words))
-        parts = own_parts(settings.places, agreed.terms, settings.client, settings.states)
-        trains = settings.client != agreed.terms.unseen
-        nodes[words] = Prepared(
+    """What the node makes for these terms; made again where its samples' files have changed. Only the last is kept."""
+    terms, places = from_words(words), settings.places
+    files = [version_of(place, terms) for place in (places.samples, places.held_out) if place is not None]
+    key = repr((settings, words, files))
+    if key not in nodes:
+        agreed = agree(terms)
+        parts = own_parts(places, terms, settings.client, settings.states)
+        made = Prepared(
             agreed,
-            make_node(agreed, settings.client, parts.train) if trains else None,
+            make_node(agreed, settings.client, parts.train) if settings.client != terms.unseen else None,
             make_evaluate(agreed, parts, settings.client, settings.smallest),
         )
-    return nodes[words]
+        nodes.clear()
+        nodes[key] = made
+    return nodes[key]
 
 
 def node_of(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> Node:

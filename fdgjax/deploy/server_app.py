@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import http_grid
 
 from fdgjax.deploy.flower_transport import FlowerTransport
 from fdgjax.deploy.folder import open_folder
@@ -14,6 +15,7 @@ from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import agree, from_words, no_samples
+from fdgjax.deploy.waiting import retry_soon
 from fdgjax.run.compilation_cache import remember_all_programs
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
@@ -26,6 +28,7 @@ FAILED = "failed.json"
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Runs all rounds, from the newest checkpoint on."""
+    retry_soon(http_grid, "pull_objects")
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
     terms = from_words(str(settings["terms"]))

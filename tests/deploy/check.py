@@ -2,7 +2,8 @@
 
     python -m tests.deploy.check --tls --authentication --samples 12 --config=METHOD --config.rounds=2
 
---samples N takes so many images of each party (0 for all); --dir DIR keeps what is written. Prints a line for each
+--samples N takes so many images of each party (0 for all); --dir DIR keeps what is written; --warm gives each node one
+process for all messages (`fdgjax flower --node`). Prints a line for each
 round and the largest difference from the simulation; exits with 1 where that is more than rounding.
 """
 
@@ -26,6 +27,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--authentication", action="store_true")
+    parser.add_argument("--warm", action="store_true")
     parser.add_argument("--deadline", type=float, default=0.0)
     parser.add_argument("--dir", default="")
     asked = parser.parse_args([word for word in words if not of_experiment(word)])
@@ -36,7 +38,8 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(asked.dir or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         keys = folder.absolute() / "keys" if asked.tls or asked.authentication else None
-        deploy(trial, folder, Secured(keys, asked.authentication), lambda line: print(line, flush=True), asked.deadline)
+        secured = Secured(keys, asked.authentication, asked.warm)
+        deploy(trial, folder, secured, lambda line: print(line, flush=True), asked.deadline)
         found = compare(trial, folder)
     print(json.dumps({"method": trial.terms.config.method.name, **found._asdict()}))
     print(f"largest difference from the simulation: {max(found.server, found.rows):.1e}")

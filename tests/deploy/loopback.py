@@ -21,10 +21,12 @@ MARK = "FDGJAX_LOOPBACK"
 
 
 class Secured(NamedTuple):
-    """Two settings: TLS, by the keys in a folder, and nodes that show a key. keys: None for neither."""
+    """Settings: TLS, by the keys in a folder, and nodes that show a key; whether a node has one process for all
+    messages. keys: None for no TLS and no keys."""
 
     keys: Path | None = None
     authentication: bool = False
+    warm: bool = False
 
 
 class Place(NamedTuple):
@@ -133,13 +135,15 @@ def start_node(place: Place, client: int, settings: str, key: Path | None = None
     """A SuperNode with its `--node-config`; `key` is its private one."""
     keys = place.secured.keys
     secured = ["--insecure"] if keys is None else [f"--root-certificates={keys / AUTHORITY}"]
+    warm = [sys.executable, "-m", "fdgjax", "flower", "--node"]
+    command = warm if place.secured.warm else [program("flower-supernode")]
     if key is not None:
         secured.append(f"--auth-supernode-private-key={key}")
     return start(
         place,
         f"node{client}",
         [
-            *(program("flower-supernode"), *secured, f"--superlink=127.0.0.1:{place.port}", f"--port={free_port()}"),
+            *(*command, *secured, f"--superlink=127.0.0.1:{place.port}", f"--port={free_port()}"),
             *("--node-config", settings),
         ],
     )
@@ -186,6 +190,12 @@ def still_there(folder: Path) -> list[int]:
             if word in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
     return [process for process in found if process != os.getpid()]
+
+
+def workers_of(node: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that a warm node has started for its messages."""
+    threads = Path(f"/proc/{node.pid}/task").glob("*/children")
+    return [int(word) for children in threads for word in children.read_text().split()]
 
 
 def end_all(folder: Path, patience: float = 3.0) -> None:

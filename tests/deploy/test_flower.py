@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import make_config, read_config
-from tests.deploy.loopback import Secured, start_node, still_there
+from tests.deploy.loopback import Secured, start_node, still_there, workers_of
 from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
 
 pytest.importorskip("flwr")
@@ -50,4 +50,31 @@ def test_a_federation_of_which_a_node_is_killed_ends_with_the_simulations_number
     assert len(said) == 3
     assert max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
     assert not (tmp_path / "stranger" / "compiled").exists()
+    assert still_there(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_warm_nodes_whose_worker_or_node_is_killed_end_with_the_simulations_numbers(
+    tmp_path: Path, cache: Path
+) -> None:
+    """Each node has one process for all messages: it is started again, and it ends with its node."""
+    those, happened = trial(cache, rounds=4), list[int]()
+
+    def disturb(done: int, running: Running) -> None:
+        if done in (1, 2) and len(happened) < done:
+            node = running.programs[f"node{done - 1}"]
+            (worker,) = workers_of(node)
+            happened.append(worker)
+            os.kill(worker if done == 1 else node.pid, signal.SIGKILL)
+            end = time.monotonic() + 10
+            while Path(f"/proc/{worker}").exists():
+                assert time.monotonic() < end
+
+    said = list[str]()
+    deploy(those, tmp_path, Secured(warm=True), said.append, disturb=disturb)
+    found = compare(those, tmp_path)
+    assert len(happened) == 2
+    assert len(said) == 4
+    assert max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
+    assert "Start `flwr-clientapp` process" not in (tmp_path / "node0.log").read_text()
     assert still_there(tmp_path) == []

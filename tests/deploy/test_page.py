@@ -28,7 +28,7 @@ def script(folder: Path, port: int) -> str:
         text = text.replace("--config.rounds=50", "--config.rounds=2")
         if text.startswith("flower-superlink"):
             text += f" &\nuntil (echo > /dev/tcp/localhost/{port}) 2> /dev/null; do kill -0 $!; sleep 0.2; done"
-        if text.startswith("flower-supernode"):
+        if text.startswith("fdgjax flower --node"):
             text = "\n".join(of_hospital(text, client, folder) for client in range(CLIENTS))
         if text.startswith("fdgjax flower --audit"):
             text = text.replace("/data/", f"{folder}/hospital0/")

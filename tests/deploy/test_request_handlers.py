@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +17,9 @@ from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.message_log import MESSAGES, audited
-from fdgjax.deploy.node import NodeState
+from fdgjax.deploy.node import Node, NodeState
 from fdgjax.deploy.operations import KINDS, contents_of
-from fdgjax.deploy.request_handlers import NodeSettings, Prepared, read_kept, serve, write_kept
+from fdgjax.deploy.request_handlers import NodeSettings, Prepared, node_of, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
@@ -203,3 +205,31 @@ def test_what_a_node_keeps_is_read_back_and_damage_is_noticed(tmp_path: Path) ->
     file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(UserError, match="is damaged"):
         read_kept(file)
+
+
+def test_a_process_for_all_messages_mixes_neither_terms_nor_samples(trial: Trial, tmp_path: Path) -> None:
+    own, nodes = node_settings(trial, tmp_path)[0], dict[str, Prepared]()
+    other = trial.terms._replace(config=dataclasses.replace(trial.terms.config, seed=5))
+
+    def node(terms: Terms) -> Node:
+        return node_of(own, to_words(terms), nodes)
+
+    first = node(trial.terms)
+    assert node(trial.terms) is first
+    assert node(other).agreed.terms.config.seed == 5
+    assert node(trial.terms).agreed.terms.config.seed == trial.terms.config.seed
+    assert len(nodes) == 1, "a node holds its samples: the last one alone is kept"
+    before = node(trial.terms)
+    image, *_ = sorted(own.samples.rglob("*.png"))
+    image.unlink()
+    assert samples_held(node(trial.terms)) == samples_held(before) - 1
+    fewer, (image, *_) = node(trial.terms), sorted(own.samples.rglob("*.png"))
+    image.write_bytes(image.read_bytes())
+    os.utime(image, ns=(0, 0))
+    assert node(trial.terms) is not fewer, "an image of the same name and size may be another"
+
+
+def samples_held(node: Node) -> int:
+    """The number of samples that a node trains on."""
+    federation: Any = node.train.args[0]  # type: ignore[attr-defined]
+    return int(federation.train.length[node.client])

@@ -1,0 +1,47 @@
+"""How long to wait before asking again."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType, SimpleNamespace
+
+SHARE = 0.1
+"""The part of the time waited so far that the next pause takes."""
+LEAST_SECONDS = 0.05
+"""The shortest pause."""
+
+
+def pause(waited: float, most: float) -> float:
+    """The seconds until the next look, after `waited` seconds without success: `clip(waited / 10, 1/20, most)`.
+
+    Whatever is waited for is thus seen a tenth of its own time too late, and after a minute nobody is asked more often
+    than once in `most` seconds.
+    """
+    return min(most, max(LEAST_SECONDS, SHARE * waited))
+
+
+def growing_pauses(
+    sleep: Callable[[float], None], now: Callable[[], float] = time.monotonic
+) -> Callable[[float], None]:
+    """A `sleep` that waits shorter at first: consecutive calls with the same number of seconds are one wait, whose
+    pauses grow up to that number."""
+    asked, begin = 0.0, 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal asked, begin
+        if seconds != asked:
+            asked, begin = seconds, now()
+        sleep(pause(now() - begin, seconds))
+
+    return wait
+
+
+def look_soon(module: ModuleType) -> None:
+    """Lets a module of Flower that waits by `time.sleep` wait by `growing_pauses`; its intervals are no setting."""
+    setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)}))  # noqa: B010
+
+
+def retry_soon(module: ModuleType, name: str) -> None:
+    """Lets a module of Flower ask soon again for a part of a message that is on its way: by itself it waits for a
+    second."""
+    setattr(module, name, partial(getattr(module, name), initial_backoff=LEAST_SECONDS))

@@ -1,0 +1,98 @@
+"""A node with one process for all messages: how it waits, starts its worker again, and what it refuses."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr")
+
+from fdgjax.deploy.processes import keep_running
+from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, growing_pauses, pause
+from fdgjax.deploy.warm_node import worker_command
+from fdgjax.utils.errors import UserError
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.time, self.slept = 0.0, list[float]()
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.slept.append(seconds)
+
+
+@given(st.floats(0, 600), st.floats(LEAST_SECONDS, 10))
+def test_what_is_waited_for_is_seen_a_tenth_of_its_time_too_late(when: float, most: float) -> None:
+    clock = Clock()
+    while clock.now() < when:
+        clock.sleep(pause(clock.now(), most))
+    assert clock.now() - when <= max(LEAST_SECONDS, SHARE * when) + 1e-6
+    assert max(clock.slept, default=0.0) <= most
+
+
+def test_a_wait_begins_anew_with_another_number_of_seconds() -> None:
+    """Flower waits for a message, then for its answer, then for the next message."""
+    clock = Clock()
+    wait: Callable[[float], None] = growing_pauses(clock.sleep, clock.now)
+    for seconds in (3.0, 0.5, 3.0):
+        begin = len(clock.slept)
+        for _ in range(100):
+            wait(seconds)
+        mine = clock.slept[begin:]
+        assert mine[0] == LEAST_SECONDS
+        assert mine == sorted(mine)
+        assert mine[-1] == seconds
+
+
+class EnoughError(Exception):
+    """Ends a loop that has no end."""
+
+
+def test_a_program_that_ends_is_started_again_and_less_and_less_often() -> None:
+    waited = list[float]()
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        keep_running(["false"], sleep)
+    assert waited == [1.0, 2.0, 4.0]
+
+
+def test_a_worker_ends_with_its_node_even_if_that_is_killed(tmp_path: Path) -> None:
+    """The worker's own function, in a process whose parent is killed and can clean nothing up."""
+    own = "import fdgjax.deploy.processes as e, threading, time; threading.Thread(target=e.end_with_parent).start(); "
+    worker = f"{own}open({str(tmp_path / 'up')!r}, 'w').close(); time.sleep(60)"
+    program = f"from fdgjax.deploy.processes import keep_running; keep_running([{sys.executable!r}, '-c', {worker!r}])"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        while not (tmp_path / "up").exists():
+            assert node.poll() is None
+        node.kill()
+        # The pipe is the worker's standard output, too: it closes when both have ended.
+        assert node.stdout.read() == b""
+
+
+def test_the_worker_connects_to_its_own_node() -> None:
+    command = worker_command(["--superlink", "server:8000", "--port", "9095", "--node-config", "client=0 port=1"])
+    assert command[-2:] == ["127.0.0.1:9095", ""]
+    secured = worker_command(["--host=::1", "--port=9095", "--ssl-ca-certfile", "ca.crt"])
+    assert secured[-2:] == ["[::1]:9095", "ca.crt"]
+
+
+@pytest.mark.parametrize("word", ["--isolation=process", "--superexec-auth-secret-file=secret"])
+def test_what_the_node_chooses_itself_is_refused(word: str) -> None:
+    with pytest.raises(UserError, match="chooses itself"):
+        worker_command(["--insecure", word])
