@@ -34,6 +34,7 @@ DEPLOYED = (
     "seconds_server",
     "seconds_node",
     "seconds_transport",
+    "seconds_evaluation",
 )
 """The keys of a round's record that only a deployment has."""
 STATES = "server_states"
@@ -140,10 +141,12 @@ def in_words(record: Record, terms: Terms) -> str:
         )
         if key in record
     )
+    seconds = record.get("seconds_evaluation")
+    evaluated = "" if seconds is None else f", {seconds:.1f} to evaluate"
     return (
         f"round {record['round']} of {terms.config.rounds}: loss {record['train_loss']:.4f}{shown}, {here} of "
         f"{len(record['participants'])} clients{without}; {record['seconds']:.1f} s: slowest node "
         f"{record['seconds_node']:.1f}, server {record['seconds_server']:.1f}, transport and starting processes "
-        f"{record['seconds_transport']:.1f}; {record['compiled']} programs compiled; "
+        f"{record['seconds_transport']:.1f}{evaluated}; {record['compiled']} programs compiled; "
         f"{record['bytes_down']:,} bytes down, {record['bytes_up']:,} up"
     )

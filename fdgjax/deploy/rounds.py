@@ -145,8 +145,10 @@ def rounds(
             "seconds_server": own,
             "seconds_node": nodes,
             "seconds_transport": seconds - own - nodes,
-            **(evaluate(held) if is_due(config, int(held.state.round)) else {}),
         }
+        if is_due(config, int(held.state.round)):
+            record |= evaluate(held)
+            record["seconds_evaluation"] = time.perf_counter() - begin - seconds
         yield Progress(record["round"], [record], held, seconds)
 
 

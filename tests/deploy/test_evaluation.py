@@ -11,19 +11,15 @@ from safetensors.numpy import load_file
 
 from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config
-from fdgjax.contract import PyTree
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.terms import Terms, agree
-from fdgjax.evaluation.evaluating import evaluate
-from fdgjax.evaluation.metrics import figures
-from fdgjax.run.compilation import first_state
 from fdgjax.utils.errors import UserError
 from tests.deploy.test_request_handlers import Direct
-from tests.deploy.trial import Trial, make_trial, node_settings
+from tests.deploy.trial import Trial, make_trial, node_settings, simulated_figures
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -36,16 +32,6 @@ def trial(cache: Path, method: str, **changes: Any) -> Trial:
     config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1, "eval_every": 1})
     config.update_from_flattened_dict(changes)
     return make_trial(read_config(config), most=12, unseen=True)
-
-
-def simulated(those: Trial) -> list[dict[str, Any]]:
-    """The figures of each round, in a simulation."""
-    experiment, found = those.experiment, []
-    state: PyTree = first_state(experiment)
-    for _ in range(those.terms.config.rounds):
-        state, _ = experiment.round(state, experiment.train)
-        found.append(figures(evaluate(experiment.evaluation, state, experiment.federation)[0]))
-    return found
 
 
 def deployed(those: Trial, folder: Path, smallest: int = 1, said: list[str] | None = None) -> list[dict[str, Any]]:
@@ -68,7 +54,7 @@ def same(ours: Any, theirs: Any, rounding: float = 1e-6) -> None:
 @pytest.mark.parametrize("name", ["fedavg", "ditto"])
 def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perceptron: None, tmp_path: Path) -> None:
     those = trial(cache, name)
-    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+    for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
         assert expected.keys() <= found.keys()
         assert {"id_accuracy", "ood_accuracy", "id_loss", "calibration"} <= expected.keys()
         for key, figure in expected.items():
@@ -92,7 +78,7 @@ def test_figures_of_methods_of_other_kinds_are_the_simulations(
     name: str, changes: dict[str, Any], cache: Path, perceptron: None, tmp_path: Path
 ) -> None:
     those = trial(cache, name, **changes)
-    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+    for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
         for key, figure in expected.items():
             # A probe is trained on rounded features: of some hundred samples a few may fall on the other side.
             same(found[key], figure, 5e-3 if key.startswith("probe") else 1e-6)
@@ -103,7 +89,7 @@ def test_a_method_whose_models_stay_at_the_nodes_has_no_figures_of_the_unseen_do
     cache: Path, tmp_path: Path
 ) -> None:
     those = trial(cache, "fedbn", **{"model.name": "digits_cnn"})
-    for found, expected in zip(deployed(those, tmp_path), simulated(those), strict=True):
+    for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
         assert {"ood_accuracy", OF_UNSEEN}.isdisjoint(found)
         for key in ("id_accuracy", "id_all_accuracy", "client_accuracy", "id_loss", "id_ece"):
             same(found[key], expected[key])

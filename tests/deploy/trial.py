@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from subprocess import Popen
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,8 @@ from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.engine import State
+from fdgjax.evaluation.evaluating import evaluate
+from fdgjax.evaluation.metrics import figures
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import first_state
 from fdgjax.run.records import newest_checkpoint
@@ -151,6 +153,17 @@ def simulate(trial: Trial) -> State:
     for _ in range(trial.terms.config.rounds):
         state, _ = trial.experiment.round(state, trial.experiment.train)
     return state
+
+
+def simulated_figures(trial: Trial) -> list[dict[str, Any]]:
+    """The figures of each round that is evaluated, in this process."""
+    experiment, config, found = trial.experiment, trial.terms.config, []
+    state = first_state(experiment)
+    for number in range(1, config.rounds + 1):
+        state, _ = experiment.round(state, experiment.train)
+        if number % config.eval_every == 0 or number == config.rounds:
+            found.append(figures(evaluate(experiment.evaluation, state, experiment.federation)[0]))
+    return found
 
 
 def write_folder(folder: Path, own: OwnSamples, class_names: Sequence[str]) -> None:
