@@ -1,7 +1,7 @@
 """Flower's ClientApp: hands a message, in a fresh process, to the node's request handlers and returns their reply.
 
 Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
-folder) or `table` (a CSV or Parquet file), `states` (a folder), and `fresh`.
+folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, and `epsilon` (see `NodeSettings`).
 """
 
 from pathlib import Path
@@ -44,4 +44,5 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
         Path(samples[0]),
         Path(str(settings["states"])),
         bool(settings.get("fresh", False)),
+        float(settings.get("epsilon", 0.0)),
     )

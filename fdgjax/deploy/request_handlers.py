@@ -16,6 +16,7 @@ from fdgjax.config import experiment_identity, to_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.deploy.node import NEVER, Node, NodeState, answer, make_node, model_of
 from fdgjax.deploy.own_samples import count_samples, own_samples
+from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
@@ -34,12 +35,14 @@ class NodeSettings(NamedTuple):
 
     client: its number. samples: the folder of its images, or its table. states: the folder of its state between rounds,
     and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
+    epsilon: how much privacy all its answers may cost together, in every experiment; 0 for no limit of its own.
     """
 
     client: int
     samples: Path
     states: Path
     fresh: bool = False
+    epsilon: float = 0.0
 
 
 def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | None = None) -> Reply:
@@ -53,7 +56,9 @@ def serve(settings: NodeSettings, request: Request, nodes: dict[str, Node] | Non
     begin = time.perf_counter()
     try:
         with jax_events(COMPILED) as compiled:
-            reply = lookup("action", request.action, ACTIONS)(settings, request, {} if nodes is None else nodes)
+            handle = lookup("action", request.action, ACTIONS)
+            refuse_uncovered(request.action, from_words(request.terms), settings.epsilon)
+            reply = handle(settings, request, {} if nodes is None else nodes)
     except UserError as error:
         return Reply(settings.client, {}, {}, str(error))
     facts = {"seconds": time.perf_counter() - begin, "compiled": len(compiled)}
@@ -80,14 +85,16 @@ def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, N
 
 
 def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
-    """Trains one round; replies with the message, the mean loss and the message's largest magnitude. The row stays
-    here."""
+    """Trains one round; replies with the message, the message's largest magnitude, and the mean loss or, where samples
+    are protected, the epsilon spent. The row stays here."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
     made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
     write_kept(file, kept)
-    return Reply(settings.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
+    told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
+    facts = {name: fact for name, fact in told.items() if fact is not None}
+    return Reply(settings.client, made.message, {"largest": made.largest, "round": round_, **facts})
 
 
 def finish(settings: NodeSettings, request: Request, nodes: dict[str, Node]) -> Reply:
@@ -119,8 +126,10 @@ def node_of(settings: NodeSettings, words: str, nodes: dict[str, Node]) -> Node:
     """The node for these terms."""
     if words not in nodes:
         terms = from_words(words)
-        own = own_samples(settings.samples, terms, settings.states)
-        nodes[words] = make_node(agree(terms), settings.client, own)
+        own, agreed = own_samples(settings.samples, terms, settings.states), agree(terms)
+        run = state_file(settings, terms).parent.name
+        guard = guard_of_node(agreed, settings.client, len(own.labels), settings.states, run, settings.epsilon)
+        nodes[words] = make_node(agreed, settings.client, own, guard)
     return nodes[words]
 
 

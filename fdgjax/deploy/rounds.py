@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
+from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
@@ -44,6 +45,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
     """
     terms = server.agreed.terms
     make_folder(folder)
+    server = server if server.guard else server._replace(guard=guard_of_server(server.agreed, folder))
     checkpoints = open_checkpoints(folder / "checkpoints", say)
     try:
         joined = transport.join(to_words(terms), terms.clients)
@@ -107,13 +109,17 @@ def rounds(server: ServerPrograms, transport: Transport, held: DeployedState, po
             )
         own += time.perf_counter() - after
         held = result.held
-        losses = [float(reply.facts["loss"]) for reply in replies.values()]
+        # Nodes that protect their samples keep their losses to themselves.
+        losses = [float(reply.facts["loss"]) for reply in replies.values() if "loss" in reply.facts]
         nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
         record: Record = {
             "round": int(held.state.round),
-            "train_loss": float(np.mean(losses)),
+            "train_loss": float(np.mean(losses)) if losses else None,
             **({} if result.loss is None else {"server_loss": result.loss}),
+            **privacy_figures(
+                server.agreed, held.lengths, int(held.state.round), sending.who.tolist(), replies, result.epsilon
+            ),
             "participants": [int(client) for client in sending.who],
             "missing": [int(client) for client in sending.who if int(client) not in replies],
             "bytes_down": sum(payload(request.arrays) for request in requests),
@@ -199,8 +205,10 @@ def in_words(record: Record, terms: Terms) -> str:
     """A round in one line."""
     here = len(record["participants"]) - len(record["missing"])
     without = f", without {record['missing']}" if record["missing"] else ""
+    loss = "loss withheld" if record["train_loss"] is None else f"loss {record['train_loss']:.4f}"
+    spent = f", epsilon {record['privacy_epsilon']:.4g}" if "privacy_epsilon" in record else ""
     return (
-        f"round {record['round']} of {terms.config.rounds}: loss {record['train_loss']:.4f}, {here} of "
+        f"round {record['round']} of {terms.config.rounds}: {loss}{spent}, {here} of "
         f"{len(record['participants'])} clients{without}; {record['seconds']:.1f} s: slowest node "
         f"{record['seconds_node']:.1f}, server {record['seconds_server']:.1f}, transport and starting processes "
         f"{record['seconds_transport']:.1f}; {record['compiled']} programs compiled; "

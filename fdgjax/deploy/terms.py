@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, from_plain, to_plain
+from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
 from fdgjax.data.columns import Column, layout_of
@@ -18,6 +19,7 @@ from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.privacy import check_accountant
 from fdgjax.engine.round import RoundPlan
 from fdgjax.experiments import (
     batching_of,
@@ -41,6 +43,8 @@ class Terms(NamedTuple):
     sample_shape: that of one stored sample, `(H, W, channels)` of an image. clients: number of clients.
     columns: of a table; () for images. encoding: how stored values become inputs, with standardised columns once the
       clients have sent their statistics (`fdgjax.deploy.statistics`); None for images.
+    noise: the noise multiplier that follows from `config.privacy.epsilon` (`fdgjax.deploy.privacy`); 0 where the config
+      has it, or needs none.
     """
 
     config: Config
@@ -49,6 +53,7 @@ class Terms(NamedTuple):
     clients: int
     columns: tuple[Column, ...] = ()
     encoding: Encoding | None = None
+    noise: float = 0.0
 
     @property
     def stored(self) -> type[np.generic]:
@@ -95,7 +100,13 @@ def from_words(words: str) -> Terms:
     columns = tuple(Column(name, tuple(categories)) for name, categories in found["columns"])
     encoding = None if found["encoding"] is None else encoding_from_plain(found["encoding"], layout_of(columns))
     return Terms(
-        config, tuple(found["class_names"]), tuple(found["sample_shape"]), int(found["clients"]), columns, encoding
+        config=config,
+        class_names=tuple(found["class_names"]),
+        sample_shape=tuple(found["sample_shape"]),
+        clients=int(found["clients"]),
+        columns=columns,
+        encoding=encoding,
+        noise=float(found["noise"]),
     )
 
 
@@ -109,10 +120,10 @@ def agree(terms: Terms) -> Agreed:
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
     refuse_attack(config)
-    if config.privacy.unit:
+    if config.privacy.unit == "client" and config.privacy.where != "server":
         raise UserError(
-            f"config.privacy.unit got '{config.privacy.unit}', but its noise comes from config.seed, which every party "
-            "knows and could take away again; expected none: privacy is simulated, not deployed"
+            f"config.privacy.where got '{config.privacy.where}', but the server sees each message, which has a share "
+            "of the noise alone; expected server, which is then trusted, or config.privacy.unit=sample"
         )
     if TASKS[config.task].numeric:
         raise UserError(
@@ -147,7 +158,13 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    return Agreed(terms, method, make_plan(config, batching, execution, terms.clients, method))
+    plan = make_plan(config, batching, execution, terms.clients, method)
+    if config.privacy.unit:
+        check_accountant()
+        alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
+        refuse_leaks(config, method, alike)
+        plan = plan._replace(privacy=in_round(config, config.privacy.noise or terms.noise))
+    return Agreed(terms, method, plan)
 
 
 def federation_of(
