@@ -77,6 +77,7 @@ def fingerprint(*parts: Leaves | str | int) -> str:
         if not isinstance(part, dict):
             add(repr(part).encode())
             continue
+        add(f"{len(part)} arrays".encode())
         for path, leaf in part.items():
             array = np.ascontiguousarray(leaf)
             add(f"{path} {array.dtype} {array.shape}".encode())

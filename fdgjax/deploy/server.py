@@ -23,6 +23,7 @@ from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, to_words, zer
 from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
+from fdgjax.utils.errors import UserError
 
 
 class DeployedState(NamedTuple):
@@ -207,6 +208,9 @@ def finish_round(
     ]
     stacked = {path: np.stack([one[path] for one in each]) for path in blank}
     messages_by_who = with_leaves(server.shapes.message, stacked, zeros)
+    privacy = server.agreed.plan.privacy
+    if privacy and not privacy.samples and server.guard is None:
+        raise UserError("the server has no secret for its noise; expected its guard, which run_rounds makes")
     root, release = held.state.seed, ""
     if server.guard:
         release = fingerprint(to_words(server.agreed.terms), int(held.state.round), repr(arrived.tolist()), stacked)
