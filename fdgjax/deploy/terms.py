@@ -106,7 +106,7 @@ def from_words(words: str) -> Terms:
         clients=int(found["clients"]),
         columns=columns,
         encoding=encoding,
-        noise=float(found["noise"]),
+        noise=float(found.get("noise", 0.0)),
     )
 
 

@@ -17,9 +17,10 @@ from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
 pytest.importorskip("flwr")
 
 
-def trial(cache: Path, rounds: int, method: str = "scaffold", **changes: Any) -> Trial:
+def trial(cache: Path, rounds: int, name: str = "scaffold", **changes: Any) -> Trial:
     """Two clients of a few digits each; SCAFFOLD keeps state at both sides."""
-    config = make_config(method, "rotated_digits")
+    config = make_config(name, "rotated_digits")
+    config.update(changes)
     config.update(changes)
     config.model.name = "digits_cnn"
     config.data.cache_dir = str(cache)
@@ -72,6 +73,8 @@ def test_nodes_that_protect_their_samples_send_no_loss_and_say_what_they_have_sp
     states = [tmp_path / f"node{client}" / "states" for client in range(2)]
     assert [len(one) for folder in states for one in read_account(folder / ACCOUNT).values()] == [2, 2]
     assert [(folder / SECRET).stat().st_mode & 0o777 for folder in states] == [0o600] * 2
-    assert len({(folder / SECRET).read_bytes() for folder in states}) == 2
-    assert not list((tmp_path / "server").rglob(SECRET))
-    assert not list((tmp_path / "link").rglob(SECRET))
+    secrets = {(folder / SECRET).read_bytes(): folder / SECRET for folder in states}
+    assert len(secrets) == 2
+    written = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for secret, own in secrets.items():
+        assert [file for file, content in written.items() if secret in content] == [own]
