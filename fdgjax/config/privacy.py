@@ -86,12 +86,23 @@ def protection(
     if not chosen.unit:
         return None
     check_accountant()
-    samples = chosen.unit == "sample"
-    if reason := why_not(method, federations[0], samples=samples):
-        raise UserError(
-            f"config.privacy.unit got '{chosen.unit}', but method '{config.method.name}' shows more: {reason}; "
-            "expected a method and a model that do not"
-        )
+    refuse_leaks(config, method, federations[0])
     exposures = EXPOSURES[chosen.unit](config.clients_per_round, batching, federations)
     noise = chosen.noise or needed_noise(exposures, chosen.epsilon, chosen.delta, config.rounds)
-    return Protection(Privacy(chosen.clip, noise, samples, chosen.where), budget(exposures, noise, chosen.delta))
+    return Protection(in_round(config, noise), budget(exposures, noise, chosen.delta))
+
+
+def refuse_leaks(config: Config, method: Method, federation: Federation) -> None:
+    """Raises a `UserError` for a method that reveals more than the noise covers; of the data, shapes count."""
+    unit = config.privacy.unit
+    if reason := why_not(method, federation, samples=unit == "sample"):
+        raise UserError(
+            f"config.privacy.unit got '{unit}', but method '{config.method.name}' shows more: {reason}; "
+            "expected a method and a model that do not"
+        )
+
+
+def in_round(config: Config, noise: float) -> Privacy:
+    """What the engine does in a round, with this noise multiplier."""
+    chosen = config.privacy
+    return Privacy(chosen.clip, noise, chosen.unit == "sample", chosen.where)

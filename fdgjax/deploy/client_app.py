@@ -4,7 +4,8 @@
 
 Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
 folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out` (a folder or table for evaluation
-alone; 'none' to train on all samples and evaluate on none), and `smallest` (of fewer samples no counts are sent).
+alone; 'none' to train on all samples and evaluate on none), `smallest` (of fewer samples no counts are sent), and
+`epsilon` (see `NodeSettings`).
 """
 
 from collections.abc import Mapping
@@ -55,6 +56,7 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
         Path(samples[0]),
         Path(str(settings["states"])),
         bool(settings.get("fresh", False)),
+        epsilon=float(settings.get("epsilon", 0.0)),
         **held_out_settings(settings),
     )
 

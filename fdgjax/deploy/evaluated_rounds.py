@@ -11,6 +11,7 @@ import numpy as np
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
+from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
@@ -45,7 +46,9 @@ def make_evaluation(
     terms = server.agreed.terms
     known = unseen_from_server(server.agreed.method, server.federation, server.placement)
     predicts = has_predictions(terms)
-    asked = [*(range(terms.clients) if predicts else ())]
+    # No noise covers counts: nodes that protect their samples send none.
+    silent = not predicts or guards_samples(terms.config)
+    asked = [*(() if silent else range(terms.clients))]
 
     def evaluate(held: DeployedState) -> Record:
         models = by_path(unseen_models(server, held)) if known else {}

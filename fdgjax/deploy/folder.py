@@ -95,8 +95,23 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
         **model_facts(model_config(config.model, METHODS[config.method.name])),
         "parameters": needed.parameters,
         "flops_per_image": needed.flops,
+        **privacy_of(server, records[-1]),
         **bytes_per_round(server.shapes, config.clients_per_round or terms.clients),
         **sizes(terms, next((record[COUNTED] for record in reversed(records) if COUNTED in record), {})),
+    }
+
+
+def privacy_of(server: ServerPrograms, last: Record) -> dict[str, Any]:
+    """Who is protected, what all rounds have cost, and the noise; empty if nobody is protected."""
+    chosen, privacy = server.agreed.terms.config.privacy, server.agreed.plan.privacy
+    if privacy is None:
+        return {}
+    return {
+        "privacy_unit": chosen.unit,
+        "privacy_epsilon": last["privacy_epsilon"],
+        "privacy_delta": chosen.delta,
+        "privacy_clip": chosen.clip,
+        "privacy_noise": privacy.noise,
     }
 
 
@@ -141,10 +156,12 @@ def in_words(record: Record, terms: Terms) -> str:
         )
         if key in record
     )
+    loss = "loss withheld" if record["train_loss"] is None else f"loss {record['train_loss']:.4f}"
+    spent = f", epsilon {record['privacy_epsilon']:.4g}" if "privacy_epsilon" in record else ""
     seconds = record.get("seconds_evaluation")
     evaluated = "" if seconds is None else f", {seconds:.1f} to evaluate"
     return (
-        f"round {record['round']} of {terms.config.rounds}: loss {record['train_loss']:.4f}{shown}, {here} of "
+        f"round {record['round']} of {terms.config.rounds}: {loss}{spent}{shown}, {here} of "
         f"{len(record['participants'])} clients{without}; {record['seconds']:.1f} s: slowest node "
         f"{record['seconds_node']:.1f}, server {record['seconds_server']:.1f}, transport and starting processes "
         f"{record['seconds_transport']:.1f}{evaluated}; {record['compiled']} programs compiled; "

@@ -17,8 +17,9 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
+from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.placement import Leaves, by_path, needed, traced, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, to_words
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError
@@ -46,6 +47,7 @@ class Node(NamedTuple):
     samples.
 
     first: `() -> row and optimiser's state`. train: `(sent, row, seed, round) -> (message, row, loss, largest)`.
+    guard: of its samples; None where they are not protected. samples: their fingerprint where they are, else ''.
     """
 
     client: int
@@ -54,22 +56,29 @@ class Node(NamedTuple):
     like: PyTree
     first: Callable[[], PyTree]
     train: Callable[..., PyTree]
+    guard: Guard | None = None
+    samples: str = ""
 
 
 class Answer(NamedTuple):
-    """What a node sends: the message, its mean loss, and the largest magnitude of its numbers (see `RoundInfo`)."""
+    """What a node sends: the message, its mean loss, and the largest magnitude of its numbers (see `RoundInfo`).
+
+    Where samples are protected: no loss, which no noise covers, and the epsilon spent. `largest` is covered, as it is
+    that of numbers that have their noise.
+    """
 
     message: Leaves
-    loss: float
+    loss: float | None
     largest: float
+    epsilon: float | None = None
 
 
-def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
+def make_node(agreed: Agreed, client: int, own: OwnSamples, guard: Guard | None = None) -> Node:
     """The functions of the party `client`; nothing is compiled yet.
 
     Raises:
-      UserError: no samples, fewer samples than a minibatch if partial minibatches are left out, or labels or images
-        that do not fit the terms.
+      UserError: no samples, fewer samples than a minibatch if partial minibatches are left out, labels or images that
+        do not fit the terms, or no guard where samples are protected.
     """
     terms, method, plan, _ = agreed
     place = terms.trained.index(client)
@@ -80,6 +89,9 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
         raise UserError(
             f"client {client} holds samples {own.inputs.shape[1:]}; expected {terms.sample_shape}, as the server has it"
         )
+    protected = agreed.plan.privacy is not None and agreed.plan.privacy.samples
+    if protected and guard is None:
+        raise UserError(f"client {client} has no secret for its noise; expected a guard of its samples")
     hidden = own._replace(labels=np.zeros_like(own.labels)) if method.server_training else own
     federation = federation_of(terms, hidden, client=place)
     # The server has applied `send` to its state already.
@@ -108,6 +120,8 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples) -> Node:
         like=jax.eval_shape(first, seed, federation),
         first=partial(first, seed, federation),
         train=partial(train, federation),
+        guard=guard if protected else None,
+        samples=fingerprint(dict(own._asdict())) if protected else "",
     )
 
 
@@ -125,21 +139,30 @@ def answer(
       kept: what the node kept; None if it has kept nothing.
 
     Raises:
-      UserError: what was sent does not have this method's shapes, or the node lacks the row after round `accepted`.
+      UserError: what was sent does not have this method's shapes, the node lacks the row after round `accepted`, or the
+        privacy budget is spent.
     """
     row, like = row_after(node, accepted, kept), by_path(node.like)
     whole = with_leaves(node.like, row, blank)
+    seed: Any = np.uint32(node.agreed.terms.config.seed)
+    release = ""
+    if node.guard:
+        release = fingerprint(to_words(node.agreed.terms), node.client, node.samples, round_, dict(sent), row)
+        seed = node.guard.root(release)
     message, after, loss, largest = jax.device_get(
         node.train(
             with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, FROM_SERVER), blank),
             whole,
-            np.uint32(node.agreed.terms.config.seed),
+            seed,
             np.int32(round_),
         )
     )
     written = {path for path in like if path.removeprefix("[0]") in elsewhere and path.startswith("[0]")}
     new = {path: leaf for path, leaf in by_path(after).items() if path not in written}
-    return Answer(by_path(message), float(loss), float(largest)), NodeState(accepted, row, round_, new)
+    made = Answer(by_path(message), float(loss), float(largest))
+    if node.guard:
+        made = made._replace(loss=None, epsilon=node.guard.charge(release))
+    return made, NodeState(accepted, row, round_, new)
 
 
 def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:

@@ -20,8 +20,9 @@ from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_messag
 from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, NodeState, answer, checked_leaves, make_node, model_of
 from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts, version_of
 from fdgjax.deploy.placement import with_leaves
+from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered
 from fdgjax.deploy.statistics import of_party
-from fdgjax.deploy.terms import Agreed, Terms, agree, federation_of, from_words, no_samples
+from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, agree, federation_of, from_words, no_samples
 from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.run.selected import keeps_state
@@ -41,6 +42,7 @@ class NodeSettings(NamedTuple):
     and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
     held_out: samples for evaluation alone, placed as `samples` are; None to hold some of these out. whole: whether it
     trains on all and evaluates on none. smallest: of fewer samples the node sends no counts.
+    epsilon: how much privacy all its answers may cost together, in every experiment; 0 for no limit of its own.
     """
 
     client: int
@@ -50,6 +52,7 @@ class NodeSettings(NamedTuple):
     held_out: Path | None = None
     whole: bool = False
     smallest: int = SMALLEST
+    epsilon: float = 0.0
 
     @property
     def places(self) -> OwnPlaces:
@@ -88,7 +91,9 @@ def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Prepared
     begin = time.perf_counter()
     try:
         with jax_events(COMPILED) as compiled:
-            reply = lookup("action", request.action, ACTIONS)(settings, request, {} if nodes is None else nodes)
+            handle = lookup("action", request.action, ACTIONS)
+            refuse_uncovered(request.action, from_words(request.terms), settings.client, settings.epsilon)
+            reply = handle(settings, request, {} if nodes is None else nodes)
     except UserError as error:
         return Reply(settings.client, {}, {}, str(error))
     facts = {"seconds": time.perf_counter() - begin, "compiled": len(compiled)}
@@ -115,14 +120,16 @@ def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, P
 
 
 def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
-    """Trains one round; replies with the message, the mean loss and the message's largest magnitude. The row stays
-    here."""
+    """Trains one round; replies with the message, the message's largest magnitude, and the mean loss or, where samples
+    are protected, the epsilon spent. The row stays here."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
     made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
     write_kept(file, kept)
-    return Reply(settings.client, made.message, {"loss": made.loss, "largest": made.largest, "round": round_})
+    told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
+    facts = {name: fact for name, fact in told.items() if fact is not None}
+    return Reply(settings.client, made.message, {"largest": made.largest, "round": round_, **facts})
 
 
 def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
@@ -206,12 +213,19 @@ def prepared_for(settings: NodeSettings, words: str, nodes: dict[str, Prepared])
         parts = own_parts(places, terms, settings.client, settings.states)
         made = Prepared(
             agreed,
-            make_node(agreed, settings.client, parts.train) if settings.client != terms.unseen else None,
+            guarded_node(settings, agreed, parts.train) if settings.client != terms.unseen else None,
             make_evaluate(agreed, parts, settings.client, settings.smallest),
         )
         nodes.clear()
         nodes[key] = made
     return nodes[key]
+
+
+def guarded_node(settings: NodeSettings, agreed: Agreed, own: OwnSamples) -> Node:
+    """The node that trains on these samples, with their guard where they are protected."""
+    run, client = state_file(settings, agreed.terms).parent.name, settings.client
+    guard = guard_of_node(agreed, client, len(own.labels), settings.states, run, settings.epsilon)
+    return make_node(agreed, client, own, guard)
 
 
 def node_of(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> Node:

@@ -12,6 +12,7 @@ from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
 from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
+from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
@@ -49,6 +50,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
     """
     terms = server.agreed.terms
     workdir = open_folder(folder, terms)
+    server = server if server.guard else server._replace(guard=guard_of_server(server.agreed, folder))
     checkpoints = open_checkpoints(folder / STATES, say)
     try:
         joined = transport.join(to_words(terms), terms.parties)
@@ -115,8 +117,8 @@ def rounds(
         own = time.perf_counter() - begin
         replies: dict[int, Reply] = {}
         while len(replies) < min(policy.least, len(requests)):
-            told = transport.exchange(requests, policy.deadline)
-            replies = {reply.client: reply for reply in used(told, policy, int(held.state.round), drop)}
+            came = transport.exchange(requests, policy.deadline)
+            replies = {reply.client: reply for reply in used(came, policy, int(held.state.round), drop)}
         after = time.perf_counter()
         messages = {terms.trained.index(party): reply.arrays for party, reply in replies.items()}
         result = finish_round(server, held, sending, messages)
@@ -128,14 +130,17 @@ def rounds(
         own += time.perf_counter() - after
         held = result.held
         parties = [terms.trained[client] for client in sending.who]
-        losses = [float(replies[party].facts["loss"]) if party in replies else None for party in parties]
+        # Nodes that protect their samples keep their losses to themselves.
+        losses = [loss_of(replies.get(party)) for party in parties]
+        told = [loss for loss in losses if loss is not None]
         nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
         record: Record = {
             "round": int(held.state.round),
-            "train_loss": float(np.mean([loss for loss in losses if loss is not None])),
+            "train_loss": float(np.mean(told)) if told else None,
             "client_loss": losses,
             **({} if result.loss is None else {"server_loss": result.loss}),
+            **privacy_figures(server.agreed, held.lengths, int(held.state.round), parties, replies, result.epsilon),
             "participants": parties,
             "missing": [party for party in parties if party not in replies],
             "bytes_down": sum(payload(request.arrays) for request in requests),
@@ -150,6 +155,11 @@ def rounds(
             record |= evaluate(held)
             record["seconds_evaluation"] = time.perf_counter() - begin - seconds
         yield Progress(record["round"], [record], held, seconds)
+
+
+def loss_of(reply: Reply | None) -> float | None:
+    """The mean loss that a client sent; None if it sent none."""
+    return float(reply.facts["loss"]) if reply and "loss" in reply.facts else None
 
 
 def is_due(config: Config, round_: int) -> bool:

@@ -16,11 +16,14 @@ import numpy as np
 from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
+from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, zeros
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, to_words, zeros
+from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
+from fdgjax.utils.errors import UserError
 
 
 class DeployedState(NamedTuple):
@@ -42,7 +45,8 @@ class ServerPrograms(NamedTuple):
 
     federation: as the server sees it. rows_like: one client's row, zeros.
     first: `(lengths) -> DeployedState`. begin: `(state) -> (server, who, sent [participants, ...], loss)`.
-    finish: `(state, server, who, lengths, messages, arrived) -> (state, finite, loss)`.
+    finish: `(state, server, who, lengths, messages, arrived, root of the noise) -> (state, finite, loss)`.
+    guard: of the clients where the server protects them by noise; None until `run_rounds` has its folder.
     """
 
     agreed: Agreed
@@ -53,6 +57,7 @@ class ServerPrograms(NamedTuple):
     first: Callable[[np.ndarray], DeployedState]
     begin: Callable[[State], PyTree]
     finish: Callable[..., PyTree]
+    guard: Guard | None = None
 
 
 class Sending(NamedTuple):
@@ -68,11 +73,13 @@ class Sending(NamedTuple):
 
 
 class DeployedRound(NamedTuple):
-    """The result of a round: the new state, whether its numbers are finite, and the loss of the server's training."""
+    """The result of a round: the new state, whether its numbers are finite, the loss of the server's training, and the
+    epsilon spent where the server protects clients."""
 
     held: DeployedState
     finite: bool
     loss: float | None
+    epsilon: float | None = None
 
 
 def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
@@ -130,6 +137,7 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
         lengths: jax.Array,
         messages: PyTree,
         arrived: jax.Array,
+        root: jax.Array,
         federation: Any,
     ) -> PyTree:
         count = len(who)
@@ -140,6 +148,9 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
         after = keep_rows(arrived, after, mine)
         weights = jnp.where(arrived, method.weights(lengths[who]), 0)
         messages = keep_rows(arrived, messages, jax.tree.map(jnp.zeros_like, messages))
+        if plan.privacy and not plan.privacy.samples:
+            # Who is missing adds nothing to the sum, whose divisor and noise stay those of all participants.
+            messages = private_messages(plan.privacy, method.updates, messages, who, root, state.round)
         server, rows, _, loss, _ = server_round(
             method, plan, state, server, whole(after, count), messages, weights, federation
         )
@@ -185,7 +196,7 @@ def finish_round(
       messages: those of the clients that replied, by client number; the others take no part in the round.
 
     Raises:
-      UserError: a message that does not have this method's shapes.
+      UserError: a message that does not have this method's shapes, or the privacy budget is spent.
     """
     arrived = np.array([int(client) in messages for client in sending.who])
     blank = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(server.shapes.message).items()}
@@ -197,8 +208,18 @@ def finish_round(
     ]
     stacked = {path: np.stack([one[path] for one in each]) for path in blank}
     messages_by_who = with_leaves(server.shapes.message, stacked, zeros)
-    state, finite, loss = server.finish(held.state, sending.server, sending.who, held.lengths, messages_by_who, arrived)
+    privacy = server.agreed.plan.privacy
+    if privacy and not privacy.samples and server.guard is None:
+        raise UserError("the server has no secret for its noise; expected its guard, which run_rounds makes")
+    root, release = held.state.seed, ""
+    if server.guard:
+        release = fingerprint(to_words(server.agreed.terms), int(held.state.round), repr(arrived.tolist()), stacked)
+        root = server.guard.root(release)
+    state, finite, loss = server.finish(
+        held.state, sending.server, sending.who, held.lengths, messages_by_who, arrived, root
+    )
+    epsilon = server.guard.charge(release) if server.guard else None
     accepted = held.accepted.copy()
     accepted[sending.who[arrived]] = int(held.state.round)
     told = sending.loss if loss is None else float(loss)
-    return DeployedRound(DeployedState(state, held.lengths, accepted), bool(finite), told)
+    return DeployedRound(DeployedState(state, held.lengths, accepted), bool(finite), told, epsilon)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, from_plain, to_plain
+from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
 from fdgjax.data.columns import Column, layout_of
@@ -18,7 +19,9 @@ from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.engine.privacy import check_accountant
 from fdgjax.engine.round import RoundPlan
+from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.experiments import (
     batching_of,
     check_method,
@@ -44,6 +47,8 @@ class Terms(NamedTuple):
       clients have sent their statistics (`fdgjax.deploy.statistics`); None for images.
     unseen: the number of a party that trains nothing and only evaluates; None for none. Parties keep their numbers
       whichever of them is unseen; those that train are the engine's clients, in the order of their numbers.
+    noise: the noise multiplier that follows from `config.privacy.epsilon` (`fdgjax.deploy.privacy`); 0 where the config
+      has it, or needs none.
     """
 
     config: Config
@@ -53,6 +58,7 @@ class Terms(NamedTuple):
     columns: tuple[Column, ...] = ()
     encoding: Encoding | None = None
     unseen: int | None = None
+    noise: float = 0.0
 
     @property
     def parties(self) -> int:
@@ -114,8 +120,16 @@ def from_words(words: str) -> Terms:
         ) from error
     columns = tuple(Column(name, tuple(categories)) for name, categories in found["columns"])
     encoding = None if found["encoding"] is None else encoding_from_plain(found["encoding"], layout_of(columns))
-    names, shape, clients = tuple(found["class_names"]), tuple(found["sample_shape"]), int(found["clients"])
-    return Terms(config, names, shape, clients, columns, encoding, found["unseen"])
+    return Terms(
+        config=config,
+        class_names=tuple(found["class_names"]),
+        sample_shape=tuple(found["sample_shape"]),
+        clients=int(found["clients"]),
+        columns=columns,
+        encoding=encoding,
+        unseen=found.get("unseen"),
+        noise=float(found.get("noise", 0.0)),
+    )
 
 
 def agree(terms: Terms) -> Agreed:
@@ -128,10 +142,10 @@ def agree(terms: Terms) -> Agreed:
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
     refuse_attack(config)
-    if config.privacy.unit:
+    if config.privacy.unit == "client" and config.privacy.where != "server":
         raise UserError(
-            f"config.privacy.unit got '{config.privacy.unit}', but its noise comes from config.seed, which every party "
-            "knows and could take away again; expected none: privacy is simulated, not deployed"
+            f"config.privacy.where got '{config.privacy.where}', but the server sees each message, which has a share "
+            "of the noise alone; expected server, which is then trusted, or config.privacy.unit=sample"
         )
     if TASKS[config.task].numeric:
         raise UserError(
@@ -176,7 +190,18 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    return Agreed(terms, method, make_plan(config, batching, execution, terms.clients, method), made)
+    plan = make_plan(config, batching, execution, terms.clients, method)
+    if config.privacy.unit:
+        check_accountant()
+        alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
+        refuse_leaks(config, method, alike)
+        plan = plan._replace(privacy=in_round(config, config.privacy.noise or terms.noise))
+    if plan.privacy and plan.privacy.samples and SELECTIONS[config.selection].looks_at == HELD_OUT:
+        raise UserError(
+            f"config.selection got '{config.selection}' with config.privacy.unit=sample, but no noise covers what "
+            "nodes would say of their held-out samples; expected last"
+        )
+    return Agreed(terms, method, plan, made)
 
 
 def federation_of(

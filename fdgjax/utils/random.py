@@ -22,8 +22,12 @@ class Purpose(enum.IntEnum):
 
 
 def stream(seed: jax.Array, purpose: Purpose, *counters: jax.Array | int) -> jax.Array:
-    """`fold_in` of the seed, the purpose and the counters (round, client id), in this order."""
-    key = jax.random.fold_in(jax.random.key(seed), purpose)
+    """`fold_in` of the seed, the purpose and the counters (round, client id), in this order.
+
+    In place of the seed a deployment hands a key that only one party knows (`fdgjax.utils.chacha`).
+    """
+    secret = isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+    key = jax.random.fold_in(seed if secret else jax.random.key(seed), purpose)
     for counter in counters:
         key = jax.random.fold_in(key, counter)
     return key

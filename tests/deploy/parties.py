@@ -1,17 +1,20 @@
 """A server and nodes in one process, each with its own samples, and the simulation of the same federation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from fdgjax.config import Config
+from fdgjax.contract import Method
 from fdgjax.data.federation import Federation, without_labels
+from fdgjax.deploy.account import Guard
 from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.server import DeployedRound, DeployedState, ServerPrograms, begin_round, finish_round, make_server
 from fdgjax.deploy.terms import Agreed, OwnSamples, Terms
 from fdgjax.engine import State
+from fdgjax.engine.privacy.noise import Privacy
 from fdgjax.methods import METHODS
 from tests.deploy.trial import Difference, difference
 from tests.toy_models import IMAGE
@@ -37,16 +40,31 @@ def own(federation: Federation, rows: object, place: int) -> OwnSamples:
     return OwnSamples(np.asarray(federation.inputs)[here], np.asarray(federation.labels)[here])
 
 
-def parties(name: str, **plan: bool) -> Parties:
-    """The method on a toy federation whose ids are the positions, as a deployment numbers its clients."""
+def parties(
+    name: str,
+    privacy: Privacy | None = None,
+    guards: Sequence[Guard | None] = (None,) * (PARTIES + 1),
+    change: Callable[[Method], Method] = lambda method: method,
+    **plan: bool,
+) -> Parties:
+    """The method on a toy federation whose ids are the positions, as a deployment numbers its clients.
+
+    With `privacy` weights are equal; `guards` are the nodes' and the server's.
+    """
     federation = toy_federation(lengths_for(name)[:PARTIES])
     federation = federation._replace(ids=jax.device_put(np.arange(PARTIES, dtype=np.int32)))
-    method = build(name, federation, "dense" if METHODS[name].unit else "norm")
+    model = "dense" if METHODS[name].unit or privacy else "norm"
+    method = change(build(name, federation, model, **({"weighting": "uniform"} if privacy else {})))
     terms = Terms(Config(), ("a", "b", "c"), IMAGE, PARTIES)
-    agreed = Agreed(terms, method, make_plan(epochs=1, **plan), None)  # type: ignore[arg-type]  # nothing is evaluated
+    plan_of = make_plan(epochs=1, **plan)._replace(privacy=privacy)
+    agreed = Agreed(terms, method, plan_of, None)  # type: ignore[arg-type]  # nothing is evaluated
     nothing = OwnSamples(np.zeros((0, *IMAGE), np.uint8), np.zeros(0, np.int32))
     server = make_server(agreed, own(federation, federation.server, 0) if method.server_training else nothing)
-    nodes = [make_node(agreed, client, own(federation, federation.train, client)) for client in range(PARTIES)]
+    server = server._replace(guard=guards[PARTIES])
+    nodes = [
+        make_node(agreed, client, own(federation, federation.train, client), guards[client])
+        for client in range(PARTIES)
+    ]
     simulated = without_labels(federation) if method.server_training else federation
     case = make_case(method, simulated, agreed.plan)
     return Parties(server, nodes, case, np.asarray(federation.train.length))

@@ -1,22 +1,27 @@
 """Real processes: a federation by Flower on this machine, killed in part, ends with the simulation's numbers."""
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fdgjax.config import make_config, read_config
+from fdgjax.deploy.account import ACCOUNT, SECRET, read_account
 from tests.deploy.loopback import Secured, start_node, still_there, workers_of
 from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
 
 pytest.importorskip("flwr")
 
 
-def trial(cache: Path, rounds: int) -> Trial:
+def trial(cache: Path, rounds: int, name: str = "scaffold", **changes: Any) -> Trial:
     """Two clients of a few digits each; SCAFFOLD keeps state at both sides."""
-    config = make_config("scaffold", "rotated_digits")
+    config = make_config(name, "rotated_digits")
+    config.update(changes)
+    config.update(changes)
     config.model.name = "digits_cnn"
     config.data.cache_dir = str(cache)
     config.data.clients = 2
@@ -78,3 +83,25 @@ def test_warm_nodes_whose_worker_or_node_is_killed_end_with_the_simulations_numb
     assert max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
     assert "Start `flwr-clientapp` process" not in (tmp_path / "node0.log").read_text()
     assert still_there(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_nodes_that_protect_their_samples_send_no_loss_and_say_what_they_have_spent(
+    tmp_path: Path, cache: Path
+) -> None:
+    privacy = {"unit": "sample", "epsilon": 8.0, "delta": 1e-3}
+    those = trial(cache, 2, "fedavg", method={"weighting": "uniform"}, privacy=privacy)
+    deploy(those, tmp_path, Secured(), list[str]().append)
+    lines = (tmp_path / "server" / "metrics.jsonl").read_text().splitlines()
+    first, last = (json.loads(line) for line in lines)
+    assert first["train_loss"] is last["train_loss"] is None
+    assert 0 < first["privacy_epsilon"] < last["privacy_epsilon"] <= 8.0
+    assert max(last["client_epsilon"]) == last["privacy_epsilon"] >= 0.99 * 8.0
+    states = [tmp_path / f"node{client}" / "states" for client in range(2)]
+    assert [len(one) for folder in states for one in read_account(folder / ACCOUNT).values()] == [2, 2]
+    assert [(folder / SECRET).stat().st_mode & 0o777 for folder in states] == [0o600] * 2
+    secrets = {(folder / SECRET).read_bytes(): folder / SECRET for folder in states}
+    assert len(secrets) == 2
+    written = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for secret, own in secrets.items():
+        assert [file for file, content in written.items() if secret in content] == [own]

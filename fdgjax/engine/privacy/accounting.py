@@ -18,7 +18,8 @@ divergences (Mironov, 2017) of such sums add up over the rounds, and
 import functools
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +116,17 @@ def budget(exposures: Sequence[Exposure], noise: float, delta: float) -> Callabl
         return max((float(rdp.compute_epsilon(ORDERS, rounds * curve, delta)[0]) for curve in curves), default=0.0)
 
     return after
+
+
+def spent(releases: Iterable[tuple[Exposure, float]], delta: float) -> float:
+    """Epsilon of rounds that have been released, each with its exposure and its noise multiplier; 0 for none."""
+    from dp_accounting import rdp
+
+    counted = Counter(releases)
+    if not counted:
+        return 0.0
+    total = sum(times * divergences(exposure, noise) for (exposure, noise), times in counted.items())
+    return float(rdp.compute_epsilon(ORDERS, total, delta)[0])
 
 
 def worst_of(exposures: Sequence[Exposure]) -> list[Exposure]:

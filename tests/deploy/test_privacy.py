@@ -1,0 +1,338 @@
+"""Noise of real parties: the simulation's from its seed, a party's own from its secret, and each answer is paid for."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from fdgjax.config import make_config, read_config
+from fdgjax.contract import Method
+from fdgjax.deploy.account import ACCOUNT, SECRET, Cost, Guard, fingerprint, make_guard, read_account, secret_in
+from fdgjax.deploy.node import NEVER, Answer, NodeState, answer, make_node
+from fdgjax.deploy.placement import by_path
+from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered, with_noise
+from fdgjax.deploy.request_handlers import NodeSettings, serve
+from fdgjax.deploy.rounds import Policy, run_rounds
+from fdgjax.deploy.server import begin_round, finish_round, make_server
+from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
+from fdgjax.deploy.wire import Reply, Request
+from fdgjax.engine.exposure import of_clients, of_samples
+from fdgjax.engine.privacy import Exposure, budget, needed_noise
+from fdgjax.engine.privacy.noise import Privacy
+from fdgjax.experiments import batching_of
+from fdgjax.utils.errors import UserError
+from tests.deploy.parties import PARTIES, Parties, apart, one_round, parties, simulated
+from tests.deploy.test_request_handlers import Direct, settings_of
+from tests.deploy.trial import Trial, compare, make_trial
+from tests.engine.privacy.test_noise import check_gaussian, without_gradient
+from tests.runs import perceptron
+from tests.toys import BATCH, compiling_quickly, flat, make_plan
+
+__all__ = ["perceptron"]
+
+CLIP, NOISE, RATE = 0.7, 1.3, 0.1
+SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
+PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
+"""The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
+COST = Cost(Exposure("poisson", 4, 9, 3), 1.3, 1e-3, 1e9)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quickly() -> Iterator[None]:
+    with compiling_quickly():
+        yield
+
+
+def secret_guards(folder: Path) -> list[Guard]:
+    """One of a secret of its own for each node, and for the server."""
+    return [make_guard(folder / str(party), "run", COST) for party in range(PARTIES + 1)]
+
+
+def still(method: Method) -> Method:
+    """Nothing is learnt, and steps are plain: what moves is noise."""
+    optimizer = optax.with_extra_args_support(optax.sgd(RATE))
+    return method._replace(objective=without_gradient, optimizer=optimizer)
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    """Nodes that send their own noise alone."""
+    return parties("fedavg", SAMPLES, secret_guards(tmp_path_factory.mktemp("nodes")), still)
+
+
+def ask(those: Parties, client: int, round_: int = 0, shift: float = 0.0) -> Answer:
+    """A node's answer to the server's first state, moved by `shift`."""
+    sent = begin_round(those.server, those.server.first(those.lengths)).sent[client]
+    moved = {path: leaf + np.float32(shift) for path, leaf in sent.items()}
+    return answer(those.nodes[client], moved, round_, NEVER, those.server.placement.written, None)[0]
+
+
+def as_row(made: Answer) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in made.message.values()])
+
+
+@pytest.mark.parametrize(
+    ("name", "privacy"),
+    [
+        ("fedavg", SAMPLES),
+        ("fedavg", CLIENTS),
+        pytest.param("ditto", SAMPLES, marks=pytest.mark.slow),
+        pytest.param("hfedf", SAMPLES, marks=pytest.mark.slow),
+        pytest.param("scaffold", CLIENTS, marks=pytest.mark.slow),
+        pytest.param("feddyn", CLIENTS, marks=pytest.mark.slow),
+    ],
+)
+def test_from_the_simulations_seed_come_the_simulations_numbers(name: str, privacy: Privacy) -> None:
+    those = parties(name, privacy, [PUBLIC] * (PARTIES + 1))
+    held, kept = those.server.first(those.lengths), dict[int, NodeState]()
+    for _ in range(2):
+        result, kept = one_round(those, held, kept)
+        held = result.held
+    found = apart(those, held, kept, simulated(those, 2))
+    assert max(found.server, found.rows) <= 2e-4 * max(1, found.largest)
+
+
+def deviation(length: int) -> float:
+    """Of a message: SGD takes ceil(N / B) steps, each against a noise of z C over the expected batch, min(B, N)."""
+    return RATE * NOISE * CLIP * (-(-length // BATCH)) ** 0.5 / min(BATCH, length)
+
+
+def test_nodes_send_the_noise_that_was_accounted_for_each_its_own_and_in_each_round_another(noisy: Parties) -> None:
+    lengths = [int(length) for length in noisy.lengths]
+    rows = [
+        [as_row(ask(noisy, client, round_)) / deviation(lengths[client]) for round_ in range(20)] for client in (0, 1)
+    ]
+    check_gaussian(np.concatenate(rows), 1.0)
+
+
+def test_the_same_request_has_the_same_answer_and_another_model_has_other_noise(noisy: Parties) -> None:
+    first, again, other = as_row(ask(noisy, 1)), as_row(ask(noisy, 1)), as_row(ask(noisy, 1, shift=1e-3))
+    np.testing.assert_array_equal(first, again)
+    # With the same noise, the difference of the two would show what noise hides.
+    check_gaussian(np.stack([first, other]), deviation(int(noisy.lengths[1])))
+
+
+def test_what_no_noise_covers_is_not_sent(noisy: Parties) -> None:
+    made = ask(noisy, 0)
+    assert made.loss is None
+    assert made.epsilon is not None
+    assert made.largest >= np.abs(as_row(made)).max()
+
+
+def test_the_servers_noise_is_what_was_accounted_for_also_without_a_client(tmp_path: Path) -> None:
+    those = parties("fedavg", CLIENTS, secret_guards(tmp_path), still)
+    first = those.server.first(those.lengths)
+    sending, shapes = begin_round(those.server, first), those.server.shapes.message
+    nothing = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(shapes).items()}
+
+    def moved(round_: int, clients: tuple[int, ...]) -> np.ndarray:
+        held = first._replace(state=first.state._replace(round=np.int32(round_)))
+        after = finish_round(those.server, held, sending, dict.fromkeys(clients, nothing)).held
+        return flat(after.state.server.variables) - flat(first.state.server.variables)
+
+    rows = [moved(round_, clients) for round_ in range(15) for clients in ((0, 1), (0,))]
+    check_gaussian(np.stack(rows), NOISE * CLIP / PARTIES)
+    np.testing.assert_array_equal(rows[0], moved(0, (0, 1)))
+
+
+def test_nobody_draws_noise_from_the_seed_that_all_know(noisy: Parties) -> None:
+    own = OwnSamples(np.zeros((9, *noisy.nodes[0].agreed.terms.sample_shape), np.uint8), np.zeros(9, np.int32))
+    with pytest.raises(UserError, match="client 0 has no secret for its noise"):
+        make_node(noisy.nodes[0].agreed, 0, own)
+    agreed = noisy.server.agreed._replace(plan=make_plan()._replace(privacy=CLIENTS))
+    those = noisy.server._replace(agreed=agreed, guard=None)
+    first = those.first(noisy.lengths)
+    with pytest.raises(UserError, match="the server has no secret for its noise"):
+        finish_round(those, first, begin_round(those, first), {})
+
+
+def test_a_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    secret = secret_in(tmp_path / "states")
+    file = tmp_path / "states" / SECRET
+    assert (len(secret), file.stat().st_mode & 0o777) == (32, 0o600)
+    assert secret_in(file.parent) == secret
+    assert [found.name for found in file.parent.iterdir()] == [SECRET]
+    assert secret_in(tmp_path / "other") != secret
+    file.chmod(0o644)
+    with pytest.raises(UserError, match=r"mode 644, .* chmod 600"):
+        secret_in(file.parent)
+    file.chmod(0o600)
+    file.write_bytes(secret[:-1])
+    with pytest.raises(UserError, match="has 31 bytes; expected 32"):
+        secret_in(file.parent)
+
+
+ARRAYS = arrays.arrays(np.float32, st.integers(1, 4), elements=st.floats(width=32))
+PARTS = st.lists(st.one_of(st.integers(), st.text(), st.dictionaries(st.text(), ARRAYS)), max_size=3)
+
+
+@given(PARTS, PARTS)
+def test_two_releases_have_one_fingerprint_only_if_they_are_the_same(one: list[Any], other: list[Any]) -> None:
+    def exact(parts: list[Any]) -> list[Any]:
+        return [[(k, x.tobytes()) for k, x in part.items()] if isinstance(part, dict) else repr(part) for part in parts]
+
+    assert (fingerprint(*one) == fingerprint(*other)) == (exact(one) == exact(other))
+    assert fingerprint(*one) != fingerprint(*one, "more")
+
+
+def test_an_account_counts_each_answer_once_and_no_more_than_the_budget(tmp_path: Path) -> None:
+    spent = budget([COST.exposure], COST.noise, COST.delta)
+    guard = make_guard(tmp_path, "run", COST._replace(most=spent(3)))
+    for number, release in enumerate(("a", "b", "b", "a", "c"), start=1):
+        expected = spent(min(number, 2) if release != "c" else 3)
+        assert guard.charge(release) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(UserError, match="after 3 answers a further one would cost epsilon="):
+        guard.charge("d")
+    assert guard.charge("a") == pytest.approx(spent(3), rel=1e-12)
+    # A limit of the node's own counts what other experiments have spent; without one, each has its own budget.
+    for most, words in ((0.0, ""), (spent(3), "this node's own limit")):
+        other = make_guard(tmp_path, f"other{most}", COST._replace(most_of_all=most))
+        if not words:
+            assert other.charge("a") == pytest.approx(spent(1), rel=1e-12)
+            continue
+        with pytest.raises(UserError, match=words):
+            other.charge("a")
+    (tmp_path / ACCOUNT).write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        guard.charge("a")
+
+
+@pytest.fixture(scope="module")
+def trial(cache: Path, perceptron: None) -> Trial:
+    config = make_config("fedavg", "rotated_digits")
+    config.model.name = "perceptron"
+    config.method.weighting = "uniform"
+    config.data.cache_dir, config.data.clients = str(cache), 2
+    config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1})
+    config.privacy.update({"unit": "sample", "epsilon": 6.0, "delta": 1e-3})
+    return make_trial(read_config(config), most=12)
+
+
+class Listening(Direct):
+    """Keeps all replies."""
+
+    def __init__(self, settings: Sequence[NodeSettings], last: int = 99) -> None:
+        super().__init__(settings, last)
+        self.heard: list[Reply] = []
+
+    def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
+        self.heard += super().exchange(requests, deadline)
+        return self.heard[-len(requests) :]
+
+
+def records_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_all_rounds_cost_what_was_asked_for_and_a_server_that_died_pays_nothing_twice(
+    trial: Trial, tmp_path: Path
+) -> None:
+    """The server dies after the clients of the last round trained; it has the simulation's noise and epsilon."""
+    settings, said = settings_of(trial, tmp_path), list[str]()
+    direct = Listening(settings, last=1)
+    terms = with_noise(trial.terms, direct)
+    exposures = [Exposure("poisson", 6, 12, 2)]
+    assert exposures == of_samples(0, batching_of(terms.config), [trial.experiment.train])
+    assert terms.noise == needed_noise(exposures, 6.0, 1e-3, 2)
+    assert from_words(to_words(terms)) == terms
+    server = make_server(agree(terms), trial.server)
+    with pytest.raises(KeyboardInterrupt):
+        run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    direct.last = 99
+    run_rounds(server, direct, tmp_path / "server", Policy(), said.append)
+    spent = budget(exposures, terms.noise, 1e-3)
+    for number, record in enumerate(records_in(tmp_path / "server"), start=1):
+        assert record["train_loss"] is None
+        assert record["privacy_epsilon"] == pytest.approx(spent(number))
+        assert record["client_epsilon"] == pytest.approx([spent(number)] * 2)
+    assert spent(2) <= 6.0
+    assert any(line.startswith(f"round 2 of 2: loss withheld, epsilon {spent(2):.4g}, 2 of 2") for line in said)
+    assert not any("loss" in reply.facts or reply.error for reply in direct.heard)
+    for one in settings:
+        (account,) = read_account(one.states / ACCOUNT).values()
+        assert len(account) == 2
+        assert (one.states / SECRET).stat().st_mode & 0o777 == 0o600
+    assert len({(one.states / SECRET).read_bytes() for one in settings}) == 2
+    assert not (tmp_path / "server" / SECRET).exists()
+
+
+@pytest.mark.slow
+def test_over_requests_the_simulations_seed_gives_the_simulations_numbers(trial: Trial, tmp_path: Path) -> None:
+    direct = Direct(settings_of(trial, tmp_path))
+    # The simulation's noise follows from more samples than the parties are given here.
+    terms = trial.terms._replace(noise=trial.experiment.facts["privacy_noise"])
+    agreed = agree(terms)
+    for client, own in enumerate(trial.clients):
+        direct.nodes[client][to_words(terms)] = make_node(agreed, client, own, PUBLIC)
+    run_rounds(make_server(agreed, trial.server), direct, tmp_path / "server", Policy(), list[str]().append)
+    found = compare(trial._replace(terms=terms), tmp_path)
+    assert max(found.server, found.rows) <= 1e-5 * found.largest
+
+
+def of_clients_alone(trial: Trial, **changes: Any) -> Terms:
+    privacy = dataclasses.replace(trial.terms.config.privacy, unit="client", **changes)
+    return trial.terms._replace(config=dataclasses.replace(trial.terms.config, privacy=privacy))
+
+
+def test_a_trusted_server_keeps_its_secret_and_records_the_simulations_epsilon(trial: Trial, tmp_path: Path) -> None:
+    direct = Listening(settings_of(trial, tmp_path))
+    terms = with_noise(of_clients_alone(trial, epsilon=20.0), direct)
+    exposures = of_clients(0, batching_of(terms.config), [trial.experiment.train])
+    assert terms.noise == needed_noise(exposures, 20.0, 1e-3, 2)
+    run_rounds(make_server(agree(terms), trial.server), direct, tmp_path / "server", Policy(), list[str]().append)
+    found, spent = records_in(tmp_path / "server"), budget(exposures, terms.noise, 1e-3)
+    assert [record["privacy_epsilon"] for record in found] == pytest.approx([spent(1), spent(2)])
+    assert all(record["train_loss"] is not None for record in found)
+    assert (tmp_path / "server" / SECRET).stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob(f"node*/states/{SECRET}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "words"),
+    [
+        ("fedavg", {"method.weighting": "samples"}, "weighs clients by their numbers of samples"),
+        ("fedbn", {"model.unit": "norm"}, "variables besides parameters"),
+        ("feddg", {}, "compute something from their samples before they train"),
+        (
+            "fedavg",
+            {"privacy.unit": "client", "privacy.where": "clients"},
+            "where got 'clients', but the server sees",
+        ),
+    ],
+)
+def test_what_shows_more_is_refused_as_in_the_simulation(
+    method: str, changes: dict[str, object], words: str, perceptron: None
+) -> None:
+    config = make_config(method)
+    config.model.name = "perceptron"
+    config.privacy.update({"unit": "sample", "noise": 1.0})
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UserError, match=words):
+        agree(Terms(read_config(config), ("a", "b"), (8, 8, 1), 2))
+
+
+def test_a_node_answers_nothing_that_its_settings_do_not_cover(trial: Trial, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'evaluate' was asked .* no noise covers its answer"):
+        refuse_uncovered("evaluate", trial.terms, 0, 0.0)
+    (own, *_) = settings_of(trial, tmp_path)
+    limited, join = own._replace(epsilon=3.0), Request("join", -1, to_words(trial.terms), {}, {})
+    assert not serve(limited, join).error
+    assert (
+        "but node-config has epsilon=3" in serve(limited, join._replace(terms=to_words(of_clients_alone(trial)))).error
+    )
+    with pytest.raises(UserError, match="lack the noise that follows from it"):
+        guard_of_node(agree(trial.terms), 0, 12, tmp_path, "run", 0.0)
+    agreed = agree(trial.terms._replace(noise=2.0))
+    loose = dataclasses.replace(agreed.terms.config.privacy, delta=0.5)
+    config = dataclasses.replace(agreed.terms.config, privacy=loose)
+    with pytest.raises(UserError, match=r"config.privacy.delta got 0.5, with which one of client 0's 12 samples"):
+        guard_of_node(agreed._replace(terms=agreed.terms._replace(config=config)), 0, 12, tmp_path, "run", 3.0)
