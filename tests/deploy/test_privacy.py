@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from fdgjax.config import make_config, read_config
 from fdgjax.contract import Method
-from fdgjax.deploy.account import ACCOUNT, SECRET, Cost, Guard, fingerprint, make_guard, read_account, secret_in
+from fdgjax.deploy.account import ACCOUNT, SECRET, Guard, make_guard, read_account
 from fdgjax.deploy.node import NEVER, Answer, NodeState, answer, make_node
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered, with_noise
@@ -30,6 +27,7 @@ from fdgjax.engine.privacy.noise import Privacy
 from fdgjax.experiments import batching_of
 from fdgjax.utils.errors import UserError
 from tests.deploy.parties import PARTIES, Parties, apart, one_round, parties, simulated
+from tests.deploy.test_account import COST
 from tests.deploy.test_request_handlers import Direct, settings_of
 from tests.deploy.trial import Trial, compare, make_trial
 from tests.engine.privacy.test_noise import check_gaussian, without_gradient
@@ -42,7 +40,6 @@ CLIP, NOISE, RATE = 0.7, 1.3, 0.1
 SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
 PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
 """The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
-COST = Cost(Exposure("poisson", 4, 9, 3), 1.3, 1e-3, 1e9)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -154,57 +151,6 @@ def test_nobody_draws_noise_from_the_seed_that_all_know(noisy: Parties) -> None:
         finish_round(those, first, begin_round(those, first), {})
 
 
-def test_a_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
-    secret = secret_in(tmp_path / "states")
-    file = tmp_path / "states" / SECRET
-    assert (len(secret), file.stat().st_mode & 0o777) == (32, 0o600)
-    assert secret_in(file.parent) == secret
-    assert [found.name for found in file.parent.iterdir()] == [SECRET]
-    assert secret_in(tmp_path / "other") != secret
-    file.chmod(0o644)
-    with pytest.raises(UserError, match=r"mode 644, .* chmod 600"):
-        secret_in(file.parent)
-    file.chmod(0o600)
-    file.write_bytes(secret[:-1])
-    with pytest.raises(UserError, match="has 31 bytes; expected 32"):
-        secret_in(file.parent)
-
-
-ARRAYS = arrays.arrays(np.float32, st.integers(1, 4), elements=st.floats(width=32))
-PARTS = st.lists(st.one_of(st.integers(), st.text(), st.dictionaries(st.text(), ARRAYS)), max_size=3)
-
-
-@given(PARTS, PARTS)
-def test_two_releases_have_one_fingerprint_only_if_they_are_the_same(one: list[Any], other: list[Any]) -> None:
-    def exact(parts: list[Any]) -> list[Any]:
-        return [[(k, x.tobytes()) for k, x in part.items()] if isinstance(part, dict) else repr(part) for part in parts]
-
-    assert (fingerprint(*one) == fingerprint(*other)) == (exact(one) == exact(other))
-    assert fingerprint(*one) != fingerprint(*one, "more")
-
-
-def test_an_account_counts_each_answer_once_and_no_more_than_the_budget(tmp_path: Path) -> None:
-    spent = budget([COST.exposure], COST.noise, COST.delta)
-    guard = make_guard(tmp_path, "run", COST._replace(most=spent(3)))
-    for number, release in enumerate(("a", "b", "b", "a", "c"), start=1):
-        expected = spent(min(number, 2) if release != "c" else 3)
-        assert guard.charge(release) == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(UserError, match="after 3 answers a further one would cost epsilon="):
-        guard.charge("d")
-    assert guard.charge("a") == pytest.approx(spent(3), rel=1e-12)
-    # A limit of the node's own counts what other experiments have spent; without one, each has its own budget.
-    for most, words in ((0.0, ""), (spent(3), "this node's own limit")):
-        other = make_guard(tmp_path, f"other{most}", COST._replace(most_of_all=most))
-        if not words:
-            assert other.charge("a") == pytest.approx(spent(1), rel=1e-12)
-            continue
-        with pytest.raises(UserError, match=words):
-            other.charge("a")
-    (tmp_path / ACCOUNT).write_text("{")
-    with pytest.raises(UserError, match="cannot be read"):
-        guard.charge("a")
-
-
 @pytest.fixture(scope="module")
 def trial(cache: Path, perceptron: None) -> Trial:
     config = make_config("fedavg", "rotated_digits")
@@ -283,6 +229,7 @@ def of_clients_alone(trial: Trial, **changes: Any) -> Terms:
     return trial.terms._replace(config=dataclasses.replace(trial.terms.config, privacy=privacy))
 
 
+@pytest.mark.slow
 def test_a_trusted_server_keeps_its_secret_and_records_the_simulations_epsilon(trial: Trial, tmp_path: Path) -> None:
     direct = Listening(settings_of(trial, tmp_path))
     terms = with_noise(of_clients_alone(trial, epsilon=20.0), direct)
