@@ -5,18 +5,11 @@ The folder is written beside the app and is no part of it: `flwr run` would send
 
 import hashlib
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy.app import ServerSettings
-from fdgjax.deploy.evaluated_rounds import tally_at
-from fdgjax.deploy.evaluation import has_predictions, unseen_shapes
-from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
-from fdgjax.deploy.server import ServerPrograms, make_server
+from fdgjax.deploy.contents import FACTS, Contents, contents_of
+from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.service_files import (
     KEYS,
     NODE_PORT,
@@ -28,56 +21,10 @@ from fdgjax.deploy.service_files import (
     requirements,
     superlink_unit,
 )
-from fdgjax.deploy.statistics import of_party
-from fdgjax.deploy.terms import OwnSamples, Terms, agree, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN
+from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_text
 from fdgjax.utils.variables import bytes_of
-
-FACTS: Mapping[str, str] = {
-    "accepted": "the last round in which the server used this client's message",
-    "compiled": "how many programs the node compiled",
-    "elsewhere": "names of variables that only the server changes",
-    "largest": "the largest magnitude of the message's numbers",
-    "loss": "the mean training loss",
-    "round": "the number of finished rounds",
-    "samples": "the number of training samples",
-    "selected": "the round whose models are the best so far, -1 for none",
-    "seconds": "how long the node worked",
-    "withheld": "of which of its samples the node sends no counts, as they are too few",
-    "written": "that the model is written",
-}
-"""What messages say beside their arrays, by name; see `Request.facts` and `Reply.facts`."""
-
-
-class Kind(NamedTuple):
-    """A kind of message: when it is sent, the facts of the request, and those of the reply."""
-
-    when: str
-    down: tuple[str, ...]
-    up: tuple[str, ...]
-
-
-WORK = ("seconds", "compiled")
-PROGRESS = ("round", "accepted", "elsewhere")
-KINDS: Mapping[str, Kind] = {
-    "join": Kind("when a node connects", (), ("samples", *WORK)),
-    "describe": Kind("once, before the first round", (), WORK),
-    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
-    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED), ("withheld", *WORK)),
-    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", *WORK)),
-}
-"""The messages, by a request's `action`."""
-
-
-class Contents(NamedTuple):
-    """Shapes of arrays by path: what each kind of message has down and up, and what of a client's state stays at its
-    node."""
-
-    down: Mapping[str, Leaves]
-    up: Mapping[str, Leaves]
-    kept: Leaves
 
 
 def write_operations(folder: Path, app: Path, settings: ServerSettings, host: str, port: int) -> None:
@@ -118,46 +65,6 @@ def write_operations(folder: Path, app: Path, settings: ServerSettings, host: st
     make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
-
-
-def contents_of(terms: Terms) -> Contents:
-    """What messages contain, found by abstract evaluation. Raises a `UserError` like `make_server`."""
-    nothing = OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
-    server = make_server(agree(terms), nothing)
-    down = dict.fromkeys(KINDS, Leaves()) | {name: by_path(server.shapes.sent) for name in ("train", "finish")}
-    up = dict.fromkeys(KINDS, Leaves()) | {"train": by_path(server.shapes.message)}
-    down["evaluate"], up["evaluate"] = evaluation_of(server)
-    if not down["evaluate"]:
-        del down["evaluate"], up["evaluate"]
-    if terms.config.data.standardise:
-        one = OwnSamples(np.zeros((1, *terms.sample_shape), terms.stored), np.zeros(1, np.int32))
-        up["describe"] = dict(of_party(one, terms))
-    else:
-        del down["describe"], up["describe"]
-    return Contents(down, up, kept_at_node(server))
-
-
-def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
-    """The arrays of an evaluation down and up, of a client that trains and holds samples out by the config."""
-    agreed, terms = server.agreed, server.agreed.terms
-    if not has_predictions(terms):
-        return {}, {}
-    own = {f"{OWN}{path}": leaf for path, leaf in by_path(server.shapes.sent).items()}
-    known = unseen_from_server(agreed.method, server.federation, server.placement)
-    models = by_path(unseen_shapes(agreed.method, server.federation)) if known else {}
-    tables = {"source": 1}
-    tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
-    tables |= {"target": len(next(iter(models.values())))} if models else {}
-    counts = {
-        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
-    }
-    return own | {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}, counts
-
-
-def kept_at_node(server: ServerPrograms) -> Leaves:
-    """The leaves of a client's row that its node alone holds."""
-    row = by_path(server.shapes.context.client)
-    return {path: leaf for path, leaf in row.items() if path not in server.placement.server}
 
 
 def readme(service: Service, settings: ServerSettings, contents: Contents) -> str:
@@ -233,13 +140,18 @@ Each message to a client also has the settings as text. All clients of a round t
 def what_stays(terms: Terms, contents: Contents) -> str:
     """What never leaves a hospital."""
     samples, place = ("rows", "/data/table.csv") if terms.columns else ("images", "/data/images/CLASS/")
+    exposed = (
+        f"Noise protects each {terms.config.privacy.unit}; fdgjax's docs/privacy.md has from whom."
+        if terms.config.privacy.unit
+        else f"Updates are not anonymous: from one, {samples} can be partly reconstructed, and membership inferred."
+    )
     own = f", and these variables of the client: {names(contents.kept)}" if contents.kept else ""
     return f"""## What never leaves a hospital
 
 - The {samples} and their labels, in `{place}`: the node reads them, and no message contains one.
 - The optimiser's state{own}.
 
-Updates are not anonymous: from an update, {samples} can be partly reconstructed, and membership can be inferred. The
+{exposed} The
 section "What each party can see" of fdgjax's docs/deployment.md has what each method shares beyond updates."""
 
 
@@ -268,15 +180,16 @@ line for each message, with the SHA-256 of its arrays. `fdgjax flower --audit FI
 
 def used_facts(contents: Contents) -> set[str]:
     """The names of the facts that these messages have."""
-    return {fact for name in contents.down for fact in (*KINDS[name].down, *KINDS[name].up)}
+    kinds = contents.kinds
+    return {fact for name in contents.down for fact in (*kinds[name].down, *kinds[name].up)}
 
 
 def message_table(contents: Contents) -> str:
     """A row for each kind of message."""
-    head = "| kind | when | to a client | from a client |\n|---|---|---|---|\n"
+    kinds, head = contents.kinds, "| kind | when | to a client | from a client |\n|---|---|---|---|\n"
     return head + "\n".join(
-        f"| `{name}` | {KINDS[name].when} | {in_words(contents.down[name], KINDS[name].down)} | "
-        f"{in_words(contents.up[name], KINDS[name].up)} |"
+        f"| `{name}` | {kinds[name].when} | {in_words(contents.down[name], kinds[name].down)} | "
+        f"{in_words(contents.up[name], kinds[name].up)} |"
         for name in contents.down
     )
 

@@ -121,9 +121,9 @@ def privacy_figures(
 ) -> Record:
     """The epsilon spent after so many rounds, for the record of the last one; empty where nobody is protected.
 
-    `who`: the participants, by their party's number. `privacy_epsilon` is the largest of all clients, as if each had taken part in every round. `client_epsilon`: where
-    samples are protected, what each participant has spent by its own account, None where its answer is missing. `own`:
-    what the server has spent by its account.
+    `who`: the participants, by their party's number. `privacy_epsilon` is the largest of all clients, as if each had
+    taken part in every round. `client_epsilon`: where samples are protected, what each participant has spent by its own
+    account, None where its answer is missing. `own`: what the server has spent by its account.
     """
     privacy = agreed.plan.privacy
     if privacy is None:

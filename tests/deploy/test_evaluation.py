@@ -95,6 +95,21 @@ def test_a_method_whose_models_stay_at_the_nodes_has_no_figures_of_the_unseen_do
             same(found[key], expected[key])
 
 
+@pytest.mark.slow
+def test_nodes_that_protect_their_samples_send_no_counts_and_the_unseen_one_does(
+    cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    pytest.importorskip("dp_accounting")
+    privacy = {"unit": "sample", "noise": 1.0, "delta": 1e-3}
+    changes = {f"privacy.{key}": value for key, value in privacy.items()}
+    those = trial(cache, "fedavg", **changes, **{"method.weighting": "uniform"})
+    for found in deployed(those, tmp_path):
+        assert "ood_accuracy" in found
+        assert {"id_accuracy", "client_accuracy", OF_UNSEEN}.isdisjoint(found)
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    assert summary["privacy_epsilon"] == found["privacy_epsilon"] > 0
+
+
 def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptron: None, tmp_path: Path) -> None:
     those = trial(cache, "fedavg", selection="validation")
     records = deployed(those, tmp_path)

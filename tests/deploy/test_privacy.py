@@ -28,8 +28,8 @@ from fdgjax.experiments import batching_of
 from fdgjax.utils.errors import UserError
 from tests.deploy.parties import PARTIES, Parties, apart, one_round, parties, simulated
 from tests.deploy.test_account import COST
-from tests.deploy.test_request_handlers import Direct, settings_of
-from tests.deploy.trial import Trial, compare, make_trial
+from tests.deploy.test_request_handlers import Direct
+from tests.deploy.trial import Trial, compare, make_trial, node_settings
 from tests.engine.privacy.test_noise import check_gaussian, without_gradient
 from tests.runs import perceptron
 from tests.toys import BATCH, compiling_quickly, flat, make_plan
@@ -183,7 +183,7 @@ def test_all_rounds_cost_what_was_asked_for_and_a_server_that_died_pays_nothing_
     trial: Trial, tmp_path: Path
 ) -> None:
     """The server dies after the clients of the last round trained; it has the simulation's noise and epsilon."""
-    settings, said = settings_of(trial, tmp_path), list[str]()
+    settings, said = node_settings(trial, tmp_path), list[str]()
     direct = Listening(settings, last=1)
     terms = with_noise(trial.terms, direct)
     exposures = [Exposure("poisson", 6, 12, 2)]
@@ -213,7 +213,7 @@ def test_all_rounds_cost_what_was_asked_for_and_a_server_that_died_pays_nothing_
 
 @pytest.mark.slow
 def test_over_requests_the_simulations_seed_gives_the_simulations_numbers(trial: Trial, tmp_path: Path) -> None:
-    direct = Direct(settings_of(trial, tmp_path))
+    direct = Direct(node_settings(trial, tmp_path))
     # The simulation's noise follows from more samples than the parties are given here.
     terms = trial.terms._replace(noise=trial.experiment.facts["privacy_noise"])
     agreed = agree(terms)
@@ -231,7 +231,7 @@ def of_clients_alone(trial: Trial, **changes: Any) -> Terms:
 
 @pytest.mark.slow
 def test_a_trusted_server_keeps_its_secret_and_records_the_simulations_epsilon(trial: Trial, tmp_path: Path) -> None:
-    direct = Listening(settings_of(trial, tmp_path))
+    direct = Listening(node_settings(trial, tmp_path))
     terms = with_noise(of_clients_alone(trial, epsilon=20.0), direct)
     exposures = of_clients(0, batching_of(terms.config), [trial.experiment.train])
     assert terms.noise == needed_noise(exposures, 20.0, 1e-3, 2)
@@ -270,7 +270,7 @@ def test_what_shows_more_is_refused_as_in_the_simulation(
 def test_a_node_answers_nothing_that_its_settings_do_not_cover(trial: Trial, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'evaluate' was asked .* no noise covers its answer"):
         refuse_uncovered("evaluate", trial.terms, 0, 0.0)
-    (own, *_) = settings_of(trial, tmp_path)
+    (own, *_) = node_settings(trial, tmp_path)
     limited, join = own._replace(epsilon=3.0), Request("join", -1, to_words(trial.terms), {}, {})
     assert not serve(limited, join).error
     assert (

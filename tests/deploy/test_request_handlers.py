@@ -15,10 +15,10 @@ from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
+from fdgjax.deploy.contents import KINDS, contents_of
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.node import Node, NodeState
-from fdgjax.deploy.operations import KINDS, contents_of
 from fdgjax.deploy.request_handlers import NodeSettings, Prepared, node_of, read_kept, serve, write_kept
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server

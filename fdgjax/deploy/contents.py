@@ -1,0 +1,111 @@
+"""What each message of a deployment contains, by kind, and what of a client's state never leaves its node."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.deploy.evaluated_rounds import tally_at
+from fdgjax.deploy.evaluation import has_predictions, unseen_shapes
+from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
+from fdgjax.deploy.privacy import guards_samples
+from fdgjax.deploy.server import ServerPrograms, make_server
+from fdgjax.deploy.statistics import of_party
+from fdgjax.deploy.terms import OwnSamples, Terms, agree
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN
+
+FACTS: Mapping[str, str] = {
+    "accepted": "the last round in which the server used this client's message",
+    "compiled": "how many programs the node compiled",
+    "elsewhere": "names of variables that only the server changes",
+    "largest": "the largest magnitude of the message's numbers",
+    "loss": "the mean training loss",
+    "privacy_epsilon": "how much privacy the node has spent, in place of the loss where samples are protected",
+    "round": "the number of finished rounds",
+    "samples": "the number of training samples",
+    "selected": "the round whose models are the best so far, -1 for none",
+    "seconds": "how long the node worked",
+    "withheld": "of which of its samples the node sends no counts, as they are too few",
+    "written": "that the model is written",
+}
+"""What messages say beside their arrays, by name; see `Request.facts` and `Reply.facts`."""
+
+
+class Kind(NamedTuple):
+    """A kind of message: when it is sent, the facts of the request, and those of the reply."""
+
+    when: str
+    down: tuple[str, ...]
+    up: tuple[str, ...]
+
+
+WORK = ("seconds", "compiled")
+PROGRESS = ("round", "accepted", "elsewhere")
+KINDS: Mapping[str, Kind] = {
+    "join": Kind("when a node connects", (), ("samples", *WORK)),
+    "describe": Kind("once, before the first round", (), WORK),
+    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
+    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED), ("withheld", *WORK)),
+    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", *WORK)),
+}
+"""The messages, by a request's `action`."""
+
+
+class Contents(NamedTuple):
+    """Kinds of messages; shapes of arrays by path: what each kind has down and up, and what of a client's state stays
+    at its node."""
+
+    kinds: Mapping[str, Kind]
+    down: Mapping[str, Leaves]
+    up: Mapping[str, Leaves]
+    kept: Leaves
+
+
+def contents_of(terms: Terms) -> Contents:
+    """What messages contain, found by abstract evaluation. Raises a `UserError` like `make_server`."""
+    nothing = OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
+    server = make_server(agree(terms), nothing)
+    down = dict.fromkeys(KINDS, Leaves()) | {name: by_path(server.shapes.sent) for name in ("train", "finish")}
+    up = dict.fromkeys(KINDS, Leaves()) | {"train": by_path(server.shapes.message)}
+    down["evaluate"], up["evaluate"] = evaluation_of(server)
+    if not down["evaluate"]:
+        del down["evaluate"], up["evaluate"]
+    if terms.config.data.standardise:
+        one = OwnSamples(np.zeros((1, *terms.sample_shape), terms.stored), np.zeros(1, np.int32))
+        up["describe"] = dict(of_party(one, terms))
+    else:
+        del down["describe"], up["describe"]
+    return Contents(kinds_of(terms), down, up, kept_at_node(server))
+
+
+def kinds_of(terms: Terms) -> Mapping[str, Kind]:
+    """The kinds of messages, which have what was spent in place of the loss where samples are protected."""
+    if not guards_samples(terms.config):
+        return KINDS
+    train = KINDS["train"]
+    spent = tuple("privacy_epsilon" if fact == "loss" else fact for fact in train.up)
+    return {**KINDS, "train": train._replace(up=spent)}
+
+
+def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
+    """The arrays of an evaluation down and up, of a client that trains and holds samples out by the config."""
+    agreed, terms = server.agreed, server.agreed.terms
+    if not has_predictions(terms) or guards_samples(terms.config):
+        return {}, {}
+    own = {f"{OWN}{path}": leaf for path, leaf in by_path(server.shapes.sent).items()}
+    known = unseen_from_server(agreed.method, server.federation, server.placement)
+    models = by_path(unseen_shapes(agreed.method, server.federation)) if known else {}
+    tables = {"source": 1}
+    tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
+    tables |= {"target": len(next(iter(models.values())))} if models else {}
+    counts = {
+        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
+    }
+    return own | {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}, counts
+
+
+def kept_at_node(server: ServerPrograms) -> Leaves:
+    """The leaves of a client's row that its node alone holds."""
+    row = by_path(server.shapes.context.client)
+    return {path: leaf for path, leaf in row.items() if path not in server.placement.server}
