@@ -42,9 +42,10 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; returns its exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("fdgjax").setLevel(logging.INFO)  # what is chosen for the method, such as its units
-    if argv[1:2] == ["--node"]:
+    if "--node" in argv[1:]:
+        options = [word for word in argv[1:] if word != "--node"]
         # In this process's place: a SuperNode needs no JAX.
-        os.execv(sys.executable, [sys.executable, "-m", "fdgjax.deploy.warm_node", *argv[2:]])
+        os.execv(sys.executable, [sys.executable, "-m", "fdgjax.deploy.warm_node", *options])
     words = joined_words(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
     if asked.keys:

@@ -109,14 +109,14 @@ def figures_of(replies: Mapping[int, Leaves], terms: Terms, models: int) -> dict
         return figures(probe_metrics(next(iter(replies.values()))))
     found = together(replies, terms, models)
     plain = figures(measure(found, domain_names(terms)))
-    if "client_accuracy" in plain:
-        plain["client_accuracy"] = by_party(plain["client_accuracy"], terms)
+    own_accuracy = by_party(plain.pop("client_accuracy", {}), terms)
     shown = {place: tally_at(replies.get(party, {}), "target", models) for place, party in enumerate(terms.trained)}
     own = {
         terms.trained[place]: accuracies for place, tally in shown.items() if (accuracies := accuracy_by_client(tally))
     }
     of_unseen = {str(party): float(np.mean(list(each.values()))) for party, each in own.items()}
-    return {**plain, **({OF_UNSEEN: of_unseen} if of_unseen else {})}
+    by_client = {"client_accuracy": own_accuracy, OF_UNSEEN: of_unseen}
+    return {**plain, **{name: figure for name, figure in by_client.items() if figure}}
 
 
 def by_party(figure: Mapping[str, float], terms: Terms) -> dict[str, float]:

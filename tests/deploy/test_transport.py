@@ -8,9 +8,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fdgjax.deploy.flower_transport import FlowerTransport, from_content, from_record, reply_content, to_record
+from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.wire import Reply, Request, payload
 
 
@@ -76,6 +79,19 @@ def test_arrays_travel_as_their_own_bytes() -> None:
     record = to_record(arrays)
     assert sum(len(array.data) for array in record.values()) == payload(arrays)
     found = from_record(record)
+    assert all(np.array_equal(found[path], leaf) and found[path].dtype == leaf.dtype for path, leaf in arrays.items())
+
+
+@pytest.mark.parametrize("arrays", [{}, {"none": np.zeros((0, 2), np.int32)}, {"a": np.ones(3), "b": np.zeros(())}])
+def test_arrays_come_back_from_what_flower_sends(arrays: Leaves) -> None:
+    """Flower itself does not read an array of no bytes."""
+    content = RecordDict({"arrays": to_record(arrays)})
+    objects = get_all_nested_objects(content)
+    sent = {name: each.deflate() for name, each in objects.items()}
+    back: Any = inflate_object_from_contents(content.object_id, sent)
+    found = from_record(back["arrays"])
+    assert len(objects) <= 4, "the record, its arrays as one, and the one's bytes"
+    assert found.keys() == arrays.keys()
     assert all(np.array_equal(found[path], leaf) and found[path].dtype == leaf.dtype for path, leaf in arrays.items())
 
 

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,6 +14,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
+from flwr.common.constant import SubStatus
+
+from fdgjax.deploy import worker
+from fdgjax.deploy.node import Node
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, growing_pauses, pause
 from fdgjax.deploy.warm_node import worker_command
@@ -52,6 +59,65 @@ def test_a_wait_begins_anew_with_another_number_of_seconds() -> None:
         assert mine[0] == LEAST_SECONDS
         assert mine == sorted(mine)
         assert mine[-1] == seconds
+
+
+class Desk(NamedTuple):
+    """What a worker does to the SuperNode's interface, in its order, and the nodes that it hands on."""
+
+    done: list[tuple[str, Any]]
+    nodes: list[dict[str, Node]]
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A message is a dictionary, which the node answers by its `content`; without one it fails."""
+    desk = Desk([], [])
+
+    def answered(message: Any, context: Any, nodes: dict[str, Node]) -> str:
+        desk.nodes.append(nodes)
+        return f"answer to {message['content']}"
+
+    flower = worker.run_clientapp
+    monkeypatch.setattr(worker, "reply_to", answered)
+    monkeypatch.setattr(worker, "Message", lambda error, reply_to: error.reason)
+    monkeypatch.setattr(flower, "pull_task_input", lambda client: (client.message, "context", None, None))
+    monkeypatch.setattr(flower, "push_message", lambda client, reply, context: desk.done.append(("reply", reply)))
+    monkeypatch.setattr(
+        flower, "push_task_output", lambda client, context, status, why: desk.done.append((status, hearts()))
+    )
+    return desk
+
+
+def hearts() -> int:
+    """The threads that send heartbeats, or do anything else."""
+    return threading.active_count()
+
+
+def client_with(message: Any) -> Any:
+    return SimpleNamespace(message=message, SendTaskHeartbeat=lambda request: SimpleNamespace(success=True))
+
+
+def test_a_worker_keeps_its_node_and_ends_a_task_when_its_heart_has_stopped(desk: Desk) -> None:
+    """A heartbeat after the task's end would end the worker."""
+    nodes, before = dict[str, Node](), hearts()
+    worker.answer_task(client_with({"content": 1}), nodes)
+    worker.answer_task(client_with({"content": 2}), nodes)
+    ended = (SubStatus.COMPLETED, before)
+    assert desk.done == [("reply", "answer to 1"), ended, ("reply", "answer to 2"), ended]
+    assert all(kept is nodes for kept in desk.nodes)
+
+
+def test_a_worker_that_fails_says_so_and_ends(desk: Desk) -> None:
+    with pytest.raises(SystemExit):
+        worker.answer_task(client_with({}), {})
+    (_, said), (status, _) = desk.done
+    assert "KeyError" in said
+    assert status == SubStatus.FAILED
+
+
+def test_a_message_is_waited_for_whose_task_comes_first() -> None:
+    replies = iter([[], [], ["message"]])
+    assert worker.once_stored(lambda request: SimpleNamespace(messages_list=next(replies)))(None).messages_list
 
 
 class EnoughError(Exception):
