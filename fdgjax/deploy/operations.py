@@ -49,7 +49,7 @@ def write_operations(folder: Path, app: Path, settings: ServerSettings, host: st
         name=terms.config.method.name,
         host=host,
         port=port,
-        clients=terms.clients,
+        clients=terms.parties,
         authentication=settings.authentication,
         samples=kind,
         workdir=str(settings.workdir.absolute()),

@@ -51,10 +51,10 @@ def pin(name: str) -> str:
 
 
 def node_command(service: Service, client: str, keys: str, states: str) -> list[str]:
-    """The words that start a SuperNode."""
+    """The words that start a SuperNode with one process for all messages."""
     key = ["--auth-supernode-private-key", f"{keys}/client.key"] if service.authentication else []
     return [
-        *("flower-supernode", "--superlink", f"{service.host}:{service.port}"),
+        *("fdgjax", "flower", "--node", "--superlink", f"{service.host}:{service.port}"),
         *("--root-certificates", f"{keys}/ca.crt", *key, "--port", str(NODE_PORT)),
         *("--node-config", f"client={client} {service.samples} states='{states}'"),
     ]
