@@ -1,6 +1,17 @@
-"""Deployment of a registered method between real parties: a server, and clients whose samples stay with them.
+"""Experiments between real parties: a server, and nodes whose samples stay with them.
 
 Methods need no second implementation: a node runs `engine.round.client_round` and the server
-`engine.round.server_round`, each on what it holds (`placement`). Messages travel by any `wire.Transport`: by Flower
-(`flower`), or within one process, for tests.
+`engine.round.server_round`, each on what it holds. Messages travel by any `wire.Transport`: by Flower, or within one
+process, for tests.
+
+- All parties: what they agree on (`terms`), the messages (`wire`), who holds which state (`placement`), secrets and
+  accounts of privacy (`account`, `privacy`).
+- A node: its samples (`own_samples`, `image_folder`), its part of a round (`node`), its counts (`evaluation`), and what
+  it does with a request (`request_handlers`).
+- The server: its part of a round (`server`), what it sends (`requests`), all rounds (`rounds`) and their figures
+  (`evaluated_rounds`), its folder (`folder`), the columns' statistics (`statistics`), whether sums would do (`sums`).
+- Flower: the apps (`server_app`, `client_app`), messages as Flower's (`flower_transport`), a node with one process for
+  all messages (`warm_node`, `worker`, `processes`, `waiting`).
+- Administrators: the app's folder (`app`), keys (`keys`), a page and services (`operations`, `contents`,
+  `service_files`), the log of messages (`message_log`, `audit`).
 """
