@@ -6,12 +6,15 @@ import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fdgjax.config import make_config, read_config
+from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.request_handlers import NodeSettings, read_kept, serve, state_file
 from fdgjax.deploy.rounds import Policy, run_rounds
@@ -145,7 +148,7 @@ def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
 
     said = run(server, Mistaken(node_settings(trial, tmp_path)), tmp_path, deadline=1.0)
     assert "round 2 goes on without client 1: its folder is empty" in said
-    with pytest.raises(UserError, match="^client 1: its folder is empty$"):
+    with pytest.raises(UserError, match=r"^client 1: its folder is empty$"):
         run(server, Mistaken(node_settings(trial, tmp_path / "b")), tmp_path / "b")
 
 
@@ -161,19 +164,12 @@ def test_a_node_with_other_classes_is_told_which_are_expected(action: str, trial
 
 
 def test_images_of_another_size_are_scaled_to_the_federations(trial: Trial, tmp_path: Path) -> None:
-    from PIL import Image
-
     own = node_settings(trial, tmp_path)[0]
     for image in own.samples.rglob("*.png"):
         Image.open(image).resize((50, 40)).save(image)
     assert not serve(own, Request("join", -1, to_words(trial.terms), {}, {})).error
-    transport = Direct([own])
-    shapes = make_server(agree(trial.terms), trial.server).shapes.sent
-    from fdgjax.deploy.placement import by_path
-
-    sent = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(shapes).items()}
-    facts: dict[str, Any] = {"round": 0, "accepted": -1, "elsewhere": "[]"}
-    assert not transport.ask(Request("train", 0, to_words(trial.terms), sent, facts), 0).error
+    found = decoded_folder(own.samples, trial.terms.class_names, trial.terms.sample_shape, tmp_path)
+    assert found.inputs.shape[1:] == trial.terms.sample_shape
 
 
 def test_a_message_of_another_network_is_no_answer(trial: Trial, tmp_path: Path) -> None:
@@ -186,30 +182,23 @@ def test_a_message_of_another_network_is_no_answer(trial: Trial, tmp_path: Path)
 # Folders of states
 
 
-def test_a_node_whose_states_are_lost_or_old_says_so_and_goes_on_once_they_are_back(
+def test_a_node_whose_states_are_lost_says_so_and_goes_on_once_they_are_back(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
     settings = node_settings(trial, tmp_path)
     file, copies = state_file(settings[1], trial.terms), list[bytes]()
 
-    class Restored(Faulty):
-        copy: bytes | None = None
-
+    class Loses(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-            copies.append(file.read_bytes())
-            if round_ == 1 and self.copy is not None:
+            if round_ == 1:
+                copies.append(file.read_bytes())
                 file.unlink()
-                if self.copy:
-                    file.write_bytes(self.copy)
             return replies
 
-    transport = Restored(settings)
-    transport.copy = b""
     with pytest.raises(UserError, match="client 1 has kept its state after no round, and the server has that of round"):
-        run(server, transport, tmp_path)
-    file.write_bytes(copies[1])
-    transport.copy = None
-    assert "continuing after round 2 of 3" in run(server, transport, tmp_path)
+        run(server, Loses(settings), tmp_path)
+    file.write_bytes(copies[0])
+    assert "continuing after round 2 of 3" in run(server, Faulty(settings), tmp_path)
     assert is_simulated(trial, tmp_path)
 
 
@@ -301,7 +290,6 @@ def test_a_server_whose_disk_is_full_goes_on_from_its_checkpoint(
     where: str, trial: Trial, server: ServerPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transport = Faulty(node_settings(trial, tmp_path))
-    whole = (OSError, UserError)
 
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device", str(arguments[0]))
@@ -316,7 +304,7 @@ def test_a_server_whose_disk_is_full_goes_on_from_its_checkpoint(
                 monkeypatch.setattr("fdgjax.deploy.message_log.append", full)
             return replies
 
-    with pytest.raises(whole, match="No space left on device"):
+    with pytest.raises((OSError, UserError), match="No space left on device"):
         run(server, Fills(node_settings(trial, tmp_path)), tmp_path)
     monkeypatch.undo()
     done = {"checkpoint": 1, "rounds": 2, "messages": 1}[where]
@@ -324,3 +312,32 @@ def test_a_server_whose_disk_is_full_goes_on_from_its_checkpoint(
     assert is_simulated(trial, tmp_path)
     records = [json.loads(line) for line in (tmp_path / "server" / "rounds.jsonl").read_text().splitlines()]
     assert [record["round"] for record in records] == [1, 2, 3]
+
+
+def test_the_server_ends_with_one_line_for_a_full_disk(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("flwr")
+    from fdgjax.deploy import server_app
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device", "rounds.jsonl")
+
+    workdir = tmp_path / "server"
+    settings = {"workdir": str(workdir), "terms": to_words(trial.terms), "samples": "", "deadline": 0.0, "least": 1}
+    context: Any = SimpleNamespace(run_config={**settings, "authentication": False})
+    nothing: Any = None
+    monkeypatch.setattr(server_app, "remember_all_programs", lambda folder: None)
+    monkeypatch.setattr(server_app, "run_rounds", full)
+    with pytest.raises(SystemExit) as ended:
+        server_app.main(nothing, context)
+    assert ended.value.code == 2
+    said = capsys.readouterr().out
+    assert said == (
+        "fdgjax: the system refuses with rounds.jsonl (No space left on device); expected a place that can be read or "
+        "written and free space; mend that, and start the run again: it goes on from the last complete checkpoint\n"
+    )
+    assert json.loads((workdir / server_app.FAILED).read_text())["error"] in said
+    monkeypatch.setattr(server_app, "run_rounds", lambda *arguments: None)
+    server_app.main(nothing, context)
+    assert not (workdir / server_app.FAILED).exists()

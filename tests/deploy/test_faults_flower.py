@@ -1,0 +1,101 @@
+"""What goes wrong between real processes: nodes killed in each phase, and what a node says before it starts."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from fdgjax.cli.flower import main as flower
+from fdgjax.config import make_config, read_config
+from fdgjax.deploy.message_log import MESSAGES
+from tests.deploy.loopback import Secured, still_there, workers_of
+from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
+
+pytest.importorskip("flwr")
+
+
+def trial(cache: Path, rounds: int) -> Trial:
+    """Two clients of a few digits each, which are evaluated; SCAFFOLD keeps state at both sides."""
+    config = make_config("scaffold", "rotated_digits")
+    config.model.name = "digits_cnn"
+    config.data.cache_dir = str(cache)
+    config.data.clients = 2
+    config.update({"rounds": rounds, "local_epochs": 1, "batch_size": 6, "devices": 1, "eval_every": 1})
+    return make_trial(read_config(config), most=12)
+
+
+def works_on(log: Path, kind: str) -> bool:
+    """Whether a node has logged a request of this kind and not yet its answer."""
+    if not log.exists():
+        return False
+    *_, last = log.read_text().splitlines() or ["{}"]
+    try:
+        entry = json.loads(last)
+    except ValueError:  # half a line
+        return False
+    return bool(entry.get("kind") == kind and entry["direction"] == "received")
+
+
+def killing(
+    folder: Path, plan: Sequence[tuple[int, str]], kill: Callable[[Running, int], None], killed: list[str]
+) -> Callable[[int, Running], None]:
+    """A disturbance: for each client and kind of message in turn, the client is killed while it works on one."""
+
+    def watch(running: Running) -> None:
+        for client, kind in plan:
+            while not works_on(folder / f"node{client}" / "states" / MESSAGES, kind):
+                if running.programs["run"].poll() is not None:
+                    return
+                time.sleep(0.002)
+            kill(running, client)
+            killed.append(kind)
+
+    watching: list[threading.Thread] = []
+
+    def disturb(done: int, running: Running) -> None:
+        del done
+        if not watching:
+            watching.append(threading.Thread(target=watch, args=(running,), daemon=True))
+            watching[0].start()
+
+    return disturb
+
+
+def kill_node(running: Running, client: int) -> None:
+    os.killpg(running.programs[f"node{client}"].pid, signal.SIGKILL)
+
+
+def kill_worker(running: Running, client: int) -> None:
+    for worker in workers_of(running.programs[f"node{client}"]):
+        os.kill(worker, signal.SIGKILL)
+
+
+PHASES = ("join", "train", "evaluate", "finish")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("warm", "kill"),
+    [(False, kill_node), (True, kill_node), (True, kill_worker)],
+    ids=["process for each message", "node with one process", "its process alone"],
+)
+def test_a_node_that_is_killed_in_any_phase_changes_nothing(
+    warm: bool, kill: Callable[[Running, int], None], tmp_path: Path, cache: Path
+) -> None:
+    those, said, killed = trial(cache, rounds=2), list[str](), list[str]()
+    plan = [(place % 2, kind) for place, kind in enumerate(PHASES)]
+    deploy(those, tmp_path, Secured(warm=warm), said.append, disturb=killing(tmp_path, plan, kill, killed))
+    assert killed == list(PHASES)
+    found = compare(those, tmp_path)
+    assert len(said) == 2
+    assert max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
+    assert "2 of 2 clients have written their model" in (tmp_path / "run.log").read_text()
+    assert len(list(tmp_path.glob("node*/states/*/model.safetensors"))) == 2
+    logs = [tmp_path / "server" / MESSAGES, *sorted(tmp_path.glob("node*/states/messages.jsonl"))]
+    assert flower(["fdgjax flower", "--audit", *map(str, logs)]) == 0
+    assert still_there(tmp_path) == []
