@@ -7,6 +7,7 @@ folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_
 alone; 'none' to train on all samples and evaluate on none), and `smallest` (of fewer samples no counts are sent).
 """
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def reply_to(message: Message, context: Context, nodes: dict[str, Prepared]) -> 
         reply = failure(own, str(error))
     except OSError as error:
         reply = failure(own, system_words(error, START_AGAIN))
+    if reply.error:
+        logging.getLogger("flwr").error("fdgjax: %s", reply.error)  # the server says it, too
     return Message(reply_content(reply), reply_to=message)
 
 

@@ -217,12 +217,16 @@ class FlowerTransport:
         begin, todo = time.monotonic(), {request.client: request for request in requests}
         waiting: dict[int, Waiting] = {}
         replies: list[Reply] = []
-        failures = Counter[int]()
+        failures, away = Counter[int](), set[int]()
         while todo and not (deadline and time.monotonic() - begin > deadline):
             online = self.look()
             waiting = {
                 client: one for client, one in waiting.items() if one.seen == self.nodes[client] and one.seen in online
             }
+            gone = {client for client in todo if self.nodes[client] not in online}
+            for client in sorted(gone - away):
+                self.say(f"client {client} is offline, and asked again once it is back; see its node's log")
+            away = gone
             due = [client for client in todo if client not in waiting and self.nodes[client] in online]
             names = self.push([(self.nodes[client], todo[client]) for client in due])
             waiting |= {client: Waiting(self.nodes[client], name) for client, name in zip(due, names, strict=True)}

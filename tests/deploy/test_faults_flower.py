@@ -6,17 +6,31 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.message_log import MESSAGES
-from tests.deploy.loopback import Secured, still_there, workers_of
+from tests.deploy.loopback import (
+    Place,
+    Secured,
+    free_port,
+    processes,
+    start_link,
+    start_node,
+    still_there,
+    workers_of,
+)
 from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
 
 pytest.importorskip("flwr")
+
+from fdgjax.deploy.keys import make_keys
 
 
 def trial(cache: Path, rounds: int) -> Trial:
@@ -30,7 +44,7 @@ def trial(cache: Path, rounds: int) -> Trial:
 
 
 def works_on(log: Path, kind: str) -> bool:
-    """Whether a node has logged a request of this kind and not yet its answer."""
+    """Whether a node has logged a request of this kind and not yet its answer, or has just answered the shortest."""
     if not log.exists():
         return False
     *_, last = log.read_text().splitlines() or ["{}"]
@@ -38,7 +52,7 @@ def works_on(log: Path, kind: str) -> bool:
         entry = json.loads(last)
     except ValueError:  # half a line
         return False
-    return bool(entry.get("kind") == kind and entry["direction"] == "received")
+    return bool(entry.get("kind") == kind and (entry["direction"] == "received" or kind == "join"))
 
 
 def killing(
@@ -99,3 +113,51 @@ def test_a_node_that_is_killed_in_any_phase_changes_nothing(
     logs = [tmp_path / "server" / MESSAGES, *sorted(tmp_path.glob("node*/states/messages.jsonl"))]
     assert flower(["fdgjax flower", "--audit", *map(str, logs)]) == 0
     assert still_there(tmp_path) == []
+
+
+def last_line(file: Path) -> str:
+    return file.read_text().splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_expired_certificates_are_one_line_at_the_node(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", 1, [], 8000, datetime.now(UTC) - timedelta(days=31))
+    place = Place(tmp_path, free_port(), Secured(tmp_path / "keys", warm=True))
+    with processes(tmp_path) as keep:
+        keep(start_link(place))
+        node = keep(start_node(place, 0, f"client=0 images='{tmp_path}' states='{tmp_path}'"))
+        assert node.wait(60) == 2
+    assert "is not trusted (certificate has expired)" in last_line(tmp_path / "node0.log")
+    assert len((tmp_path / "node0.log").read_text().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_nodes_of_another_version_or_with_another_clock_say_so_and_the_others_train(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both nodes say that they are client 0, and would take its place."""
+    those, said, strangers = trial(cache, rounds=3), list[str](), list[Popen[bytes]]()
+    older, later = tmp_path / "older", tmp_path / "later"
+    (older / "fdgjax-0.0.7.dist-info").mkdir(parents=True)
+    (older / "fdgjax-0.0.7.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fdgjax\nVersion: 0.0.7\n")
+    later.mkdir()
+    (later / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 3600\n")
+
+    def disturb(done: int, running: Running) -> None:
+        for number, first in enumerate([older, later] if not strangers else []):
+            words = f"client=0 images='{tmp_path / 'node0' / 'images'}' states='{tmp_path / first.name / 'states'}'"
+            with monkeypatch.context() as other:
+                other.setenv("PYTHONPATH", os.pathsep.join([str(first), os.environ.get("PYTHONPATH", "")]))
+                strangers.append(running.keep(start_node(running.place, 8 + number, words)))
+
+    deploy(those, tmp_path, Secured(tmp_path / "keys", warm=True), said.append, disturb=disturb)
+    found = compare(those, tmp_path)
+    assert len(said) == 3
+    assert max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
+    told = (tmp_path / "run.log").read_text()
+    expected = f"is refused: the server has fdgjax {version('fdgjax')} and this node 0.0.7; expected the same version"
+    assert expected in told
+    assert "this node 0.0.7; expected the same version" in (tmp_path / "node8.log").read_text()
+    assert not (older / "states" / MESSAGES).exists()
+    assert strangers[1].returncode == 2
+    assert "set the clock" in last_line(tmp_path / "node9.log")
