@@ -1,86 +1,24 @@
-"""What goes wrong in a federation ends in one line, loses nothing, and goes on where it can: in one process."""
+"""Messages that are late or come twice, and nodes that do not fit: one line, nothing is lost, and the others go on."""
 
-import dataclasses
 import json
-import resource
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.config import make_config, read_config
 from fdgjax.deploy.image_folder import decoded_folder
-from fdgjax.deploy.message_log import MESSAGES, audited
-from fdgjax.deploy.request_handlers import NodeSettings, read_kept, serve, state_file
-from fdgjax.deploy.rounds import Policy, run_rounds
-from fdgjax.deploy.server import ServerPrograms, make_server
-from fdgjax.deploy.terms import agree, to_words
+from fdgjax.deploy.request_handlers import read_kept, serve, state_file
+from fdgjax.deploy.server import ServerPrograms
+from fdgjax.deploy.terms import to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
-from tests.deploy.test_request_handlers import Direct
-from tests.deploy.trial import Trial, compare, make_trial, node_settings
+from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
+from tests.deploy.trial import Trial, node_settings
 from tests.runs import perceptron
 
-__all__ = ["perceptron"]
-
-
-@pytest.fixture(scope="module")
-def trial(cache: Path, perceptron: None) -> Trial:
-    """SCAFFOLD keeps state at both sides."""
-    config = make_config("scaffold", "rotated_digits")
-    config.model.name = "perceptron"
-    config.data.cache_dir, config.data.clients = str(cache), 2
-    config.update({"rounds": 3, "local_epochs": 1, "batch_size": 6, "devices": 1})
-    return make_trial(read_config(config), most=12)
-
-
-@pytest.fixture(scope="module")
-def server(trial: Trial) -> ServerPrograms:
-    return make_server(agree(trial.terms), trial.server)
-
-
-class Faulty(Direct):
-    """A transport whose `fault(round, replies, requests)` changes what comes of a request to train."""
-
-    def __init__(self, settings: Sequence[NodeSettings]) -> None:
-        super().__init__(settings)
-        self.asked: list[Request] = []
-
-    def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-        del round_
-        return replies
-
-    def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
-        replies = super().exchange(requests, deadline)
-        if requests[0].action != "train":
-            return replies
-        self.asked += requests
-        return self.fault(int(requests[0].facts["round"]), replies)
-
-
-def run(server: ServerPrograms, transport: Direct, folder: Path, deadline: float = 0.0) -> list[str]:
-    """All rounds, with the server's log; what is said."""
-    said = list[str]()
-    there = audited(transport, folder / "server" / MESSAGES)
-    run_rounds(server, there, folder / "server", Policy(deadline), said.append)
-    return said
-
-
-def is_simulated(trial: Trial, folder: Path) -> bool:
-    found = compare(trial, folder)
-    return max(found.server, found.rows) <= 1e-5 * max(1, found.largest)
-
-
-def one_line(reply: Reply, *words: str) -> None:
-    assert reply.error
-    assert "\n" not in reply.error
-    for word in ("expected", *words):
-        assert word in reply.error
+__all__ = ["perceptron", "server", "trial"]
 
 
 # Messages that are late or come twice
@@ -179,165 +117,20 @@ def test_a_message_of_another_network_is_no_answer(trial: Trial, tmp_path: Path)
     one_line(serve(own, Request("train", 0, to_words(trial.terms), sent, facts)), "the same version of fdgjax")
 
 
-# Folders of states
-
-
-def test_a_node_whose_states_are_lost_says_so_and_goes_on_once_they_are_back(
+def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
-    settings = node_settings(trial, tmp_path)
-    file, copies = state_file(settings[1], trial.terms), list[bytes]()
-
-    class Loses(Faulty):
+    class Dies(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
             if round_ == 1:
-                copies.append(file.read_bytes())
-                file.unlink()
+                raise KeyboardInterrupt
             return replies
 
-    with pytest.raises(UserError, match="client 1 has kept its state after no round, and the server has that of round"):
-        run(server, Loses(settings), tmp_path)
-    file.write_bytes(copies[0])
-    assert "continuing after round 2 of 3" in run(server, Faulty(settings), tmp_path)
-    assert is_simulated(trial, tmp_path)
-
-
-def test_an_old_copy_of_a_nodes_states_is_refused_and_stays(
-    trial: Trial, server: ServerPrograms, tmp_path: Path
-) -> None:
     settings = node_settings(trial, tmp_path)
-    file, first = state_file(settings[1], trial.terms), list[bytes]()
-
-    class Old(Faulty):
-        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-            first.append(file.read_bytes())
-            if round_ == 1:
-                file.write_bytes(first[0])
-            return replies
-
-    with pytest.raises(UserError, match="after rounds 0 and 1, and the server has that of round 2; expected the same"):
-        run(server, Old(settings), tmp_path)
-    assert file.read_bytes() == first[0]
-
-
-def test_a_method_without_state_at_nodes_goes_on_when_it_is_lost(trial: Trial, tmp_path: Path) -> None:
-    fedavg = read_config(make_config("fedavg", "rotated_digits"))
-    config = dataclasses.replace(
-        trial.terms.config, method=fedavg.method, rounds=2, drop_last=trial.terms.config.drop_last
-    )
-    settings = node_settings(trial, tmp_path)
-    server = make_server(agree(trial.terms._replace(config=config)), trial.server)
-
-    class Lost(Faulty):
-        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-            state_file(settings[0], server.agreed.terms).unlink()
-            return replies
-
-    assert any(line.startswith("round 2 of 2") for line in run(server, Lost(settings), tmp_path))
-
-
-def test_states_that_cannot_be_written_are_one_line(trial: Trial, tmp_path: Path) -> None:
-    own = node_settings(trial, tmp_path)[0]
-    (tmp_path / "file").touch()
-    reply = serve(own._replace(states=tmp_path / "file" / "states"), Request("join", -1, to_words(trial.terms), {}, {}))
-    one_line(reply, "Not a directory", "a message that cannot be logged is not sent")
-
-
-# Full disks
-
-
-@contextmanager
-def small_disk(largest: int) -> Iterator[None]:
-    """No file of this process grows beyond `largest` bytes, as on a disk with no more room."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_nodes_full_disk_is_one_line_and_its_state_stays(
-    trial: Trial, server: ServerPrograms, tmp_path: Path
-) -> None:
-    settings = node_settings(trial, tmp_path)
-    file, before = state_file(settings[0], trial.terms), list[bytes]()
-
-    class Full(Faulty):
-        full = True
-
-        def ask(self, request: Request, client: int) -> Reply:
-            if self.full and client == 0 and request.action == "train" and request.facts["round"] == 2:
-                before.append(file.read_bytes())
-                # The log of messages is shorter than the state.
-                with small_disk(len(before[0]) // 2):
-                    return super().ask(request, client)
-            return super().ask(request, client)
-
-    transport = Full(settings)
-    with pytest.raises(UserError, match=r"client 0: the system refuses .*\(File too large\).*free space") as raised:
-        run(server, transport, tmp_path)
-    assert "start the run again" in str(raised.value)
-    assert file.read_bytes() == before[0]
-    assert [one.name for one in file.parent.glob(".state*")] == []
-    transport.full = False
-    run(server, transport, tmp_path)
-    assert is_simulated(trial, tmp_path)
-
-
-@pytest.mark.parametrize("where", ["checkpoint", "rounds", "messages"])
-def test_a_server_whose_disk_is_full_goes_on_from_its_checkpoint(
-    where: str, trial: Trial, server: ServerPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transport = Faulty(node_settings(trial, tmp_path))
-
-    def full(*arguments: Any) -> None:
-        raise OSError(28, "No space left on device", str(arguments[0]))
-
-    class Fills(Faulty):
-        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-            if round_ == 1 and where == "checkpoint":
-                monkeypatch.setattr("fdgjax.run.records.checkpoints.write_checksums", full)
-            if round_ == 1 and where == "rounds":
-                monkeypatch.setattr("fdgjax.deploy.folder.write_lines", full)
-            if round_ == 1 and where == "messages":
-                monkeypatch.setattr("fdgjax.deploy.message_log.append", full)
-            return replies
-
-    with pytest.raises((OSError, UserError), match="No space left on device"):
-        run(server, Fills(node_settings(trial, tmp_path)), tmp_path)
-    monkeypatch.undo()
-    done = {"checkpoint": 1, "rounds": 2, "messages": 1}[where]
-    assert f"continuing after round {done} of 3" in run(server, transport, tmp_path)
-    assert is_simulated(trial, tmp_path)
-    records = [json.loads(line) for line in (tmp_path / "server" / "rounds.jsonl").read_text().splitlines()]
-    assert [record["round"] for record in records] == [1, 2, 3]
-
-
-def test_the_server_ends_with_one_line_for_a_full_disk(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("flwr")
-    from fdgjax.deploy import server_app
-
-    def full(*arguments: Any) -> None:
-        raise OSError(28, "No space left on device", "rounds.jsonl")
-
-    workdir = tmp_path / "server"
-    settings = {"workdir": str(workdir), "terms": to_words(trial.terms), "samples": "", "deadline": 0.0, "least": 1}
-    context: Any = SimpleNamespace(run_config={**settings, "authentication": False})
-    nothing: Any = None
-    monkeypatch.setattr(server_app, "remember_all_programs", lambda folder: None)
-    monkeypatch.setattr(server_app, "run_rounds", full)
-    with pytest.raises(SystemExit) as ended:
-        server_app.main(nothing, context)
-    assert ended.value.code == 2
-    said = capsys.readouterr().out
-    assert said == (
-        "fdgjax: the system refuses with rounds.jsonl (No space left on device); expected a place that can be read or "
-        "written and free space; mend that, and start the run again: it goes on from the last complete checkpoint\n"
-    )
-    assert json.loads((workdir / server_app.FAILED).read_text())["error"] in said
-    monkeypatch.setattr(server_app, "run_rounds", lambda *arguments: None)
-    server_app.main(nothing, context)
-    assert not (workdir / server_app.FAILED).exists()
+    with pytest.raises(KeyboardInterrupt):
+        run(server, Dies(settings), tmp_path)
+    next(settings[1].samples.rglob("*.png")).unlink()
+    with pytest.raises(
+        UserError, match=r"client 1 holds 11 samples and held 12 when this run began; expected the same"
+    ):
+        run(server, Faulty(settings), tmp_path)
