@@ -8,6 +8,7 @@ alone; 'none' to train on all samples and evaluate on none), `smallest` (of fewe
 `epsilon` (see `NodeSettings`).
 """
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from flwr.clientapp import ClientApp
 
 from fdgjax.deploy.evaluation import SMALLEST
 from fdgjax.deploy.flower_transport import from_content, reply_content
-from fdgjax.deploy.request_handlers import NodeSettings, Prepared, serve
+from fdgjax.deploy.request_handlers import START_AGAIN, NodeSettings, Prepared, serve
+from fdgjax.deploy.wire import Reply
 from fdgjax.run.compilation_cache import remember_all_programs
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, system_words
 
 app = ClientApp()
 
@@ -32,9 +34,25 @@ def train(message: Message, context: Context) -> Message:
 
 def reply_to(message: Message, context: Context, nodes: dict[str, Prepared]) -> Message:
     """The reply to a request of the server; `nodes` is for `serve`, in a process that answers several."""
-    node = node_settings(dict(context.node_config))
-    remember_all_programs(node.states / "compiled")
-    return Message(reply_content(serve(node, from_content(message.content), nodes)), reply_to=message)
+    own = dict(context.node_config)
+    try:
+        node = node_settings(own)
+        request = from_content(message.content)._replace(run=str(message.metadata.run_id))
+        remember_all_programs(node.states / "compiled")
+        reply = serve(node, request, nodes)
+    except UserError as error:
+        reply = failure(own, str(error))
+    except OSError as error:
+        reply = failure(own, system_words(error, START_AGAIN))
+    if reply.error:
+        logging.getLogger("flwr").error("fdgjax: %s", reply.error)  # the server says it, too
+    return Message(reply_content(reply), reply_to=message)
+
+
+def failure(settings: Mapping[str, Any], line: str) -> Reply:
+    """The reply of a node that cannot answer; its number is -1 if its settings do not have it."""
+    number = settings.get("client")
+    return Reply(number if isinstance(number, int) else -1, {}, {}, line)
 
 
 def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings:
@@ -45,6 +63,7 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
     """
     samples = [str(settings[name]) for name in ("images", "table") if name in settings]
     missing = [name for name in ("client", "states") if name not in settings]
+    missing += [] if isinstance(settings.get("client", 0), int) else ["the client's number"]
     if missing or len(samples) != 1:
         lack = missing if missing else ["images or table"] if not samples else ["a choice between images and table"]
         raise UserError(

@@ -8,24 +8,37 @@ its own, several for each. Their paths, types and shapes are the one array's nam
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.waiting import pause
 from fdgjax.deploy.wire import Reply, Request
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable
 
 RAW = "fdgjax.bytes"
 PAUSE_SECONDS = 1.0
 """Between two looks for replies, at most; see `pause`."""
 NODE_NAME = "client"
 """With authentication, the node of client 2 is registered under the name `client2`."""
+VERSION = "version"
+"""The entry of each message with its sender's version of fdgjax."""
+MOST_FAILURES = 3
+"""How often a node's program may fail at one request before that is its answer."""
+OWN_FAILURES = (
+    ErrorCode.LOAD_CLIENT_APP_EXCEPTION,
+    ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+    ErrorCode.CLIENT_APP_CRASHED,
+)
+"""Flower's errors that are the node's program's own, rather than the connection's."""
 
 
 def to_record(arrays: Leaves) -> ArrayRecord:
@@ -64,27 +77,55 @@ def split(layout: str, array: Array) -> Iterator[tuple[str, np.ndarray]]:
 def to_content(request: Request) -> RecordDict:
     """A request as the content of a message."""
     facts: dict[str, Any] = {"action": request.action, "client": request.client, "terms": request.terms}
-    facts |= request.facts
+    facts |= {**request.facts, VERSION: version("fdgjax")}
     return RecordDict({"arrays": to_record(request.arrays), "facts": ConfigRecord(facts)})
 
 
 def from_content(content: RecordDict) -> Request:
-    """The inverse of `to_content`."""
-    facts: dict[str, Any] = dict(content.config_records["facts"])
+    """The inverse of `to_content`.
+
+    Raises:
+      UserError: it comes from another version of fdgjax.
+    """
+    facts = checked_facts(content, "the server", "this node")
     action, client, terms = (facts.pop(name) for name in ("action", "client", "terms"))
     return Request(action, client, terms, from_record(content.array_records["arrays"]), facts)
 
 
 def reply_content(reply: Reply) -> RecordDict:
     """A reply as the content of a message."""
-    facts: dict[str, Any] = {"client": reply.client, "error": reply.error, **reply.facts}
+    facts: dict[str, Any] = {"client": reply.client, "error": reply.error, **reply.facts, VERSION: version("fdgjax")}
     return RecordDict({"arrays": to_record(reply.arrays), "facts": ConfigRecord(facts)})
 
 
 def from_reply(content: RecordDict) -> Reply:
-    """The inverse of `reply_content`."""
+    """The inverse of `reply_content`; a reply that cannot be read, as one of another version, is one with an error."""
+    told: Mapping[str, Any] = content.config_records["facts"]
+    client = int(told.get("client", -1))
+    if error := str(told.get("error", "")):
+        return Reply(client, {}, {}, error)
+    try:
+        facts = checked_facts(content, "the node", "the server")
+        del facts["client"], facts["error"]
+        return Reply(client, from_record(content.array_records["arrays"]), facts)
+    except UserError as mistake:
+        return Reply(client, {}, {}, str(mistake))
+
+
+def checked_facts(content: RecordDict, sender: str, receiver: str) -> dict[str, Any]:
+    """What a message says beside its arrays.
+
+    Raises:
+      UserError: its sender has another version of fdgjax than the receiver.
+    """
     facts: dict[str, Any] = dict(content.config_records["facts"])
-    return Reply(int(facts.pop("client")), from_record(content.array_records["arrays"]), facts, str(facts.pop("error")))
+    theirs, ours = str(facts.pop(VERSION, "one that does not tell its version")), version("fdgjax")
+    if theirs != ours:
+        raise UserError(
+            f"{sender} has fdgjax {theirs} and {receiver} {ours}; expected the same version; install the server's at "
+            "each node, and start the node again"
+        )
+    return facts
 
 
 class Seen(NamedTuple):
@@ -120,6 +161,7 @@ class FlowerTransport:
         self.samples: dict[int, int] = {}
         self.asked: dict[int, Waiting] = {}
         self.known: set[Seen] = set()
+        self.failures = Counter[Seen]()
 
     def join(self, terms: str, clients: int) -> Mapping[int, int]:
         """See `Transport`."""
@@ -140,7 +182,10 @@ class FlowerTransport:
         self.known = online
         for message in self.pull(one.message for one in self.asked.values()):
             asked = self.asked.pop(message.metadata.src_node_id, None)
-            if asked is None or message.has_error():
+            if asked is None:
+                continue
+            if message.has_error():
+                self.failed_to_join(asked.seen, reason_of(message))
                 continue
             reply = from_reply(message.content)
             if reason := self.refusal(asked.seen, reply):
@@ -149,6 +194,14 @@ class FlowerTransport:
             self.nodes[reply.client], self.samples[reply.client] = asked.seen, int(reply.facts["samples"])
             self.say(f"client {reply.client} is node {asked.seen.node}, with {reply.facts['samples']} samples")
         return online
+
+    def failed_to_join(self, seen: Seen, reason: str) -> None:
+        """Says that a node's program failed when it was asked who it is; it is asked again, unless it fails often."""
+        self.failures[seen] += 1
+        again = self.failures[seen] < MOST_FAILURES
+        if again:
+            self.known.discard(seen)
+        self.say(f"node {seen.node} failed ({reason}); {'asked again' if again else 'mend it and start it again'}")
 
     def refusal(self, seen: Seen, reply: Reply) -> str:
         """Why a node is refused for this run; '' if it is accepted."""
@@ -164,26 +217,39 @@ class FlowerTransport:
         begin, todo = time.monotonic(), {request.client: request for request in requests}
         waiting: dict[int, Waiting] = {}
         replies: list[Reply] = []
+        failures, away = Counter[int](), set[int]()
         while todo and not (deadline and time.monotonic() - begin > deadline):
             online = self.look()
             waiting = {
                 client: one for client, one in waiting.items() if one.seen == self.nodes[client] and one.seen in online
             }
+            gone = {client for client in todo if self.nodes[client] not in online}
+            for client in sorted(gone - away):
+                self.say(f"client {client} is offline, and asked again once it is back; see its node's log")
+            away = gone
             due = [client for client in todo if client not in waiting and self.nodes[client] in online]
             names = self.push([(self.nodes[client], todo[client]) for client in due])
             waiting |= {client: Waiting(self.nodes[client], name) for client, name in zip(due, names, strict=True)}
             for message in self.pull(one.message for one in waiting.values()):
                 of_node = [c for c, one in waiting.items() if one.seen.node == message.metadata.src_node_id]
-                if message.has_error():
-                    self.say(f"clients {of_node} failed ({message.error.reason or message.error.code}); asked again")
-                else:
-                    replies.append(from_reply(message.content))
                 for client in of_node:
                     del waiting[client]
-                    if not message.has_error():
+                    if (reply := self.reply_in(message, client, failures)) is not None:
+                        replies.append(reply)
                         del todo[client]
             time.sleep(pause(time.monotonic() - begin, PAUSE_SECONDS) if todo else 0)
         return replies
+
+    def reply_in(self, message: Message, client: int, failures: Counter[int]) -> Reply | None:
+        """The reply of a client in a message; None if its program failed and is to be asked again."""
+        if not message.has_error():
+            return from_reply(message.content)._replace(client=client)
+        failures[client] += message.error.code in OWN_FAILURES
+        if failures[client] < MOST_FAILURES:
+            self.say(f"client {client} failed ({reason_of(message)}); asked again")
+            return None
+        error = f"failed {MOST_FAILURES} times ({reason_of(message)}); expected an answer; see the node's log"
+        return Reply(client, {}, {}, error)
 
     def push(self, requests: Sequence[tuple[Seen, Request]]) -> list[str]:
         """Sends requests to nodes, what they have in common once; returns the messages' ids."""
@@ -194,3 +260,8 @@ class FlowerTransport:
         """The replies that have arrived."""
         names = [name for name in messages if name]
         return list(self.grid.pull_messages(names)) if names else []
+
+
+def reason_of(message: Message) -> str:
+    """Why a node's program failed, in one line."""
+    return printable(message.error.reason or f"Flower's error {message.error.code}")

@@ -19,6 +19,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes, write_text
 
 DAYS = 30
+BEFORE = datetime.timedelta(days=1)
+"""How far a clock may be behind the machine that makes a certificate."""
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 """TLS files in the folder of keys."""
 CONNECTION = "config.toml"
@@ -27,7 +29,9 @@ LOOPBACK = ("localhost", "127.0.0.1")
 """In every server certificate: SuperLink's own processes reach it there."""
 
 
-def make_keys(folder: Path, clients: int, hosts: Sequence[str], port: int) -> None:
+def make_keys(
+    folder: Path, clients: int, hosts: Sequence[str], port: int, now: datetime.datetime | None = None
+) -> None:
     """Writes a test authority `ca.crt`, the server's `server.pem` and `server.key`, `client0`, `client0.pub`, ..., and
     `config.toml`, with which `flwr` connects to the server if `FLWR_HOME` is this folder.
 
@@ -36,6 +40,7 @@ def make_keys(folder: Path, clients: int, hosts: Sequence[str], port: int) -> No
       clients: number of nodes.
       hosts: names and addresses by which nodes reach the server, `LOOPBACK` apart; `flwr` takes the first.
       port: the server's.
+      now: certificates are valid for `DAYS` from then on, and `BEFORE` it; None for the present.
 
     Raises:
       UserError: the folder has keys, which may be in use.
@@ -45,11 +50,12 @@ def make_keys(folder: Path, clients: int, hosts: Sequence[str], port: int) -> No
     hosts = list(dict.fromkeys([*hosts, *LOOPBACK]))
     make_folder(folder)
     folder.chmod(0o700)
+    now = now or datetime.datetime.now(datetime.UTC)
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     issuer = key_name("fdgjax test authority")
-    root = certificate(issuer, issuer, authority.public_key())
+    root = certificate(issuer, issuer, authority.public_key(), now)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    leaf = certificate(key_name(hosts[0]), issuer, server.public_key())
+    leaf = certificate(key_name(hosts[0]), issuer, server.public_key(), now)
     leaf = leaf.add_extension(x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False)
     for file, built in ((AUTHORITY, root), (CERTIFICATE, leaf)):
         write_bytes(folder / file, built.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM))
@@ -90,16 +96,17 @@ def key_name(words: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, words)])
 
 
-def certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    """A certificate that is valid from now on, not yet signed."""
-    now = datetime.datetime.now(datetime.UTC)
+def certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
+) -> x509.CertificateBuilder:
+    """A certificate that is valid from `now` on, and on machines whose clock is behind, not yet signed."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_before(now - BEFORE)
         .not_valid_after(now + datetime.timedelta(days=DAYS))
     )
 

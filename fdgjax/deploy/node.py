@@ -34,12 +34,14 @@ class NodeState(NamedTuple):
     last.
 
     before, after: leaves by path. accepted, trained: the rounds that left these two rows, `NEVER` for the initial row.
+    run: the server's run that it trained in; '' if the transport names none.
     """
 
     accepted: int
     before: Leaves
     trained: int
     after: Leaves
+    run: str = ""
 
 
 class Node(NamedTuple):
@@ -169,6 +171,8 @@ def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
     """The client's row after a round, with the optimiser's state; the initial row for `NEVER`."""
     if accepted == NEVER:
         return by_path(jax.device_get(node.first()))
+    if not by_path(node.like):
+        return {}  # a client of this method keeps nothing between rounds
     if kept and kept.trained == accepted:
         return kept.after
     if kept and kept.accepted == accepted:

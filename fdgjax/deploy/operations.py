@@ -131,8 +131,8 @@ def what_is_sent(terms: Terms, contents: Contents) -> str:
 
 {message_table(contents)}
 
-Each message to a client also has the settings as text. All clients of a round together: {down:,} bytes of arrays down,
-{up:,} up. TLS hides messages from everyone but the SuperLink. Beside arrays:
+Each message also has its sender's version of fdgjax, and one to a client the settings as text. All clients of a round
+together: {down:,} bytes of arrays down, {up:,} up. TLS hides messages from everyone but the SuperLink. Beside arrays:
 
 {facts}"""
 

@@ -26,11 +26,13 @@ from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, agree, federation_of,
 from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.run.selected import keeps_state
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, system_words
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten
 
+START_AGAIN = "start the run again; the node keeps its state"
+"""What mends a run that a node's system error ended."""
 COMPILED = "/jax/compilation_cache/cache_misses"
 """JAX's monitoring event for a program that is not in its persistent cache."""
 
@@ -69,7 +71,8 @@ class Prepared(NamedTuple):
 
 
 def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None = None) -> Reply:
-    """The reply to a request, both of which are logged; a `UserError` becomes the reply's `error`.
+    """The reply to a request, both of which are logged; a `UserError` or a system error, such as a full disk, becomes
+    the reply's `error`.
 
     Args:
       settings: the client's settings.
@@ -96,6 +99,8 @@ def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Prepared
             reply = handle(settings, request, {} if nodes is None else nodes)
     except UserError as error:
         return Reply(settings.client, {}, {}, str(error))
+    except OSError as error:
+        return Reply(settings.client, {}, {}, system_words(error, START_AGAIN))
     facts = {"seconds": time.perf_counter() - begin, "compiled": len(compiled)}
     return reply._replace(facts={**reply.facts, **facts})
 
@@ -126,7 +131,8 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prep
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
     made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
-    write_kept(file, kept)
+    refuse_older(file, settings.client, round_, request.run)
+    write_kept(file, kept._replace(run=request.run))
     told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
     facts = {name: fact for name, fact in told.items() if fact is not None}
     return Reply(settings.client, made.message, {"largest": made.largest, "round": round_, **facts})
@@ -249,6 +255,17 @@ def state_file(settings: NodeSettings, terms: Terms) -> Path:
     return settings.states / f"{digest}-client{settings.client}" / "state.npz"
 
 
+def refuse_older(file: Path, client: int, round_: int, run: str) -> None:
+    """Raises a `UserError` if the node has trained a later round of the same run: a request that is delivered once more
+    after it must not replace the state of the later round."""
+    kept = read_kept(file)
+    if kept and kept.run == run and kept.trained > round_:
+        raise UserError(
+            f"client {client} got the request of round {round_ + 1} and has trained round {kept.trained + 1}; expected "
+            "a later one; nothing is to be done: an old message came once more, and the state stays as it is"
+        )
+
+
 def read_kept(file: Path) -> NodeState | None:
     """What `write_kept` wrote; None if there is no file.
 
@@ -266,11 +283,12 @@ def read_kept(file: Path) -> NodeState | None:
             "remove it and start the node with fresh=true"
         ) from error
     accepted, trained = (int(number) for number in arrays.pop("rounds"))
+    run = str(arrays.pop("run", ""))
     before, after = (
         {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
         for side in ("before", "after")
     )
-    return NodeState(accepted, before, trained, after)
+    return NodeState(accepted, before, trained, after, run)
 
 
 def write_kept(file: Path, kept: NodeState) -> None:
@@ -279,5 +297,7 @@ def write_kept(file: Path, kept: NodeState) -> None:
     encoded = io.BytesIO()
     sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
     sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
-    np.savez(encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), **sides)
+    np.savez(
+        encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), run=np.array(kept.run), **sides
+    )
     write_bytes(file, encoded.getvalue())

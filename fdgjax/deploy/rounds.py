@@ -73,7 +73,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             write_records(workdir, records[0])
             say(in_words(progress.records[0], terms))
 
-        last = follow_rounds(rounds(server, transport, held, policy, evaluate), [keep_records(records), save, log])
+        last = follow_rounds(rounds(server, transport, held, policy, evaluate, say), [keep_records(records), save, log])
         if last is not None and last.state is not None:
             held = last.state
         write_records(workdir, records[0])
@@ -105,9 +105,10 @@ def rounds(
     held: DeployedState,
     policy: Policy,
     evaluate: Callable[[DeployedState], Record],
+    say: Say,
 ) -> Iterator[Progress]:
-    """The rounds up to the configured number, each with its `DeployedState`; `evaluate` gives the figures of a state.
-    Raises like `run_rounds`."""
+    """The rounds up to the configured number, each with its `DeployedState`; `evaluate` gives the figures of a state,
+    `say` is told of answers that are not used. Raises like `run_rounds`."""
     terms, config = server.agreed.terms, server.agreed.terms.config
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
@@ -118,7 +119,7 @@ def rounds(
         replies: dict[int, Reply] = {}
         while len(replies) < min(policy.least, len(requests)):
             came = transport.exchange(requests, policy.deadline)
-            replies = {reply.client: reply for reply in used(came, policy, int(held.state.round), drop)}
+            replies = {reply.client: reply for reply in used(came, policy, int(held.state.round), drop, say)}
         after = time.perf_counter()
         messages = {terms.trained.index(party): reply.arrays for party, reply in replies.items()}
         result = finish_round(server, held, sending, messages)
@@ -167,14 +168,17 @@ def is_due(config: Config, round_: int) -> bool:
     return round_ % config.eval_every == 0 or round_ == config.rounds
 
 
-def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool) -> Iterator[Reply]:
+def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool, say: Say) -> Iterator[Reply]:
     """The replies that are used in the round. Raises like `run_rounds`."""
     for reply in told:
         if reply.error:
             if not policy.deadline:
                 raise UserError(f"client {reply.client}: {reply.error}")
-            continue
-        if float(reply.facts["largest"]) < SQUARED_OVERFLOWS:
+            say(f"round {round_ + 1} goes on without client {reply.client}: {reply.error}")
+        elif int(reply.facts["round"]) != round_:
+            late = int(reply.facts["round"]) + 1
+            say(f"round {round_ + 1} goes on without client {reply.client}: its answer is of round {late}, too late")
+        elif float(reply.facts["largest"]) < SQUARED_OVERFLOWS:
             yield reply
         elif not drop_nonfinite:
             raise UserError(

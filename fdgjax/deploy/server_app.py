@@ -1,6 +1,7 @@
 """Flower's ServerApp: the server's rounds over Flower's grid; its settings are the app's (`fdgjax.deploy.app`)."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from flwr.app import Context
@@ -18,12 +19,14 @@ from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import agree, from_words, no_samples
 from fdgjax.deploy.waiting import retry_soon
 from fdgjax.run.compilation_cache import remember_all_programs
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.command import MISTAKE
+from fdgjax.utils.errors import UserError, system_words
 from fdgjax.utils.files import write_json
 
 app = ServerApp()
 FAILED = "failed.json"
 """The file in the workdir with the error line of a failed run."""
+GOES_ON = "start the run again: it goes on from the last complete checkpoint"
 
 
 @app.main()
@@ -32,10 +35,11 @@ def main(grid: Grid, context: Context) -> None:
     retry_soon(http_grid, "pull_objects")
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
-    terms = from_words(str(settings["terms"]))
     samples = str(settings["samples"])
     try:
+        terms = from_words(str(settings["terms"]))
         open_folder(folder, terms)
+        (folder / FAILED).unlink(missing_ok=True)
         remember_all_programs(folder / "compiled")
         if agree(terms).method.server_training and not samples:
             raise UserError(
@@ -48,10 +52,18 @@ def main(grid: Grid, context: Context) -> None:
         agreed = agree(with_noise(with_statistics(terms, own, transport), transport))
         run_rounds(make_server(agreed, own), transport, folder, policy, tell)
     except UserError as error:
+        raise ended(folder, str(error)) from error
+    except OSError as error:
+        raise ended(folder, system_words(error, GOES_ON)) from error
+
+
+def ended(folder: Path, line: str) -> SystemExit:
+    """The end of a run that failed, after its line is told and written, if the disk has room for it."""
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / FAILED, {"error": str(error)})
-        tell(f"fdgjax: {error}")
-        raise SystemExit(2) from error
+        write_json(folder / FAILED, {"error": line})
+    tell(f"fdgjax: {line}")
+    return SystemExit(MISTAKE)
 
 
 def tell(line: str) -> None:

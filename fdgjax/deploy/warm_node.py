@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 
 from fdgjax.deploy.processes import keep_running
+from fdgjax.deploy.server_check import check_server
 from fdgjax.deploy.waiting import look_soon, retry_soon
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
@@ -22,7 +23,8 @@ def main(argv: Sequence[str]) -> int:
     """Runs the SuperNode with the words of `flower-supernode`, until it ends.
 
     Raises:
-      UserError: `--isolation`, which is chosen here; or a version of Flower that has other parts.
+      UserError: a server that cannot be trusted, or whose clock differs; `--isolation`, which is chosen here; or a
+        version of Flower that has other parts.
     """
     words = list(argv[1:])
     try:
@@ -30,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
         from flwr.supernode.cli.flower_supernode import flower_supernode
 
         start = worker_command(words)
+        check_server(words)
     except ImportError as error:
         raise UserError(
             f"fdgjax flower --node needs parts of Flower that are not installed ({error}); expected Flower 1.41; "

@@ -20,6 +20,7 @@ class Request(NamedTuple):
     """A message from the server to a client: an action, arrays by path, and facts.
 
     action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: its receiver. terms: see `terms.to_words`.
+    run: names the server's run for a node, if the transport does; it is not sent.
     """
 
     action: str
@@ -27,6 +28,7 @@ class Request(NamedTuple):
     terms: str
     arrays: Leaves
     facts: Mapping[str, Fact]
+    run: str = ""
 
 
 class Reply(NamedTuple):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.errors import UserError, printable, system_words
 
 MISTAKE = 2
 """The exit status after a mistake in the input or a system error."""
@@ -47,11 +47,7 @@ def command(main: Main) -> Main:
         except MemoryError as error:
             return refuse(f"out of memory ({error}); expected enough for the experiment; make it smaller")
         except OSError as error:
-            place = f" with {error.filename}" if error.filename else ""
-            return refuse(
-                f"the system refuses{place} ({error.strerror or error}); expected a place that can be read or written "
-                "and free space; mend that, and repeat the command"
-            )
+            return refuse(system_words(error, "repeat the command"))
         return status
 
     return guarded

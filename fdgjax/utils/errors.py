@@ -16,6 +16,16 @@ class UserError(ValueError):
         super().__init__(printable(message))
 
 
+def system_words(error: OSError, fix: str) -> str:
+    """A system error in one line: what cannot be read or written, and why; `fix` says what to do once that is
+    mended."""
+    place = f" with {error.filename}" if error.filename else ""
+    return (
+        f"the system refuses{place} ({error.strerror or error}); expected a place that can be read or written and free "
+        f"space; mend that, and {fix}"
+    )
+
+
 def printable(text: object) -> str:
     r"""The text on one line, printable in any UTF-8 terminal or file.
 

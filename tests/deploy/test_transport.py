@@ -1,20 +1,30 @@
 """Flower's messages in one process, over a grid whose nodes come and go at chosen moments."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Message, RecordDict
+from flwr.app import Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fdgjax.deploy.flower_transport import FlowerTransport, from_content, from_record, reply_content, to_record
+from fdgjax.deploy.flower_transport import (
+    FlowerTransport,
+    from_content,
+    from_record,
+    from_reply,
+    reply_content,
+    to_content,
+    to_record,
+)
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.wire import Reply, Request, payload
+from fdgjax.utils.errors import UserError
 
 
 class Info(NamedTuple):
@@ -24,11 +34,13 @@ class Info(NamedTuple):
 
 
 class Grid:
-    """Flower's grid as far as the transport knows it. `work` answers a request of a node, or None for no answer."""
+    """Flower's grid as far as the transport knows it. `work` answers a request of a node, or None for no answer;
+    the node's program fails at the next `failures` ones."""
 
     def __init__(self, nodes: list[Info], work: Callable[[int, Request], Reply | None]) -> None:
         self.nodes, self.work, self.log = nodes, work, list[tuple[int, str]]()
         self.sent: dict[str, Message] = {}
+        self.failures = 0
 
     def get_nodes(self) -> list[Info]:
         return self.nodes
@@ -46,6 +58,10 @@ class Grid:
         replies = []
         for name in list(names):
             message = self.sent[name]
+            if self.failures:
+                self.failures -= 1
+                replies.append(Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "a bug"), reply_to=message))
+                continue
             reply = self.work(message.metadata.dst_node_id, from_content(message.content))
             if reply is not None:
                 replies.append(Message(reply_content(reply), reply_to=message))
@@ -136,3 +152,39 @@ def test_a_key_is_good_for_its_own_client_alone() -> None:
     free = transport(Grid(grid.nodes, answer), named=False)
     free.look()
     assert set(free.samples) == {0, 1}
+
+
+def test_a_node_of_another_version_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever side is older; a version that tells nothing is one before this was asked."""
+    request = Request("join", -1, "terms", {}, {})
+    sent, said = to_content(request), list[str]()
+    with monkeypatch.context() as other:
+        other.setattr("fdgjax.deploy.flower_transport.version", lambda name: "9.9")
+        with pytest.raises(UserError, match=r"the server has fdgjax .* and this node 9\.9; expected the same version"):
+            from_content(sent)
+        answered = reply_content(Reply(0, {}, {"samples": 3}))
+    assert "the node has fdgjax 9.9 and the server" in from_reply(answered).error
+    del answered.config_records["facts"]["version"]
+    assert "the node has fdgjax one that does not tell its version" in from_reply(answered).error
+    assert "\n" not in from_reply(answered).error
+    # The node itself says so to a server of another version, which then asks no more of it.
+    refused: Any = Grid([Info(10, "monday", "client0")], lambda node, request: Reply(0, {}, {}, "expected the same"))
+    there = FlowerTransport(refused, True, said.append)
+    there.look()
+    there.look()
+    assert said == ["node 10 is refused: expected the same"]
+    assert there.samples == {}
+
+
+def test_a_node_whose_program_fails_is_asked_again_but_not_for_ever() -> None:
+    said, grid = list[str](), Grid([Info(10, "monday", "client0")], answer)
+    there = FlowerTransport(cast(Any, grid), True, said.append)
+    grid.failures = 1
+    assert there.join("terms", 1) == {0: 10}
+    assert said[1] == "node 10 failed (a bug); asked again"
+    grid.failures = 2
+    requests = [Request("train", 0, "terms", {}, {"round": 0})]
+    assert not there.exchange(requests, 0.0)[0].error
+    grid.failures = 99
+    (reply,) = there.exchange(requests, 0.0)
+    assert reply.error == "failed 3 times (a bug); expected an answer; see the node's log"

@@ -1,0 +1,136 @@
+"""Messages that are late or come twice, and nodes that do not fit: one line, nothing is lost, and the others go on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fdgjax.deploy.image_folder import decoded_folder
+from fdgjax.deploy.request_handlers import read_kept, serve, state_file
+from fdgjax.deploy.server import ServerPrograms
+from fdgjax.deploy.terms import to_words
+from fdgjax.deploy.wire import Reply, Request
+from fdgjax.utils.errors import UserError
+from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
+from tests.deploy.trial import Trial, node_settings
+from tests.runs import perceptron
+
+__all__ = ["perceptron", "server", "trial"]
+
+
+# Messages that are late or come twice
+
+
+@pytest.mark.parametrize("when", ["at once", "a round later", "after all rounds"])
+def test_a_message_that_is_delivered_twice_changes_nothing(
+    when: str, trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    class Twice(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            old = {"at once": self.asked[-2:], "a round later": self.asked[:-2], "after all rounds": []}[when]
+            again = [self.ask(one, one.client) for one in old]
+            if when == "at once":
+                for first, second in zip(replies, again, strict=True):
+                    assert all(np.array_equal(first.arrays[path], leaf) for path, leaf in second.arrays.items())
+            for reply in again if when != "at once" else []:
+                one_line(reply)
+            return replies
+
+    transport = Twice(node_settings(trial, tmp_path))
+    run(server, transport, tmp_path)
+    assert is_simulated(trial, tmp_path)
+    for one in transport.asked if when == "after all rounds" else []:
+        transport.ask(one, one.client)
+    assert is_simulated(trial, tmp_path)
+
+
+def test_a_request_of_the_first_round_that_comes_late_does_not_begin_anew(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    transport = Faulty(node_settings(trial, tmp_path))
+    run(server, transport, tmp_path)
+    file = state_file(transport.settings[0], trial.terms)
+    before = file.read_bytes()
+    one_line(transport.ask(transport.asked[0], 0), "round 1", "has trained round 3", "the state stays as it is")
+    assert file.read_bytes() == before
+    begun_anew = transport.asked[0]._replace(run="another")
+    assert not transport.ask(begun_anew, 0).error
+    kept = read_kept(file)
+    assert kept is not None
+    assert (kept.trained, kept.run) == (0, "another")
+
+
+def test_an_answer_of_an_earlier_round_is_not_used(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
+    class Late(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            if round_ == 0:
+                self.late = replies[1]
+                return replies[:1]
+            return [replies[0], self.late] if round_ == 1 else replies
+
+    said = run(server, Late(node_settings(trial, tmp_path)), tmp_path, deadline=1.0)
+    assert "round 2 goes on without client 1: its answer is of round 1, too late" in said
+    records = [json.loads(line) for line in (tmp_path / "server" / "rounds.jsonl").read_text().splitlines()]
+    assert [record["missing"] for record in records] == [[1], [1], []]
+
+
+def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    class Mistaken(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            return [replies[0], Reply(1, {}, {}, "its folder is empty")] if round_ == 1 else replies
+
+    said = run(server, Mistaken(node_settings(trial, tmp_path)), tmp_path, deadline=1.0)
+    assert "round 2 goes on without client 1: its folder is empty" in said
+    with pytest.raises(UserError, match=r"^client 1: its folder is empty$"):
+        run(server, Mistaken(node_settings(trial, tmp_path / "b")), tmp_path / "b")
+
+
+# Nodes that do not fit
+
+
+@pytest.mark.parametrize("action", ["join", "train"])
+def test_a_node_with_other_classes_is_told_which_are_expected(action: str, trial: Trial, tmp_path: Path) -> None:
+    own = node_settings(trial, tmp_path)[0]
+    (own.samples / "goose").mkdir()
+    request = Request(action, 0, to_words(trial.terms), {}, {"round": 0, "accepted": -1, "elsewhere": "[]"})
+    one_line(serve(own, request), "goose", "is no class of this federation", "rename it or move it away")
+
+
+def test_images_of_another_size_are_scaled_to_the_federations(trial: Trial, tmp_path: Path) -> None:
+    own = node_settings(trial, tmp_path)[0]
+    for image in own.samples.rglob("*.png"):
+        Image.open(image).resize((50, 40)).save(image)
+    assert not serve(own, Request("join", -1, to_words(trial.terms), {}, {})).error
+    found = decoded_folder(own.samples, trial.terms.class_names, trial.terms.sample_shape, tmp_path)
+    assert found.inputs.shape[1:] == trial.terms.sample_shape
+
+
+def test_a_message_of_another_network_is_no_answer(trial: Trial, tmp_path: Path) -> None:
+    own = node_settings(trial, tmp_path)[0]
+    facts: dict[str, Any] = {"round": 0, "accepted": -1, "elsewhere": "[]"}
+    sent = {"['w']": np.zeros(3, np.float32)}
+    one_line(serve(own, Request("train", 0, to_words(trial.terms), sent, facts)), "the same version of fdgjax")
+
+
+def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    class Dies(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            if round_ == 1:
+                raise KeyboardInterrupt
+            return replies
+
+    settings = node_settings(trial, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(server, Dies(settings), tmp_path)
+    next(settings[1].samples.rglob("*.png")).unlink()
+    with pytest.raises(
+        UserError, match=r"client 1 holds 11 samples and held 12 when this run began; expected the same"
+    ):
+        run(server, Faulty(settings), tmp_path)
