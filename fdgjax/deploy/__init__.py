@@ -6,12 +6,12 @@ process, for tests.
 
 - All parties: what they agree on (`terms`), the messages (`wire`), who holds which state (`placement`), secrets and
   accounts of privacy (`account`, `privacy`).
-- A node: its samples (`own_samples`, `image_folder`), its part of a round (`node`), its counts (`evaluation`), and what
-  it does with a request (`request_handlers`).
+- A node: its samples (`own_samples`, `image_folder`), its part of a round (`node`), its counts (`evaluation`), its own
+  settings (`node_settings`), what it does with a request (`request_handlers`), and what it keeps (`kept`).
 - The server: its part of a round (`server`), what it sends (`requests`), all rounds (`rounds`) and their figures
   (`evaluated_rounds`), its folder (`folder`), the columns' statistics (`statistics`), whether sums would do (`sums`).
 - Flower: the apps (`server_app`, `client_app`), messages as Flower's (`flower_transport`), a node with one process for
-  all messages (`warm_node`, `worker`, `processes`, `waiting`).
+  all messages (`warm_node`, `worker`, `processes`, `waiting`), and what it asks the server first (`server_check`).
 - Administrators: the app's folder (`app`), keys (`keys`), a page and services (`operations`, `contents`,
   `service_files`), the log of messages (`message_log`, `audit`).
 """

@@ -1,65 +1,32 @@
 """A node's request handlers, which work on its own folders; each request may run in a new process."""
 
-import hashlib
-import io
 import json
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import numpy as np
-
-from fdgjax.config import experiment_identity, to_plain
-from fdgjax.contract import PyTree
-from fdgjax.data.encoding import to_plain as encoding_to_plain
-from fdgjax.deploy.evaluation import SMALLEST, Evaluate, make_evaluate, unseen_shapes
+from fdgjax.deploy.evaluation import Evaluate, make_evaluate, unseen_shapes
+from fdgjax.deploy.kept import keep_model, model_file, read_kept, refuse_older, state_file, write_kept, write_model
 from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
-from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, NodeState, answer, checked_leaves, make_node, model_of
-from fdgjax.deploy.own_samples import OwnPlaces, count_trained, own_parts, version_of
+from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, answer, checked_leaves, make_node, model_of
+from fdgjax.deploy.node_settings import NodeSettings
+from fdgjax.deploy.own_samples import count_trained, own_parts, version_of
 from fdgjax.deploy.placement import with_leaves
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered
 from fdgjax.deploy.statistics import of_party
-from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, agree, federation_of, from_words, no_samples
+from fdgjax.deploy.terms import Agreed, OwnSamples, agree, federation_of, from_words, no_samples
 from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.run.selected import keeps_state
 from fdgjax.utils.errors import UserError, system_words
-from fdgjax.utils.files import make_folder, write_bytes
+from fdgjax.utils.files import write_bytes
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten
 
 START_AGAIN = "start the run again; the node keeps its state"
 """What mends a run that a node's system error ended."""
 COMPILED = "/jax/compilation_cache/cache_misses"
 """JAX's monitoring event for a program that is not in its persistent cache."""
-
-
-class NodeSettings(NamedTuple):
-    """A client's own settings.
-
-    client: its number. samples: the folder of its images, or its table. states: the folder of its state between rounds,
-    and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
-    held_out: samples for evaluation alone, placed as `samples` are; None to hold some of these out. whole: whether it
-    trains on all and evaluates on none. smallest: of fewer samples the node sends no counts.
-    epsilon: how much privacy all its answers may cost together, in every experiment; 0 for no limit of its own.
-    """
-
-    client: int
-    samples: Path
-    states: Path
-    fresh: bool = False
-    held_out: Path | None = None
-    whole: bool = False
-    smallest: int = SMALLEST
-    epsilon: float = 0.0
-
-    @property
-    def places(self) -> OwnPlaces:
-        """Where its samples are."""
-        return OwnPlaces(self.samples, self.held_out, self.whole)
 
 
 class Prepared(NamedTuple):
@@ -161,19 +128,6 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
 
 
-def keep_model(folder: Path, own: PyTree, round_: int, selected: int) -> None:
-    """Writes the model of a round, and removes all others but the one of the round that is selected so far."""
-    write_model(model_file(folder, round_), own)
-    for file in folder.glob(model_file(folder, 0).name.replace("0", "*")):
-        if file not in (model_file(folder, round_), model_file(folder, selected)):
-            file.unlink(missing_ok=True)
-
-
-def model_file(folder: Path, round_: int) -> Path:
-    """The model of an evaluated round, kept until the run's end."""
-    return folder / f"evaluated-{round_}.safetensors"
-
-
 def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
     selected round if the request names one."""
@@ -184,14 +138,6 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
         return Reply(settings.client, {}, {"written": True})
     write_model(written, model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file)))
     return Reply(settings.client, {}, {"written": True})
-
-
-def write_model(file: Path, variables: PyTree) -> None:
-    """Writes a model's variables by their paths."""
-    from safetensors.numpy import save
-
-    model = flatten(jax.device_get(variables))
-    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}))
 
 
 ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Prepared]], Reply]] = {
@@ -244,60 +190,3 @@ def node_of(settings: NodeSettings, words: str, nodes: dict[str, Prepared]) -> N
     if node is None:
         raise UserError(f"client {settings.client} is unseen and trains nothing; expected a request to evaluate")
     return node
-
-
-def state_file(settings: NodeSettings, terms: Terms) -> Path:
-    """The file of this experiment's state; an experiment with other terms has another file."""
-    plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns, terms.unseen)
-    encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
-    digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
-    return settings.states / f"{digest}-client{settings.client}" / "state.npz"
-
-
-def refuse_older(file: Path, client: int, round_: int, run: str) -> None:
-    """Raises a `UserError` if the node has trained a later round of the same run: a request that is delivered once more
-    after it must not replace the state of the later round."""
-    kept = read_kept(file)
-    if kept and kept.run == run and kept.trained > round_:
-        raise UserError(
-            f"client {client} got the request of round {round_ + 1} and has trained round {kept.trained + 1}; expected "
-            "a later one; nothing is to be done: an old message came once more, and the state stays as it is"
-        )
-
-
-def read_kept(file: Path) -> NodeState | None:
-    """What `write_kept` wrote; None if there is no file.
-
-    Raises:
-      UserError: a damaged file.
-    """
-    if not file.exists():
-        return None
-    try:
-        with np.load(file, allow_pickle=False) as found:
-            arrays = {key: found[key] for key in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise UserError(
-            f"{file} is damaged ({type(error).__name__}); expected what this node wrote; restore it from a copy, or "
-            "remove it and start the node with fresh=true"
-        ) from error
-    accepted, trained = (int(number) for number in arrays.pop("rounds"))
-    run = str(arrays.pop("run", ""))
-    before, after = (
-        {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
-        for side in ("before", "after")
-    )
-    return NodeState(accepted, before, trained, after, run)
-
-
-def write_kept(file: Path, kept: NodeState) -> None:
-    """Writes what the node keeps, atomically and with the checksums of the zip format."""
-    make_folder(file.parent)
-    encoded = io.BytesIO()
-    sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
-    sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
-    np.savez(
-        encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), run=np.array(kept.run), **sides
-    )
-    write_bytes(file, encoded.getvalue())

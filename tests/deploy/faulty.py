@@ -7,7 +7,7 @@ import pytest
 
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.message_log import MESSAGES, audited
-from fdgjax.deploy.request_handlers import NodeSettings
+from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import agree

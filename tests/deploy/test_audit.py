@@ -16,7 +16,8 @@ from fdgjax.cli.flower import main as flower
 from fdgjax.deploy import message_log
 from fdgjax.deploy.audit import CHANGED, LOST, UNCHANGED, UNSENT, compare, entry_of, read_log
 from fdgjax.deploy.message_log import MESSAGES, append, arrays_sha256, audited, log_message
-from fdgjax.deploy.request_handlers import NodeSettings, serve
+from fdgjax.deploy.node_settings import NodeSettings
+from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
 

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from fdgjax.deploy.image_folder import decoded_folder
-from fdgjax.deploy.request_handlers import read_kept, serve, state_file
+from fdgjax.deploy.kept import read_kept, state_file
+from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import to_words
 from fdgjax.deploy.wire import Reply, Request

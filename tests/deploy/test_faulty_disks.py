@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.deploy.request_handlers import serve, state_file
+from fdgjax.deploy.kept import state_file
+from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import agree, to_words
 from fdgjax.deploy.wire import Reply, Request

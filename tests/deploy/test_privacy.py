@@ -14,9 +14,10 @@ from fdgjax.config import make_config, read_config
 from fdgjax.contract import Method
 from fdgjax.deploy.account import ACCOUNT, SECRET, Guard, make_guard, read_account
 from fdgjax.deploy.node import NEVER, Answer, NodeState, answer, make_node
+from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered, with_noise
-from fdgjax.deploy.request_handlers import NodeSettings, serve
+from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import begin_round, finish_round, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words

@@ -17,9 +17,11 @@ from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.contents import KINDS, contents_of
 from fdgjax.deploy.image_folder import decoded_folder, files_of
+from fdgjax.deploy.kept import read_kept, write_kept
 from fdgjax.deploy.message_log import MESSAGES, audited
 from fdgjax.deploy.node import Node, NodeState
-from fdgjax.deploy.request_handlers import NodeSettings, Prepared, node_of, read_kept, serve, write_kept
+from fdgjax.deploy.node_settings import NodeSettings
+from fdgjax.deploy.request_handlers import Prepared, node_of, serve
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words

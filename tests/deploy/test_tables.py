@@ -9,8 +9,8 @@ import pytest
 from fdgjax.cli.flower import columns_in
 from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
+from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.own_samples import own_samples
-from fdgjax.deploy.request_handlers import NodeSettings
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics

@@ -21,9 +21,10 @@ from fdgjax.data.columns import Column
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.folder import STATES
+from fdgjax.deploy.kept import read_kept, state_file
 from fdgjax.deploy.node import NodeState
+from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.placement import by_path
-from fdgjax.deploy.request_handlers import NodeSettings, read_kept, state_file
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words

@@ -1,0 +1,98 @@
+"""What a node keeps in its folder of states: its state between rounds, and its models."""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fdgjax.config import experiment_identity, to_plain
+from fdgjax.contract import PyTree
+from fdgjax.data.encoding import to_plain as encoding_to_plain
+from fdgjax.deploy.node import NodeState
+from fdgjax.deploy.node_settings import NodeSettings
+from fdgjax.deploy.terms import Terms
+from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import make_folder, write_bytes
+from fdgjax.utils.variables import flatten
+
+
+def state_file(settings: NodeSettings, terms: Terms) -> Path:
+    """The file of this experiment's state; an experiment with other terms has another file."""
+    plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
+    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns, terms.unseen)
+    encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
+    digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
+    return settings.states / f"{digest}-client{settings.client}" / "state.npz"
+
+
+def refuse_older(file: Path, client: int, round_: int, run: str) -> None:
+    """Raises a `UserError` if the node has trained a later round of the same run: a request that is delivered once more
+    after it must not replace the state of the later round."""
+    kept = read_kept(file)
+    if kept and kept.run == run and kept.trained > round_:
+        raise UserError(
+            f"client {client} got the request of round {round_ + 1} and has trained round {kept.trained + 1}; expected "
+            "a later one; nothing is to be done: an old message came once more, and the state stays as it is"
+        )
+
+
+def read_kept(file: Path) -> NodeState | None:
+    """What `write_kept` wrote; None if there is no file.
+
+    Raises:
+      UserError: a damaged file.
+    """
+    if not file.exists():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            arrays = {key: found[key] for key in found.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise UserError(
+            f"{file} is damaged ({type(error).__name__}); expected what this node wrote; restore it from a copy, or "
+            "remove it and start the node with fresh=true"
+        ) from error
+    accepted, trained = (int(number) for number in arrays.pop("rounds"))
+    run = str(arrays.pop("run", ""))
+    before, after = (
+        {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
+        for side in ("before", "after")
+    )
+    return NodeState(accepted, before, trained, after, run)
+
+
+def write_kept(file: Path, kept: NodeState) -> None:
+    """Writes what the node keeps, atomically and with the checksums of the zip format."""
+    make_folder(file.parent)
+    encoded = io.BytesIO()
+    sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
+    sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
+    np.savez(
+        encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), run=np.array(kept.run), **sides
+    )
+    write_bytes(file, encoded.getvalue())
+
+
+def keep_model(folder: Path, own: PyTree, round_: int, selected: int) -> None:
+    """Writes the model of a round, and removes all others but the one of the round that is selected so far."""
+    write_model(model_file(folder, round_), own)
+    for file in folder.glob(model_file(folder, 0).name.replace("0", "*")):
+        if file not in (model_file(folder, round_), model_file(folder, selected)):
+            file.unlink(missing_ok=True)
+
+
+def model_file(folder: Path, round_: int) -> Path:
+    """The model of an evaluated round, kept until the run's end."""
+    return folder / f"evaluated-{round_}.safetensors"
+
+
+def write_model(file: Path, variables: PyTree) -> None:
+    """Writes a model's variables by their paths."""
+    from safetensors.numpy import save
+
+    model = flatten(jax.device_get(variables))
+    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}))
