@@ -87,13 +87,17 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     rules by figures of probabilities unless it is the run's own rule.
 
     Args:
-      evaluated: records of the rounds that were evaluated, in order.
+      evaluated: records of the rounds that were evaluated, in order; of none, no rule reports anything.
       used: the rule whose round is the run's result.
     """
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
         asked = name == used or not (name == "oracle" or ":" in name)
-        if asked and all(not selection.needs or any(one in record for one in selection.needs) for record in evaluated):
+        if (
+            asked
+            and evaluated
+            and all(not selection.needs or any(one in record for one in selection.needs) for record in evaluated)
+        ):
             record = selection.choose(evaluated)
             figures = {key: record[key] for key in ("round", *SHOWN) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}

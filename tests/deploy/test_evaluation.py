@@ -148,6 +148,16 @@ def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
     assert "client 0 sends no figures: source,target" in said
 
 
+@pytest.mark.parametrize("selection", ["last", "validation"])
+def test_a_run_without_any_figure_ends_with_its_model_and_a_report(
+    selection: str, cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    records = deployed(trial(cache, "fedavg", selection=selection, rounds=1), tmp_path, smallest=10_000)
+    assert {"id_accuracy", "ood_accuracy"}.isdisjoint(*records)
+    assert (tmp_path / "server" / "model.safetensors").exists()
+    assert report(["fdgjax report", str(tmp_path / "server"), "--out", str(tmp_path / "report")]) == 0
+
+
 @pytest.mark.parametrize("protocol", ["unseen_client", "every_domain"])
 def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(protocol: str, cache: Path) -> None:
     config = make_config("fedavg", "rotated_digits")
