@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from fdgjax.cli.flower import main as flower
+from fdgjax.cli.flower import unseen_in
 from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
@@ -16,7 +19,7 @@ from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
-from fdgjax.deploy.terms import Terms, agree
+from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.utils.errors import UserError
 from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, make_trial, node_settings, simulated_figures
@@ -182,6 +185,24 @@ def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(protocol
             else [parts.train[party], parts.validation[party], parts.test[party], []]
         )
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("protocol", ["leave_one_out", "unseen_client"])
+def test_the_command_leaves_a_party_out(protocol: str, perceptron: None, tmp_path: Path) -> None:
+    count = "--config.data.clients=3" if protocol == "leave_one_out" else "--clients=3"
+    experiment = ["--config=fedavg:folder", "--config.model.name=perceptron", f"--config.data.protocol={protocol}"]
+    asked = [*experiment, f"--app={tmp_path / 'app'}", "--classes=a,b", "--config.data.image_size=8", count]
+    assert flower(["fdgjax flower", *asked, "--unseen=client1", f"--workdir={tmp_path / 'run'}"]) == 0
+    settings = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    terms = from_words(settings["terms"])
+    assert (terms.clients, terms.unseen, terms.trained) == (2, 1, (0, 2))
+    assert terms.config.data.clients == (2 if protocol == "leave_one_out" else 0)
+
+
+@pytest.mark.parametrize("words", ["client3", "x", "-1", "client"])
+def test_a_party_that_is_not_there_cannot_be_left_out(words: str) -> None:
+    with pytest.raises(UserError, match="expected one of 3 clients, client0 to client2"):
+        unseen_in(words, 3)
 
 
 def test_parties_keep_their_numbers_whichever_is_unseen() -> None:
