@@ -97,8 +97,9 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prep
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
+    refuse_older(file, settings.client, round_, request.run)  # nothing is trained, and no privacy spent, in vain
     made, kept = answer(node, request.arrays, round_, accepted, elsewhere, read_kept(file))
-    refuse_older(file, settings.client, round_, request.run)
+    refuse_older(file, settings.client, round_, request.run)  # a later request may have been answered meanwhile
     write_kept(file, kept._replace(run=request.run))
     told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
     facts = {name: fact for name, fact in told.items() if fact is not None}
