@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import logging
 import os
 from pathlib import Path
 
@@ -51,7 +52,11 @@ def _user_cache() -> Path:
 
 
 def pytest_runtest_teardown() -> None:
-    """Linux gives a process 65,530 memory maps, and every compiled program takes some: beyond them XLA crashes."""
+    """Linux gives a process 65,530 memory maps, and every compiled program takes some: beyond them XLA crashes.
+
+    A command sets the package's level of logging; the next test begins without one.
+    """
+    logging.getLogger("fdgjax").setLevel(logging.NOTSET)
     maps = Path("/proc/self/maps")
     if next(TESTS) % TESTS_BETWEEN_COUNTS == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
         jax.clear_caches()

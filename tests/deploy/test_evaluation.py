@@ -23,6 +23,7 @@ from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.utils.errors import UserError
 from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, make_trial, node_settings, simulated_figures
+from tests.marks import mostly_slow
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -54,7 +55,7 @@ def same(ours: Any, theirs: Any, rounding: float = 1e-6) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=rounding)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "ditto"])
+@pytest.mark.parametrize("name", mostly_slow(["fedavg", "ditto"], ("fedavg",)))
 def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perceptron: None, tmp_path: Path) -> None:
     those = trial(cache, name)
     for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):

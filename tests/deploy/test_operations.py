@@ -181,6 +181,7 @@ def flags(words: list[str]) -> list[str]:
     return [word for word in words if word.startswith("--")]
 
 
+@pytest.mark.slow  # each of Flower's programs takes seconds to start
 @pytest.mark.parametrize("program", UNITS)
 def test_flower_knows_the_flags(program: str) -> None:
     pytest.importorskip("flwr")
