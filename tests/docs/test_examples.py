@@ -101,7 +101,7 @@ class Parsed(BaseException):
 
 LONG = (
     r"(?:taskset -c \d )?python -m benchmarks\.(?!memory)|"
-    r"fdgjax (?:choose|reproduce|sweep|search|report|probe|flower) |python -m launch.submitit "
+    r"fdgjax (?:choose|reproduce|sweep|search|report|probe|flower(?! --node)) |python -m launch.submitit "
 )
 
 
