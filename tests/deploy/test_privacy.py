@@ -13,14 +13,14 @@ import pytest
 from fdgjax.config import make_config, read_config
 from fdgjax.contract import Method
 from fdgjax.deploy.account import ACCOUNT, SECRET, Guard, make_guard, read_account
-from fdgjax.deploy.node import NEVER, Answer, NodeState, answer, make_node
+from fdgjax.deploy.node import NEVER, Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered, with_noise
 from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import begin_round, finish_round, make_server
-from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words, to_words
+from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, agree, from_words, to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.engine.exposure import of_clients, of_samples
 from fdgjax.engine.privacy import Exposure, budget, needed_noise
@@ -176,7 +176,7 @@ class Listening(Direct):
 
 
 def records_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.slow
@@ -213,13 +213,18 @@ def test_all_rounds_cost_what_was_asked_for_and_a_server_that_died_pays_nothing_
 
 
 @pytest.mark.slow
-def test_over_requests_the_simulations_seed_gives_the_simulations_numbers(trial: Trial, tmp_path: Path) -> None:
+def test_over_requests_the_simulations_seed_gives_the_simulations_numbers(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     direct = Direct(node_settings(trial, tmp_path))
     # The simulation's noise follows from more samples than the parties are given here.
     terms = trial.terms._replace(noise=trial.experiment.facts["privacy_noise"])
     agreed = agree(terms)
-    for client, own in enumerate(trial.clients):
-        direct.nodes[client][to_words(terms)] = make_node(agreed, client, own, PUBLIC)
+
+    def public(settings: NodeSettings, agreed: Agreed, own: OwnSamples) -> Node:
+        return make_node(agreed, settings.client, own, PUBLIC)
+
+    monkeypatch.setattr("fdgjax.deploy.request_handlers.guarded_node", public)
     run_rounds(make_server(agreed, trial.server), direct, tmp_path / "server", Policy(), list[str]().append)
     found = compare(trial._replace(terms=terms), tmp_path)
     assert max(found.server, found.rows) <= 1e-5 * found.largest
