@@ -12,7 +12,7 @@ from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
-from fdgjax.deploy.terms import OwnSamples, Terms, agree
+from fdgjax.deploy.terms import OwnSamples, Terms, agree, no_samples
 from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN
 
 FACTS: Mapping[str, str] = {
@@ -64,8 +64,7 @@ class Contents(NamedTuple):
 
 def contents_of(terms: Terms) -> Contents:
     """What messages contain, found by abstract evaluation. Raises a `UserError` like `make_server`."""
-    nothing = OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
-    server = make_server(agree(terms), nothing)
+    server = make_server(agree(terms), no_samples(terms))
     down = dict.fromkeys(KINDS, Leaves()) | {name: by_path(server.shapes.sent) for name in ("train", "finish")}
     up = dict.fromkeys(KINDS, Leaves()) | {"train": by_path(server.shapes.message)}
     down["evaluate"], up["evaluate"] = evaluation_of(server)

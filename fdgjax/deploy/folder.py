@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.config.privacy import Protection
 from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
@@ -17,6 +18,7 @@ from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import Terms, no_samples
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
+from fdgjax.experiments.facts import mean_of_sizes, privacy_facts
 from fdgjax.experiments.model import network_input
 from fdgjax.methods import METHODS
 from fdgjax.models.cost import cost
@@ -87,6 +89,8 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
     nothing = no_samples(terms)
     like = Domains(*nothing, np.zeros(0, np.int32), ("own",), terms.class_names, terms.columns)
     needed = cost(agreed.client.network, network_input(like, config.data, terms.encoding))
+    privacy = agreed.plan.privacy
+    protected = None if privacy is None else Protection(privacy, lambda _: records[-1]["privacy_epsilon"])
     return {
         **method_facts(config),
         "target": "" if terms.unseen is None else domain_names(terms)[terms.unseen],
@@ -95,23 +99,9 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
         **model_facts(model_config(config.model, METHODS[config.method.name])),
         "parameters": needed.parameters,
         "flops_per_image": needed.flops,
-        **privacy_of(server, records[-1]),
+        **privacy_facts(config, protected),
         **bytes_per_round(server.shapes, config.clients_per_round or terms.clients),
         **sizes(terms, next((record[COUNTED] for record in reversed(records) if COUNTED in record), {})),
-    }
-
-
-def privacy_of(server: ServerPrograms, last: Record) -> dict[str, Any]:
-    """Who is protected, what all rounds have cost, and the noise; empty if nobody is protected."""
-    chosen, privacy = server.agreed.terms.config.privacy, server.agreed.plan.privacy
-    if privacy is None:
-        return {}
-    return {
-        "privacy_unit": chosen.unit,
-        "privacy_epsilon": last["privacy_epsilon"],
-        "privacy_delta": chosen.delta,
-        "privacy_clip": chosen.clip,
-        "privacy_noise": privacy.noise,
     }
 
 
@@ -126,15 +116,11 @@ def sizes(terms: Terms, counted: Mapping[str, Mapping[str, int]]) -> dict[str, A
     validation, test, target = (dict(counted.get(name, {})) for name in ("source", "test", "target"))
     unseen = {party: number for party, number in target.items() if party == str(terms.unseen)}
     by_domain = {f"client{party}": number for party, number in {**(test or validation), **unseen}.items()}
-
-    def of_mean(numbers: Mapping[str, int]) -> float:
-        return len(numbers) ** 2 / sum(1 / number for number in numbers.values()) if numbers else 0.0
-
     counts = {
-        "id_accuracy": of_mean(validation),
+        "id_accuracy": mean_of_sizes([*validation.values()]),
         "ood_accuracy": float(sum(unseen.values())),
         "all_accuracy": float(sum(test.values())),
-        "avg_accuracy": of_mean(test),
+        "avg_accuracy": mean_of_sizes([*test.values()]),
     }
     return {
         "images_by_domain": by_domain,

@@ -90,9 +90,9 @@ def model_file(folder: Path, round_: int) -> Path:
     return folder / f"evaluated-{round_}.safetensors"
 
 
-def write_model(file: Path, variables: PyTree) -> None:
-    """Writes a model's variables by their paths."""
+def write_model(file: Path, variables: PyTree, metadata: dict[str, str] | None = None) -> None:
+    """Writes a model's variables by their paths, with words on it if there are some."""
     from safetensors.numpy import save
 
     model = flatten(jax.device_get(variables))
-    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}))
+    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}, metadata))

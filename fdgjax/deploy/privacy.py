@@ -11,7 +11,7 @@ import numpy as np
 
 from fdgjax.config import Config
 from fdgjax.deploy.account import Cost, Guard, make_guard
-from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, federation_of, to_words
+from fdgjax.deploy.terms import Agreed, Terms, federation_of, no_samples, to_words
 from fdgjax.deploy.wire import Reply, Transport
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.local import Batching
@@ -29,8 +29,7 @@ def exposures_of(terms: Terms, batching: Batching, lengths: np.ndarray) -> list[
 
     Everyone counts as if it took part in every round, clients too: all parties know `config.seed`, and so who does.
     """
-    nothing = OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
-    return EXPOSURES[terms.config.privacy.unit](0, batching, [federation_of(terms, nothing, lengths=lengths)])
+    return EXPOSURES[terms.config.privacy.unit](0, batching, [federation_of(terms, no_samples(terms), lengths=lengths)])
 
 
 def with_noise(terms: Terms, transport: Transport) -> Terms:

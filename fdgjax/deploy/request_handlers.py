@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +31,12 @@ COMPILED = "/jax/compilation_cache/cache_misses"
 
 
 class Prepared(NamedTuple):
-    """What a node has made for some terms: its training, None for the unseen party, and its evaluation."""
+    """What a node has made for some terms: its training, None for the unseen party, and its evaluation, which
+    is made when it is first asked for: a process for a single message needs one of the two."""
 
     agreed: Agreed
     node: Node | None
-    evaluate: Evaluate
+    evaluation: Callable[[], Evaluate]
 
 
 def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None = None) -> Reply:
@@ -125,7 +127,7 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
         own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
         if keeps_state(terms.config.selection):
             keep_model(file.parent, own, int(request.facts["round"]), int(request.facts[SELECTED]))
-    found = prepared.evaluate(own, unseen, int(request.facts["round"]))
+    found = prepared.evaluation()(own, unseen, int(request.facts["round"]))
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
 
 
@@ -167,7 +169,7 @@ def prepared_for(settings: NodeSettings, words: str, nodes: dict[str, Prepared])
         made = Prepared(
             agreed,
             guarded_node(settings, agreed, parts.train) if settings.client != terms.unseen else None,
-            make_evaluate(agreed, parts, settings.client, settings.smallest),
+            cache(partial(make_evaluate, agreed, parts, settings.client, settings.smallest)),
         )
         nodes.clear()
         nodes[key] = made

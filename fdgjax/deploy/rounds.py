@@ -1,15 +1,15 @@
 """The server's rounds over any transport: requests, replies, deadlines, checkpoints and records."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fdgjax.config import Config
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
+from fdgjax.deploy.kept import write_model
 from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
@@ -20,12 +20,10 @@ from fdgjax.deploy.wire import SELECTED, Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.run.extend_rounds import as_planned
-from fdgjax.run.loop import Progress, follow_rounds, keep_records
+from fdgjax.run.loop import Progress, follow_rounds, is_due, keep_records
 from fdgjax.run.records import History, open_checkpoints
 from fdgjax.run.selected import chosen_round, updated
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import write_bytes
-from fdgjax.utils.variables import flatten
 
 Say = Callable[[str], None]
 
@@ -163,11 +161,6 @@ def loss_of(reply: Reply | None) -> float | None:
     return float(reply.facts["loss"]) if reply and "loss" in reply.facts else None
 
 
-def is_due(config: Config, round_: int) -> bool:
-    """Whether a round is evaluated."""
-    return round_ % config.eval_every == 0 or round_ == config.rounds
-
-
 def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool, say: Say) -> Iterator[Reply]:
     """The replies that are used in the round. Raises like `run_rounds`."""
     for reply in told:
@@ -200,8 +193,6 @@ def deliver(
     """After the last round: sends each client what its model is computed from, and writes the model for an unseen
     domain if the server alone can compute it; those of the selected round, if the config selects one by the clients'
     held-out samples."""
-    from safetensors.numpy import save
-
     method, config = server.agreed.method, server.agreed.terms.config
     count = server.agreed.terms.clients
     chosen = chosen_round(records, config) if selected is not None else None
@@ -213,8 +204,7 @@ def deliver(
     if not unseen_from_server(method, server.federation, server.placement):
         say("the model for an unseen domain needs what is at the nodes: the server has none")
         return
-    models = flatten(unseen_models(server, held if selected is None else selected))
+    models = unseen_models(server, held if selected is None else selected)
     file = folder / "model.safetensors"
-    words: Mapping[str, str] = {"terms": to_words(server.agreed.terms)}
-    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in models.items()}, metadata=dict(words)))
+    write_model(file, models, {"terms": to_words(server.agreed.terms)})
     say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

@@ -75,7 +75,11 @@ def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
 
 def mean_of_clients(samples: Sequence[np.ndarray]) -> float:
     """The number of images of one client whose accuracy has the error of the mean over clients; see `image_facts`."""
-    sizes = [len(each) for each in samples if len(each)]
+    return mean_of_sizes([len(each) for each in samples if len(each)])
+
+
+def mean_of_sizes(sizes: Sequence[int]) -> float:
+    """The same, from each client's number of images; 0 for none."""
     return len(sizes) ** 2 / sum(1 / size for size in sizes) if sizes else 0.0
 
 

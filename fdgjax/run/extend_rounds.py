@@ -17,6 +17,7 @@ from fdgjax.config import Config, experiment_identity, for_seed, seeds_of, to_pl
 from fdgjax.evaluation.metrics import FIGURE_KEYS, Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import state_shapes
+from fdgjax.run.loop import is_due
 from fdgjax.run.records import Workdir, read_config_file
 from fdgjax.run.records.workdir import seed_workdir
 from fdgjax.utils.checksums import write_checked_json
@@ -83,11 +84,9 @@ def continued_from(workdir: Workdir) -> dict[str, Any]:
 
 def as_planned(records: Sequence[Record], config: Config) -> list[Record]:
     """The records, without the figures of rounds that a run of `config.rounds` rounds would not evaluate."""
-
-    def planned(record: Record) -> bool:
-        return record["round"] % config.eval_every == 0 or record["round"] == config.rounds
-
     return [
-        record if planned(record) else {key: value for key, value in record.items() if key not in FIGURE_KEYS}
+        record
+        if is_due(config, record["round"])
+        else {key: value for key, value in record.items() if key not in FIGURE_KEYS}
         for record in records
     ]

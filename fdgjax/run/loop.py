@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fdgjax.config import Config
 from fdgjax.contract import PyTree
 from fdgjax.engine import RoundInfo, State, each_seed
 from fdgjax.engine.robustness.defences import Verdict
@@ -136,9 +137,13 @@ def start_round(experiment: Experiment, state: State, number: int) -> Started:
     """Starts a round from a state, and the evaluation of the new state if it is due, without waiting for either."""
     config, begin = experiment.config, time.perf_counter()
     state, info = experiment.round(state, experiment.train)
-    due = number % config.eval_every == 0 or number == config.rounds
-    observed = experiment.evaluation.observe(state, experiment.federation) if due else None
+    observed = experiment.evaluation.observe(state, experiment.federation) if is_due(config, number) else None
     return Started(number, state, info, observed, begin)
+
+
+def is_due(config: Config, number: int) -> bool:
+    """Whether a round is evaluated."""
+    return number % config.eval_every == 0 or number == config.rounds
 
 
 def records_of(
