@@ -28,8 +28,11 @@ fan_in: Initializer = initializers.variance_scaling(2.0, "fan_in", "normal")
 
 
 class DenseLayer(nn.Module):
-    """concat(x, unit_2(unit_1(ReLU(BN(x))))): a 1x1 convolution to four times the growth, with BatchNorm and ReLU,
-    and a 3x3 convolution to the growth.
+    """unit_2(unit_1(ReLU(BN(concat(parts))))): a 1x1 convolution to four times the growth, with BatchNorm and ReLU, and
+    a 3x3 convolution to the growth, which are the next part.
+
+    A block's parts are concatenated anew in each layer. Added to the array of the layer before they would form a chain,
+    whose gradient is a chain of slices and sums, and XLA:CPU would compute the rest of the chain anew at every layer.
 
     Attributes:
       growth: channels that are added.
@@ -42,17 +45,19 @@ class DenseLayer(nn.Module):
     unit: Unit
 
     @nn.compact
-    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        """`[batch, H, W, in]` -> `[batch, H, W, in + growth]`."""
-        y = nn.relu(norm(x, train, "bn"))
+    def __call__(self, parts: Sequence[jax.Array], train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels of the part]` each -> `[batch, H, W, growth]`."""
+        y = nn.relu(norm(jnp.concatenate(parts, axis=-1), train, "bn"))
         y = NormUnit(partial(self.conv, kernel_size=(1, 1)), 4 * self.growth, name="unit_1")(y, train=train)
         window = partial(self.conv, kernel_size=(3, 3), padding=1)
-        y = self.unit(window, self.growth, activation=no_activation, name="unit_2")(y, train=train)
-        return jnp.concatenate([x, y], axis=-1)
+        return self.unit(window, self.growth, activation=no_activation, name="unit_2")(y, train=train)
 
 
 class Transition(nn.Module):
-    """Halves the channels by a 1x1 convolution of ReLU(BN(x)), and height and width by 2x2 average pooling.
+    """Halves height and width of ReLU(BN(x)) by 2x2 average pooling, and the channels by a 1x1 convolution.
+
+    The original pools what the convolution gives; both are linear and act on different axes, so that the order changes
+    nothing but the rounding, and a quarter of the convolution's multiplications are left.
 
     Attributes:
       conv: makes a convolution from `features` and `kernel_size`.
@@ -64,7 +69,7 @@ class Transition(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """`[batch, H, W, in]` -> `[batch, H // 2, W // 2, in // 2]`."""
         y = nn.relu(norm(x, train, "bn"))
-        return avg_pool(self.conv(x.shape[-1] // 2, kernel_size=(1, 1), name="conv")(y), 2)
+        return self.conv(x.shape[-1] // 2, kernel_size=(1, 1), name="conv")(avg_pool(y, 2))
 
 
 class DenseNet(nn.Module):
@@ -105,8 +110,10 @@ class DenseNet(nn.Module):
             return max_pool(NormUnit(layer, 2 * growth, name="stem")(x, train=train), 3, 2, 1)
 
         def block(x: jax.Array, number: int) -> jax.Array:
+            parts = [x]
             for i in range(1, self.depths[number - 1] + 1):
-                x = DenseLayer(growth, conv, self.unit, name=f"stage_{number}_block_{i}")(x, train=train)
+                parts.append(DenseLayer(growth, conv, self.unit, name=f"stage_{number}_block_{i}")(parts, train=train))
+            x = jnp.concatenate(parts, axis=-1)
             if number < last:
                 return Passage("map")(Transition(conv, name=f"transition_{number}")(x, train=train))
             return Passage("last_map")(nn.relu(norm(x, train, "bn"))).mean((1, 2))
