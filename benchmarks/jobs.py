@@ -27,6 +27,7 @@ class Job(NamedTuple):
     sizes: each client's number of images instead, whose last minibatch may be smaller.
     per_round: participants of a round, drawn anew for each; 0 for all clients.
     precision: any value of `jax.default_matmul_precision`; dtype: as `config.dtype`.
+    folder: where images are JPEGs, `domain/class/*.jpg`, instead of random ones; only for FLGo.
     clock: entry of `benchmarks.timing.CLOCKS`; python: the interpreter, '' for this one.
     """
 
@@ -47,6 +48,7 @@ class Job(NamedTuple):
     image_size: int = 32
     precision: str = "default"
     dtype: str = "float32"
+    folder: str = ""
     clock: str = "wall"
     python: str = ""
 

@@ -3,7 +3,7 @@
 Paper: hFedF v2, Algorithm 1; hyperparameters of Table 10 (PACS column).
 
     python -m fdgjax.main --config=configs/hfedf.py
-    python -m fdgjax.main --config=configs/hfedf.py:pacs --config.data.dir=DATA --config.data.target=photo
+    python -m fdgjax.main --config=configs/hfedf.py:hfedf_pacs --config.data.dir=DATA --config.data.target=photo
 
 Published: PACS, target photo, d = 1, after 200 rounds: id 70.9, ood 63.1 (Table 11).
 Measured: Rotated digits (six targets, three seeds, docs/results.md): id 0.944, ood 0.735; half a minute.

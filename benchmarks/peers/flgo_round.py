@@ -10,7 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 from benchmarks import torch_round
 from benchmarks.jobs import Job, Result
@@ -92,8 +94,27 @@ def options(job: Job) -> dict[str, Any]:
     }
 
 
-def train_data(job: Job) -> torch.utils.data.TensorDataset:
+class Files(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """The images of a folder, decoded whenever they are used, with the numbers of their classes."""
+
+    def __init__(self, folder: str) -> None:
+        self.paths = sorted(Path(folder).glob("*/*/*.jpg"))
+        classes = sorted({path.parent.name for path in self.paths})
+        self.labels = [classes.index(path.parent.name) for path in self.paths]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        with Image.open(self.paths[number]) as image:
+            pixels = torch.from_numpy(np.array(image.convert("RGB")))
+        return pixels.permute(2, 0, 1).float() / 127.5 - 1.0, self.labels[number]
+
+
+def train_data(job: Job) -> torch.utils.data.Dataset[Any]:
     """Every client's images `[3, H, W]` in [-1, 1] with their labels, one client after another."""
+    if job.folder:
+        return Files(job.folder)
     images, labels, rows = torch_round.random_data(job, torch.device("cpu"))
     x = images[torch.cat(rows)].permute(0, 3, 1, 2).float() / 127.5 - 1.0
     return torch.utils.data.TensorDataset(x.contiguous(), labels[torch.cat(rows)])

@@ -14,14 +14,14 @@ from fdgjax.utils.registry import lookup
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 CLIENTS = (3, 6, 9, 12)
-SETTINGS = {"paper": ((1, 3), TARGETS), "cpu": ((1,), ("photo",))}
-"""Values of d and unseen domains, by scale."""
+ALL, REDUCED = ((1, 3), TARGETS), ((1,), ("photo",))
+"""Values of d and unseen domains, at the paper's scale and at a reduced one."""
 
 
 def cells(scale: str) -> Sequence[Cell]:
     """All methods with one number of clients, then with the next."""
     chosen = lookup("scale", scale, SCALES)
-    domains, targets = SETTINGS[scale]
+    domains, targets = REDUCED if chosen.reduced else ALL
     return [
         Cell(
             f"{method}-d{d}-{clients}-{target}",
@@ -29,6 +29,7 @@ def cells(scale: str) -> Sequence[Cell]:
             FIGURES,
             f"{method}-d{d}-{clients}",
             chosen.reduced,
+            chosen.note,
         )
         for d in domains
         for target in targets

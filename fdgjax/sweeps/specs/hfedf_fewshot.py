@@ -14,7 +14,6 @@ from fdgjax.utils.registry import lookup
 
 METHODS = ("hfedf", "fedavg", "fedsr")
 SHOTS = (0, 5, 10, 20)
-UNSEEN = {"paper": TARGETS, "cpu": ("photo",)}
 
 
 def cells(scale: str) -> Sequence[Cell]:
@@ -27,8 +26,9 @@ def cells(scale: str) -> Sequence[Cell]:
             FIGURES,
             f"{method}-{shots}",
             chosen.reduced,
+            chosen.note,
         )
-        for target in UNSEEN[scale]
+        for target in (TARGETS[:1] if chosen.reduced else TARGETS)
         for shots in SHOTS
         for method in METHODS
     ]

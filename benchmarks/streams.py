@@ -1,0 +1,194 @@
+"""Images on disk: how preparation, start, rounds and memory grow with their number, beside FLGo on the same files.
+
+python -m benchmarks.streams --images 2000 20000 100000 --environments /path/to/environments
+
+JPEGs of six domains, one of them unseen, are generated below `--folder` and stay there. Clients have about 170 images,
+six of them train in a round, so that a round is the same work whatever the number of images: AlexNet at 224 pixels,
+three minibatches of 50 at each client, Adam.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.jobs import ROOT, Job, Result, launch
+from benchmarks.models import CLASSES
+from benchmarks.options import close, guarded, parser, positive, setting
+from benchmarks.peers.contenders import PEERS, installed, interpreter
+from benchmarks.tables import check_free, markdown, mebibytes, spelled
+from fdgjax.utils.files import write_json
+from fdgjax.utils.registry import lookup
+
+DOMAINS, PIXELS = 6, 224
+PER_CLIENT, PARTICIPANTS, BATCH, STEPS = 170, 6, 50, 3
+DIFFERENT = 600
+"""Number of different images; the others are links to them. They are smooth, so that a file has a photograph's size."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints."""
+    options = parser(__doc__.splitlines()[0])
+    add = options.add_argument
+    add("--images", type=positive, nargs="+", default=[2000, 20_000, 100_000], help="number of JPEGs, 2,000 or more")
+    add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))
+    add("--folder", type=Path, default=Path("runs", "streams"), help="where images, caches and runs go")
+    add("--environments", type=Path, default=Path("runs", "peers"), help="folder of the environments by name")
+    chosen = options.parse_args(argv)
+    path: Path = chosen.json or Path("runs", "benchmarks", f"streams-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    check_free(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measurements: list[Result] = []
+    for images in chosen.images:
+        folder = jpegs(chosen.folder / f"{images}", images)
+        for name in chosen.contenders:
+            result = lookup("contender", name, CONTENDERS)(folder, images, chosen)
+            measurements.append({"contender": name, "images": images, **result})
+            write_json(path, {"benchmark": "streams", "measurements": measurements})
+            print(f"{images} images  {name:8s} {json.dumps(result)}", flush=True)
+    close(measurements, table(measurements), path)
+
+
+def jpegs(folder: Path, images: int) -> Path:
+    """The folder of generated images, `domain/class/number.jpg`, made unless it is there."""
+    if folder.exists():
+        return folder
+    rng, unfinished = np.random.default_rng(0), folder.with_name(f".{folder.name}-unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    places = [(f"domain_{d}", f"class_{c}") for d in range(DOMAINS) for c in range(CLASSES)]
+    for place in places:
+        unfinished.joinpath(*place).mkdir(parents=True)
+    first: list[Path] = []
+    for number in range(images):
+        target = unfinished.joinpath(*places[number % len(places)], f"{number}.jpg")
+        if number < DIFFERENT:
+            coarse = rng.integers(
+                0, 256, (16, 16, 3), np.uint8
+            )  # smooth, so that a file is about as large as a photo's
+            Image.fromarray(coarse).resize((PIXELS, PIXELS), Image.Resampling.BICUBIC).save(target, quality=90)
+            first.append(target)
+        else:
+            os.link(first[number % DIFFERENT], target)
+    unfinished.rename(folder)
+    return folder
+
+
+def number_of_clients(images: int) -> int:
+    """Those that share the images of all domains but the unseen one."""
+    return images * (DOMAINS - 1) // DOMAINS // PER_CLIENT
+
+
+def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
+    """A run of fdgjax: once with a single round, which decodes the images into the cache, then the one that counts."""
+    runs, times = folder.with_name(f"{folder.name}-{'streamed' if streaming else 'in_memory'}"), []
+    shutil.rmtree(runs, ignore_errors=True)
+    for name, rounds in (("first", 1), ("again", 1 + chosen.rounds)):
+        command = [sys.executable, "-m", "fdgjax.main", *arguments(folder, images, rounds, streaming)]
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [*command, f"--workdir={runs / name}"], cwd=ROOT, capture_output=True, text=True, timeout=3600
+        )
+        times.append(time.perf_counter() - begin)
+        if done.returncode:
+            return {"failed": done.stderr.strip().splitlines()[-1]}
+    summary = json.loads((runs / "again" / "summary.json").read_text())
+    start = times[1] - summary["wall_seconds"]
+    return {
+        "prepare_seconds": times[0] - times[1] + chosen.rounds * summary["seconds_per_round"],
+        "start_seconds": start,
+        "seconds_per_round": summary["seconds_per_round"],
+        "peak_bytes": summary["peak_memory_bytes"],
+    }
+
+
+def arguments(folder: Path, images: int, rounds: int, streaming: bool) -> list[str]:
+    """The command line of such a run."""
+    keys: Mapping[str, object] = {
+        "data.dir": folder.absolute(),
+        "data.cache_dir": folder.absolute().with_name(f"{folder.name}-cache"),
+        "data.target": f"domain_{DOMAINS - 1}",
+        "data.image_size": PIXELS,
+        "data.clients": number_of_clients(images),
+        "data.validation": 0.05,
+        "data.streaming": streaming,
+        "clients_per_round": PARTICIPANTS,
+        "model.name": "alexnet",
+        "batch_size": BATCH,
+        "drop_last": True,
+        "local_epochs": 1,
+        "rounds": rounds,
+        "eval_every": 1000,
+        "checkpoint_every": 1000,
+        "writers": "",
+    }
+    return ["--config=fedavg:folder", *(f"--config.{key}={value}" for key, value in keys.items())]
+
+
+def flgo(folder: Path, images: int, chosen: Any) -> Result:
+    """FLGo, whose DataLoader decodes the same files each time that they are used."""
+    python = interpreter(PEERS["flgo"], chosen.environments)
+    if not installed("flgo", python):
+        return {"skipped": "FLGo is not installed; see docs/performance.md"}
+    job = Job(
+        "flgo",
+        "alexnet",
+        clients=number_of_clients(images),
+        batch_size=BATCH,
+        steps=STEPS,
+        rounds=chosen.rounds,
+        per_round=PARTICIPANTS,
+        image_size=PIXELS,
+        folder=str(folder.absolute()),
+        python=python,
+    )
+    begin = time.perf_counter()
+    result = launch(job, chosen.timeout_seconds)
+    seconds = time.perf_counter() - begin
+    if "failed" in result:
+        return result
+    each = float(np.median(result["seconds_per_round"]))
+    training = sum(result["seconds_per_round"]) + result["compile_seconds"]
+    return {
+        "start_seconds": seconds - training,
+        "seconds_per_round": each,
+        "peak_bytes": result["peak_bytes"],
+        "framework": result["framework"],
+    }
+
+
+CONTENDERS: Mapping[str, Callable[[Path, int, Any], Result]] = {
+    "streamed": lambda folder, images, chosen: ours(folder, images, chosen, True),
+    "memory": lambda folder, images, chosen: ours(folder, images, chosen, False),
+    "flgo": flgo,
+}
+"""Ours with images on disk, ours with all of them in memory, and FLGo."""
+
+
+def table(measurements: Sequence[Result]) -> str:
+    """One row for each number of images and contender."""
+    header = ["images", "contender", "prepare s, once", "start s", "s per round", "peak MiB"]
+    seconds = "{:.1f}".format
+    rows = [
+        [
+            f"{m['images']:,}",
+            m["contender"],
+            spelled(m.get("prepare_seconds"), seconds),
+            spelled(m.get("start_seconds"), seconds),
+            spelled(m.get("seconds_per_round"), seconds),
+            spelled(m.get("peak_bytes"), mebibytes),
+        ]
+        for m in measurements
+    ]
+    return f"{markdown(header, rows)}\n\n{setting(measurements)}"
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))
