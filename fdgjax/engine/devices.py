@@ -23,6 +23,8 @@ DRAWS = 20
 WORTH = 0.97
 """Clients are assigned by their work if the last device then ends before this share of the time that equally many
 clients for each device take: such an assignment needs memory for all clients' messages on every device."""
+SHARED = 1.05
+"""What more devices than cores must gain: each needs memory of its own and a few milliseconds of each round."""
 
 Steps = Sequence[np.ndarray]
 """Of each of several rounds that may come, the steps of its participants, `[participants]`."""
@@ -78,7 +80,8 @@ def most_devices(data_bytes: int, free_bytes: int | None) -> int:
 
 
 def fastest_devices(rounds: Steps, processors: int, most: int, speeds: CoreSpeeds) -> int:
-    """The number of devices, 1 to `most`, with the least mean `round_time`; the smallest of equal ones."""
+    """The number of devices, 1 to `most`, with the least mean `round_time`; the smallest of equal ones. Devices that
+    share cores must gain something (`SHARED`)."""
     largest = max(1, min(most, *(len(steps) for steps in rounds)))
 
     def mean_time(devices: int) -> float:
@@ -86,7 +89,10 @@ def fastest_devices(rounds: Steps, processors: int, most: int, speeds: CoreSpeed
         times = [round_time(loads(steps, devices, slots), processors, speeds) for steps in rounds]
         return sum(times) / len(times)
 
-    return min(range(1, largest + 1), key=lambda devices: round(mean_time(devices), 9))
+    def price(devices: int) -> float:
+        return round(mean_time(devices) * (SHARED if devices > processors else 1), 9)
+
+    return min(range(1, largest + 1), key=price)
 
 
 def round_time(work: np.ndarray, processors: int, speeds: CoreSpeeds) -> float:

@@ -113,7 +113,7 @@ def test_equal_clients_stay_in_their_order_equally_many_on_each_device(clients: 
 
 
 @given(rounds=st.lists(WORK, min_size=1, max_size=3), processors=st.integers(1, 16), most=st.integers(1, 8))
-def test_the_fastest_number_is_the_smallest_of_the_fastest(
+def test_the_fastest_number_is_the_smallest_of_the_fastest_and_more_than_cores_gain_a_twentieth(
     rounds: list[np.ndarray], processors: int, most: int
 ) -> None:
     def time(devices: int) -> float:
@@ -123,8 +123,14 @@ def test_the_fastest_number_is_the_smallest_of_the_fastest(
     largest = max(1, min(most, *map(len, rounds)))
     chosen = fastest_devices(rounds, processors, most, SPEEDS)
     assert 1 <= chosen <= largest
-    assert all(time(n) > time(chosen) - 1e-6 for n in range(1, largest + 1))
-    assert all(time(n) > time(chosen) for n in range(1, chosen))
+    own, shared = range(1, min(processors, largest) + 1), range(processors + 1, largest + 1)
+    rivals = shared if chosen in shared else own
+    assert all(time(n) > time(chosen) - 1e-6 for n in rivals)
+    assert all(time(n) > time(chosen) for n in rivals if n < chosen)
+    if chosen in shared:
+        assert 1.05 * time(chosen) < min(map(time, own)) + 1e-6
+    else:
+        assert all(1.05 * time(n) > time(chosen) - 1e-6 for n in shared)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +139,7 @@ def test_the_fastest_number_is_the_smallest_of_the_fastest(
         *(([9] * clients, 2, devices) for clients, devices in [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (8, 2)]),
         ([9] * 10, 8, 5),
         ([26, 30, 50], 2, 2),  # the longest alone is as long as the other two together
+        ([3, 3, 3, 3, 3, 4], 2, 2),  # one of two devices is idle for a twentieth of the round, with four none would be
         ([5, 1, 1], 2, 1),  # all cores for the longest are worth more than a core for the others
     ],
 )
