@@ -5,10 +5,11 @@ TensorFlow is not used. This module imports tensorflow_datasets; import it only 
 
 import contextlib
 import errno
+import itertools
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,12 +38,22 @@ class LocalInfo(tfds.core.DatasetInfo):
         """Does nothing; TFDS's own would leave an empty temporary folder behind at every call."""
 
 
-class DomainImages(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
+Keyed = Iterator[tuple[int, dict[str, Any]]]
+"""Examples with their numbers."""
+
+IMAGES_OF_A_SHARD = 1024
+"""TFDS holds one shard's encoded images in memory while it writes them."""
+MOST_SHARDS = 256
+"""Each is an open file while images are decoded; shards of more images have more of them."""
+
+
+class DomainImages(tfds.core.ShardBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """A TFDS data set of images with a label and a domain; the config is a `Source`.
 
     One split `train` holds all domains, since folder names need not be valid names of splits. Examples keep
     the order of the source. Images keep their original encoding: nothing is lost, and any size can be
-    decoded later.
+    decoded later. Shards are written one after another: a builder that shuffles would need TensorFlow for more than
+    1 GB of images.
     """
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -60,18 +71,19 @@ class DomainImages(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # 
             disable_shuffling=True,
         )
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+    def _shard_iterators_per_split(self, dl_manager: Any) -> dict[str, list[Callable[[], Keyed]]]:
         del dl_manager
-        return {"train": self._generate_examples()}
+        source = self.builder_config.source
+        keyed = ((key, example._asdict()) for key, example in enumerate(source.examples()))
+        each = max(IMAGES_OF_A_SHARD, -(-source.samples // MOST_SHARDS))
+        full = (source.samples - 1) // each
+        # The last shard takes what is left, so that the source comes to its end.
+        return {"train": [lambda: itertools.islice(keyed, each)] * full + [lambda: keyed]}
 
     def _log_download_bytes(self) -> None:
         """Prints nothing: there is no download, and the caller logs what is prepared."""
 
     _log_download_done = _log_download_bytes
-
-    def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for key, example in enumerate(self.builder_config.source.examples()):
-            yield key, example._asdict()
 
 
 def builder(name: str, version: str, source: Source, folder: Path) -> DomainImages:

@@ -43,6 +43,25 @@ def test_loaded_arrays_are_read_only_typed_and_aligned(tree: Path, cache: Path) 
     assert unfinished(cache) == []
 
 
+@pytest.mark.parametrize(("of_a_shard", "most", "shards"), [(1, 12, 12), (1, 4, 4), (5, 9, 3), (6, 9, 2), (12, 9, 1)])
+def test_shards_change_nothing(
+    of_a_shard: int, most: int, shards: int, tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(cache))
+    monkeypatch.setattr("fdgjax.data.sources.array_records.IMAGES_OF_A_SHARD", of_a_shard)
+    monkeypatch.setattr("fdgjax.data.sources.array_records.MOST_SHARDS", most)
+    other = cache.with_name("other")
+    assert same(load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(other)), whole)
+    assert len(list(other.glob("**/*.array_record-*"))) == shards
+
+
+def test_more_images_than_tfds_keeps_in_memory_need_no_tensorflow(
+    tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorflow_datasets.core.shuffle.MAX_MEM_BUFFER_SIZE", 0)
+    assert len(load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(cache)).labels) == 12
+
+
 def test_second_load_reads_the_cache_and_says_nothing(
     tree: Path, cache: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
