@@ -9,6 +9,7 @@ from fdgjax.contract import Model, Variables
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
+from fdgjax.evaluation.tally import filled
 
 
 class ErrorSums(NamedTuple):
@@ -31,6 +32,7 @@ def error_sums(
 ) -> ErrorSums:
     """Sums of one model's errors over one row of samples, batch by batch."""
     key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+    batch_size = filled(batch_size, rows)
 
     def add(i: jax.Array, sums: ErrorSums) -> ErrorSums:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)

@@ -67,6 +67,7 @@ def tally(
 ) -> Tally:
     """Counts of one model over one row of samples, batch by batch, each as `shown` changes it."""
     key = jax.random.key(0)  # dropout is off: nothing is drawn from it
+    batch_size = filled(batch_size, rows)
 
     def add(i: jax.Array, sums: Tally) -> Tally:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
@@ -91,6 +92,12 @@ def tally(
     by_domain, by_bin = jnp.zeros(domains, jnp.float32), jnp.zeros(BINS, jnp.float32)
     empty = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, jnp.zeros((), jnp.float32))
     return repeat(-(-rows.length // batch_size), -(-len(rows.places) // batch_size), add, empty)
+
+
+def filled(batch_size: int, rows: Rows) -> int:
+    """The batch size, at most the longest row: many clients with a few held-out samples each do not fill larger batches
+    with others."""
+    return min(batch_size, max(len(rows.places), 1))
 
 
 def compile_evaluation(

@@ -245,6 +245,27 @@ def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, e
     same(evaluate(name, batch_size, execution), evaluate(name, 4))
 
 
+def test_no_batch_is_larger_than_the_longest_row() -> None:
+    model, federation, seen = tiny_model(method="fedavg"), federations()["unseen_client"], set[int]()
+
+    def apply(variables: Variables, images: jax.Array, train: bool, key: jax.Array) -> Any:
+        seen.add(len(images))
+        return model.apply(variables, images, train, key)
+
+    method = shared_method("fedavg")
+    evaluated = compile_evaluation(
+        method,
+        model._replace(apply=apply),
+        domains=DOMAINS,
+        batch_size=100,
+        adapt_batch_size=100,
+        execution=Execution("map"),
+    )
+    jax.eval_shape(evaluated, trained("fedavg"), federation)
+    rows = (federation.validation, federation.test, federation.target)
+    assert seen <= {max(len(one) for one in (rows[0].places[0], rows[1].places[0])), len(rows[2].places[0])}
+
+
 @pytest.mark.parametrize("name", ["fedavg", "local"])
 def test_padding_does_not_matter(name: str) -> None:
     federation = toy_federation()
