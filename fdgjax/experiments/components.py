@@ -38,8 +38,8 @@ from fdgjax.utils.registry import lookup
 
 
 def choose_devices(config: Config, entry: Entry, parts: Sequence[Partition], data_bytes: int) -> Config:
-    """The config with the number of devices that suits the clients of a round, if the config leaves it open. A CPU is
-    split into devices first, unless JAX has started."""
+    """The config with the number of devices that suits the clients of a round, if the config leaves it open; each holds
+    `data_bytes` of data. A CPU is split into devices first, unless JAX has started."""
     if config.devices:
         return config
     rounds = expected_rounds(config, parts)

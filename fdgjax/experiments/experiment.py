@@ -223,7 +223,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
-    config = choose_devices(config, entry, parts, data.inputs.nbytes)
+    config = choose_devices(config, entry, parts, 0 if config.data.streaming else data.inputs.nbytes)
     places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
     domains = max(len(np.unique(data.domains[rows])) for rows in places)
     encodings = [encoding_of(data, split, config.data) for split in parts]

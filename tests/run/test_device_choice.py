@@ -231,6 +231,14 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
     assert build(small(cache, method, devices=1, **changes)).config.devices == 1
 
 
+def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: 0)
+    held = small(cache, "fedavg", devices=0)
+    streamed = dataclasses.replace(held, data=dataclasses.replace(held.data, streaming=True))
+    assert build(held).config.devices == 1
+    assert build(streamed).config.devices == suitable_devices([np.ones(5, int)], 0, None) > 1
+
+
 def test_a_run_keeps_the_number_it_began_with(cache: Path, tmp_path: Path) -> None:
     begun = small(cache, rounds=1, devices=3)
     run_config(begun, tmp_path, Console(), never())
