@@ -232,7 +232,7 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
 
 
 def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: 0)
+    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: 64)
     monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
     held = small(cache, "fedavg", devices=0)
     streamed = dataclasses.replace(held, data=dataclasses.replace(held.data, streaming=True))
