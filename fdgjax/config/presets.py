@@ -203,7 +203,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 """The presets by name. A preset that does not set `data.name` has the name of its data set."""
 
 PURPOSES: Mapping[str, str] = {
-    "hfedf_pacs": "hFedF, Table 11, augmented as by DomainBed",
+    "hfedf_pacs": "hFedF, Table 11, augmented",
     "fdse_pacs": "FDSE, Table 1, by its official code",
     "fdse_office_caltech10": "FDSE, Table 1, by its official code",
     "fdse_domainnet10": "FDSE, Table 1, by its official code",
