@@ -89,9 +89,7 @@ def run(name: str, options: argparse.Namespace, jobs: Mapping[str, Job]) -> tupl
       The measurements, and where their record is.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    path: Path = options.json or Path("runs", "benchmarks", f"{name}-{stamp}.json")
-    check_free(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = record_path(name, stamp, options)
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
     record: dict[str, Any] = {"benchmark": name, "began": stamp, "settings": settings, "measurements": []}
     for repeat, contender, result in alternate(jobs, options.repeats, options.timeout_seconds):
@@ -99,6 +97,18 @@ def run(name: str, options: argparse.Namespace, jobs: Mapping[str, Job]) -> tupl
         write_json(path, record)
         print(f"repeat {repeat + 1}/{options.repeats}  {contender:20s} {in_words(result)}", flush=True)
     return record["measurements"], path
+
+
+def record_path(name: str, stamp: str, options: argparse.Namespace) -> Path:
+    """Where the record goes, which must not exist yet; its folder is made.
+
+    Raises:
+      UserError: it exists.
+    """
+    path: Path = options.json or Path("runs", "benchmarks", f"{name}-{stamp}.json")
+    check_free(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def in_words(result: Result) -> str:

@@ -22,10 +22,11 @@ from PIL import Image
 
 from benchmarks.jobs import ROOT, Job, Result, launch
 from benchmarks.models import CLASSES
-from benchmarks.options import close, guarded, parser, positive, setting
+from benchmarks.options import close, guarded, parser, positive, record_path
 from benchmarks.peers.contenders import PEERS, installed, interpreter
-from benchmarks.tables import check_free, markdown, mebibytes, spelled
+from benchmarks.tables import markdown, mebibytes, spelled
 from fdgjax.utils.files import write_json
+from fdgjax.utils.process_memory import anonymous_bytes
 from fdgjax.utils.registry import lookup
 
 DOMAINS, PIXELS = 6, 224
@@ -43,9 +44,7 @@ def main(argv: Sequence[str]) -> None:
     add("--folder", type=Path, default=Path("runs", "streams"), help="where images, caches and runs go")
     add("--environments", type=Path, default=Path("runs", "peers"), help="folder of the environments by name")
     chosen = options.parse_args(argv)
-    path: Path = chosen.json or Path("runs", "benchmarks", f"streams-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    check_free(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = record_path("streams", time.strftime("%Y%m%d-%H%M%S"), chosen)
     measurements: list[Result] = []
     for images in chosen.images:
         folder = jpegs(chosen.folder / f"{images}", images)
@@ -70,9 +69,7 @@ def jpegs(folder: Path, images: int) -> Path:
     for number in range(images):
         target = unfinished.joinpath(*places[number % len(places)], f"{number}.jpg")
         if number < DIFFERENT:
-            coarse = rng.integers(
-                0, 256, (16, 16, 3), np.uint8
-            )  # smooth, so that a file is about as large as a photo's
+            coarse = rng.integers(0, 256, (16, 16, 3), np.uint8)
             Image.fromarray(coarse).resize((PIXELS, PIXELS), Image.Resampling.BICUBIC).save(target, quality=90)
             first.append(target)
         else:
@@ -123,13 +120,6 @@ def round_ends(run: subprocess.Popen[str], records: Path, rounds: int) -> list[f
         ends += [time.perf_counter()] * min(lines - len(ends), rounds - len(ends))
         time.sleep(0.02)
     return ends
-
-
-def anonymous_bytes(process: int) -> int | None:
-    """The memory of a process without the pages of mapped files (Linux)."""
-    status = Path(f"/proc/{process}/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:")), None)
 
 
 def arguments(folder: Path, images: int, rounds: int, streaming: bool) -> list[str]:
@@ -210,7 +200,7 @@ def table(measurements: Sequence[Result]) -> str:
         ]
         for m in measurements
     ]
-    return f"{markdown(header, rows)}\n\n{setting(measurements)}"
+    return markdown(header, rows)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,11 @@ def resident_bytes() -> int:
     return _kilobytes(STATUS, "VmRSS") * 1024
 
 
+def anonymous_bytes(process: int) -> int:
+    """The memory of a running process without the pages of mapped files (Linux)."""
+    return _kilobytes(Path(f"/proc/{process}/status"), "RssAnon") * 1024
+
+
 def available_bytes() -> int | None:
     """Main memory available without swapping; None if the system does not report it."""
     return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
