@@ -25,6 +25,7 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
 )
 from fdgjax.evaluation.resampled import percentile_interval, resamples_of
+from fdgjax.evaluation.tally import filled
 from fdgjax.utils.random import Purpose
 
 SMALL = 1000
@@ -67,7 +68,7 @@ def probabilities_in(model: Model, *, batch_size: int, execution: Execution) -> 
     key, repeat = jax.random.key(0), repeat_of(execution)  # nothing is drawn in evaluation
 
     def of_rows(variables: Variables, federation: Federation, rows: Rows) -> jax.Array:
-        samples = samples_of(LocalData(federation, rows.places, rows.length), batch_size, repeat)
+        samples = samples_of(LocalData(federation, rows.places, rows.length), filled(batch_size, rows), repeat)
         found: jax.Array = samples.each(
             lambda batch: jax.nn.log_softmax(model.apply(variables, batch.inputs, False, key)[0].logits)
         )
