@@ -35,7 +35,7 @@ from fdgjax.utils.registry import lookup
 def measure(job: Job) -> Result:
     """Compile time, seconds per round, and memory; or `skipped`, where the program would not fit into memory."""
     jax.config.update("jax_enable_compilation_cache", False)
-    job = job._replace(devices=job.devices or fastest_on_cpu(expected_rounds(job), MOST_DEVICES))
+    job = job._replace(devices=job.devices or suitable_number(job))
     split_cpu(job.devices)
     with jax.default_matmul_precision(job.precision):
         federation = random_federation(job)
@@ -94,6 +94,12 @@ def method_and_plan(module: nn.Module, federation: Federation, job: Job) -> tupl
 def batching_of(job: Job) -> Batching:
     """One epoch; clients of given sizes have a smaller last minibatch."""
     return Batching(1, job.batch_size, not job.sizes)
+
+
+def suitable_number(job: Job) -> int:
+    """The number of devices that an experiment would choose."""
+    forward = forward_flops(network(job), (job.image_size, job.image_size, 3))
+    return fastest_on_cpu(expected_rounds(job), MOST_DEVICES, 3 * job.batch_size * forward)
 
 
 def expected_rounds(job: Job) -> list[np.ndarray]:

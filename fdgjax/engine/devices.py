@@ -25,6 +25,8 @@ WORTH = 0.97
 clients for each device take: such an assignment needs memory for all clients' messages on every device."""
 SHARED = 1.05
 """What more devices than cores must gain: each needs memory of its own and a few milliseconds of each round."""
+TURN_FLOPS = 3e7
+"""What a step costs more on a core that devices take turns on, in operations of a network: .2 to .4 milliseconds."""
 
 Steps = Sequence[np.ndarray]
 """Of each of several rounds that may come, the steps of its participants, `[participants]`."""
@@ -44,13 +46,13 @@ def split_cpu(devices: int) -> None:
         jax.config.update("jax_num_cpu_devices", devices)
 
 
-def split_for(rounds: Steps, data_bytes: int, free_bytes: int | None) -> None:
+def split_for(rounds: Steps, data_bytes: int, free_bytes: int | None, step_flops: float = math.inf) -> None:
     """Splits the CPU for such rounds; no-op once JAX has started. Arguments as for `suitable_devices`."""
     # A later experiment of this process may need the cores that this one does not.
-    split_cpu(max(cores(), fastest_on_cpu(rounds, most_devices(data_bytes, free_bytes))))
+    split_cpu(max(cores(), fastest_on_cpu(rounds, most_devices(data_bytes, free_bytes), step_flops)))
 
 
-def suitable_devices(rounds: Steps, data_bytes: int, free_bytes: int | None) -> int:
+def suitable_devices(rounds: Steps, data_bytes: int, free_bytes: int | None, step_flops: float = math.inf) -> int:
     """The number of JAX's devices on which a round takes least time; of several processes, equally many of each.
 
     Args:
@@ -59,19 +61,26 @@ def suitable_devices(rounds: Steps, data_bytes: int, free_bytes: int | None) -> 
         free memory.
       free_bytes: free memory, None where it is not known. Several processes ignore it, as they must choose the same
         number.
+      step_flops: floating-point operations of one training step; where they are few, devices that share cores lose
+        more by taking turns than they gain.
     """
     processes = each_process()
     seen, count = min(map(len, processes)), len(processes)
     if count > 1 or jax.default_backend() != "cpu":
         each = [np.ones(-(-len(steps) // count), int) for steps in rounds]
         return count * fastest_devices(each, seen, min(seen, MOST_DEVICES), CoreSpeeds(alone=1.0, sharing=1.0))
-    return fastest_on_cpu(rounds, min(seen, most_devices(data_bytes, free_bytes)))
+    return fastest_on_cpu(rounds, min(seen, most_devices(data_bytes, free_bytes)), step_flops)
 
 
-def fastest_on_cpu(rounds: Steps, most: int) -> int:
+def fastest_on_cpu(rounds: Steps, most: int, step_flops: float = math.inf) -> int:
     """`fastest_devices` with this machine's cores, whose speeds are measured only if the choice depends on them."""
-    choices = {fastest_devices(rounds, cores(), most, speeds) for speeds in extreme_speeds(cores())}
-    return choices.pop() if len(choices) == 1 else fastest_devices(rounds, cores(), most, core_speeds())
+
+    def fastest(speeds: CoreSpeeds) -> int:
+        sharing = speeds.sharing + TURN_FLOPS / max(step_flops, 1)
+        return fastest_devices(rounds, cores(), most, speeds._replace(sharing=sharing))
+
+    choices = set(map(fastest, extreme_speeds(cores())))
+    return choices.pop() if len(choices) == 1 else fastest(core_speeds())
 
 
 def most_devices(data_bytes: int, free_bytes: int | None) -> int:

@@ -37,15 +37,18 @@ from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.registry import lookup
 
 
-def choose_devices(config: Config, entry: Entry, parts: Sequence[Partition], data_bytes: int) -> Config:
+def choose_devices(
+    config: Config, entry: Entry, parts: Sequence[Partition], data_bytes: int, step_flops: Callable[[], float]
+) -> Config:
     """The config with the number of devices that suits the clients of a round, if the config leaves it open; each holds
-    `data_bytes` of data. A CPU is split into devices first, unless JAX has started."""
+    `data_bytes` of data. A CPU is split into devices first, unless JAX has started; step_flops: see `suitable_devices`,
+    asked for only if the number is open, and without starting JAX."""
     if config.devices:
         return config
-    rounds = expected_rounds(config, parts)
-    split_for(rounds, data_bytes, available_bytes())
+    rounds, free, flops = expected_rounds(config, parts), available_bytes(), step_flops()
+    split_for(rounds, data_bytes, free, flops)
     trained = [np.ones(1, int)] if entry.pooled(config.method) else rounds
-    return dataclasses.replace(config, devices=suitable_devices(trained, data_bytes, available_bytes()))
+    return dataclasses.replace(config, devices=suitable_devices(trained, data_bytes, free, flops))
 
 
 def expected_rounds(config: Config, parts: Sequence[Partition]) -> list[np.ndarray]:

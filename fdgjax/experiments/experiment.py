@@ -52,6 +52,7 @@ from fdgjax.experiments.model import (
     label_scale_of,
     model_config,
     network_input,
+    step_flops,
 )
 from fdgjax.experiments.task import check_task
 from fdgjax.methods import METHODS, Entry
@@ -223,7 +224,8 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in sharings]
     clients = len(parts[0].train)
-    config = choose_devices(config, entry, parts, 0 if config.data.streaming else data.inputs.nbytes)
+    held_bytes = 0 if config.data.streaming else data.inputs.nbytes
+    config = choose_devices(config, entry, parts, held_bytes, partial(step_flops, config, asked, data))
     places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
     domains = max(len(np.unique(data.domains[rows])) for rows in places)
     encodings = [encoding_of(data, split, config.data) for split in parts]

@@ -4,8 +4,11 @@ frozen stages."""
 import contextlib
 import dataclasses
 import logging
+import math
 from functools import partial
 from typing import Any
+
+import flax.linen as nn
 
 from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data.columns import column_statistics, layout_of, merged
@@ -18,6 +21,7 @@ from fdgjax.experiments.components import of_a_round
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.requirements import Given, check_needs
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
+from fdgjax.models.cost import cost
 from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_features
 from fdgjax.models.pretrained.convert import WeightFile, note_scaling
 from fdgjax.nn import BatchStatistics
@@ -114,6 +118,27 @@ def check_no_images(data: Domains, where: DataConfig) -> None:
             )
 
 
+def network_of(chosen: ModelConfig, data: Domains) -> partial[nn.Module]:
+    """What makes the config's network for a data set; see `make_network`."""
+    return partial(
+        make_network,
+        chosen.name,
+        len(data.class_names),
+        width=chosen.width,
+        unit=chosen.unit,
+        head=chosen.head,
+        settings=network_settings(chosen),
+    )
+
+
+def step_flops(config: Config, chosen: ModelConfig, data: Domains) -> float:
+    """Floating-point operations of one training step of the whole network, frozen stages included: two for each
+    multiply-add, three times those of a forward pass; infinite for a network none of whose layers is counted. Does not
+    start JAX."""
+    shape = network_input(data, config.data, unsplit_encoding(data))
+    return 6.0 * config.batch_size * cost(network_of(chosen, data)(), shape).flops or math.inf
+
+
 def client_model(
     chosen: ModelConfig,
     data: Domains,
@@ -127,17 +152,8 @@ def client_model(
         note_scaling(weights, where.scaling)
     elif chosen.frozen:
         say_random(chosen.name)
-    network = partial(
-        make_network,
-        chosen.name,
-        len(data.class_names),
-        width=chosen.width,
-        unit=chosen.unit,
-        head=chosen.head,
-        settings=network_settings(chosen),
-    )
     return make_client_model(
-        network,
+        network_of(chosen, data),
         chosen.name,
         network_input(data, where, encoding),
         frozen=chosen.frozen,

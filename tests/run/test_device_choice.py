@@ -203,6 +203,16 @@ def test_nothing_is_measured_where_the_usual_speeds_decide(
     assert fastest_on_cpu([np.array(steps)], MOST_DEVICES) == devices
 
 
+def test_devices_share_cores_only_where_a_step_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
+    monkeypatch.setattr("fdgjax.engine.devices.core_speeds", lambda: CoreSpeeds(alone=1.4, sharing=1.0))
+    five = [np.full(5, 9)]
+    short, long = (fastest_on_cpu(five, MOST_DEVICES, step_flops) for step_flops in (1e8, 1e10))
+    assert (short, long) == (2, 3)
+    # A core of its own costs no turns: where none is shared, the length of a step is nothing to the choice.
+    assert fastest_on_cpu([np.full(4, 9)], MOST_DEVICES, 1.0) == fastest_on_cpu([np.full(4, 9)], MOST_DEVICES) == 2
+
+
 @pytest.mark.slow
 def test_the_probe_prints_three_rates_or_none() -> None:
     assert len(measured(1)) in (0, 3)
@@ -227,7 +237,8 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
 ) -> None:
     experiment = build(small(cache, method, devices=0, **changes))
     equal = [np.ones(clients, int)]
-    assert experiment.config.devices == experiment.execution.devices == suitable_devices(equal, 0, None)
+    chosen = suitable_devices(equal, 0, None, 6.0 * experiment.config.batch_size * experiment.cost.flops)
+    assert experiment.config.devices == experiment.execution.devices == chosen
     assert build(small(cache, method, devices=1, **changes)).config.devices == 1
 
 
@@ -237,7 +248,7 @@ def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatc
     held = small(cache, "fedavg", devices=0)
     streamed = dataclasses.replace(held, data=dataclasses.replace(held.data, streaming=True))
     assert build(held).config.devices == 1
-    assert build(streamed).config.devices == suitable_devices([np.ones(5, int)], 0, None) > 1
+    assert build(streamed).config.devices > 1
 
 
 def test_a_run_keeps_the_number_it_began_with(cache: Path, tmp_path: Path) -> None:
