@@ -8,7 +8,7 @@ import jax
 
 from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, last_step, through
 from fdgjax.models.units import Activation, Layer, Unit, widen
-from fdgjax.nn import Conv, Dense
+from fdgjax.nn import Conv, Dense, GroupNorm
 
 GROUPS = 8
 CONVOLUTIONS = ((64, 1), (128, 2), (128, 1), (128, 1))
@@ -41,7 +41,7 @@ class GroupNormUnit(nn.Module):
         del train
         y = self.activation(self.layer(features=self.features, name="layer")(x))
         # PyTorch's epsilon; Flax's is a tenth of it.
-        normalised: jax.Array = nn.GroupNorm(math.gcd(GROUPS, self.features), epsilon=1e-5, name="gn")(y)
+        normalised: jax.Array = GroupNorm(math.gcd(GROUPS, self.features), 1e-5, name="gn")(y)
         return normalised
 
 

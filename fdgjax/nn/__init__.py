@@ -1,7 +1,8 @@
-"""Layers that stay fast inside compiled loops and with a client axis: convolution, pooling, BatchNorm,
-and their Flax modules."""
+"""Layers that stay fast inside compiled loops and with a client axis: convolution, pooling, BatchNorm, GroupNorm, and
+their Flax modules."""
 
 from fdgjax.nn.convolution import conv2d
+from fdgjax.nn.group_normalisation import GroupNorm
 from fdgjax.nn.layers import INITIALISATIONS, Conv, ConvTranspose, Dense, Initialisation, initialisation
 from fdgjax.nn.normalisation import (
     BatchNorm,
@@ -20,6 +21,7 @@ __all__ = [
     "Conv",
     "ConvTranspose",
     "Dense",
+    "GroupNorm",
     "Initialisation",
     "adaptive_avg_pool",
     "avg_pool",

@@ -117,23 +117,24 @@ def few_images_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -
 
 
 def rows_kernel_gradient(x: jax.Array, g: jax.Array, geometry: Geometry) -> jax.Array:
-    """One image after another, with one product for each row of the kernel, for a stride of 1:
+    """One image after another, with one product for each row of the kernel:
 
         k'[u] = g' x[u]          g' [out, H' * W'], x[u] [H' * W', kw * in]
 
     An image's arrays stay in the cache, and the rows of `x[u]` are rows of one array for all `u`.
     """
-    (kh, kw), (height, width), wide = geometry.window, geometry.out(), at_least_float32(x.dtype)
+    (kh, kw), (height, width), (down, across) = geometry.window, geometry.out(), geometry.strides
+    tall, broad, wide = (height - 1) * down + 1, (width - 1) * across + 1, at_least_float32(x.dtype)
     inputs, out = x.shape[3], g.shape[3]
     edges = [*((*pad, 0) for pad in geometry.pads), (0, 0, 0)]
 
     def add_image(total: jax.Array, image: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         padded = lax.pad(image[0], jnp.zeros((), x.dtype), edges)
-        columns = jnp.concatenate([padded[:, v : v + width] for v in range(kw)], axis=-1)
+        columns = jnp.concatenate([padded[:, v : v + broad : across] for v in range(kw)], axis=-1)
         # Transposed once, instead of in each product.
         left = lax.optimization_barrier(image[1].reshape(-1, out).T)
         products = [
-            jnp.matmul(left, columns[u : u + height].reshape(-1, kw * inputs), preferred_element_type=wide)
+            jnp.matmul(left, columns[u : u + tall : down].reshape(-1, kw * inputs), preferred_element_type=wide)
             for u in range(kh)
         ]
         return total + jnp.stack(products), None

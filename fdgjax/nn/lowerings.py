@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from fdgjax.nn import blocked, depthwise, folded, rounded, winograd
+from fdgjax.nn import blocked, depthwise, folded, phases, rounded, winograd
 from fdgjax.nn.formulations import (
     Formulation,
     by_adjoint,
@@ -47,6 +47,7 @@ INPUT_GRADIENT: Mapping[str, Formulation] = {
     "shift": by_adjoint(shift_forward),
     "depthwise": by_adjoint(depthwise.forward),
     "columns": columns_input_gradient,
+    "phases": phases.input_gradient,
     "winograd": winograd.input_gradient,
     "winograd_small": partial(winograd.input_gradient, tile=winograd.SMALL_TILE),
     "rounded": by_adjoint(rounded.forward),
@@ -79,10 +80,11 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
     "columns": ungrouped,
     "transposed": ungrouped,
     "few_images": ungrouped,
-    "rows": lambda case: case.geometry.plain,
+    "rows": lambda case: ungrouped(case) and case.geometry.dilation == (1, 1),
     "depthwise": depthwise.fits,
     "folded": lambda case: folded.fits(case.geometry),
     "blocked": lambda case: blocked.fits(case.geometry),
+    "phases": phases.fits,
     "winograd": lambda case: winograd.fits(case.geometry),
     "winograd_small": lambda case: winograd.fits(case.geometry),
     "rounded": ungrouped,
@@ -133,8 +135,7 @@ def cpu_plan(case: Case) -> ConvolutionPlan:
         return image_plan(case)
     if min(geometry.out()) < max(geometry.window):  # XLA's own is up to 70 times slower there
         return ConvolutionPlan("im2col", "columns", kernel_gradient(case), "loop")
-    by_columns = case.pixels <= min(FEW_PIXELS, case.inputs * geometry.window[0] * geometry.window[1])
-    return ConvolutionPlan("library", "columns" if by_columns else "library", kernel_gradient(case), "loop")
+    return ConvolutionPlan("library", input_gradient(case), kernel_gradient(case), "loop")
 
 
 def image_plan(case: Case) -> ConvolutionPlan:
@@ -145,11 +146,19 @@ def image_plan(case: Case) -> ConvolutionPlan:
     return ConvolutionPlan(forward, "library", "few_images", "loop")
 
 
+def input_gradient(case: Case) -> str:
+    """The formulation of the direct sum's input gradient for inputs with more channels than images."""
+    kh, kw = case.geometry.window
+    if case.pixels <= min(FEW_PIXELS, case.inputs * kh * kw):
+        return "columns"
+    return "phases" if max(case.geometry.strides) > 1 and phases.fits(case) else "library"
+
+
 def kernel_gradient(case: Case) -> str:
     """The formulation of the direct sum's kernel gradient for inputs with more channels than images."""
-    if not case.geometry.plain:
-        return "shift"
-    return "rows" if case.pixels >= LARGE_OUTPUT * case.batch else "transposed"
+    if FITS["rows"](case) and case.pixels >= LARGE_OUTPUT * case.batch:
+        return "rows"
+    return "transposed" if case.geometry.plain else "shift"
 
 
 def bfloat16_plan(case: Case, having: frozenset[str]) -> ConvolutionPlan:

@@ -116,9 +116,9 @@ def test_large_images_a_few_at_a_time(batch: int) -> None:
 
 
 @pytest.mark.parametrize("strides", [(2, 3), (4, 1), (3, 5)])
-def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
+def test_strided_images_in_blocks_and_by_phases(strides: tuple[int, int]) -> None:
     x, kernel = arrays((2, 13, 12, 3), (5, 4, 3, 2))
-    plan = ConvolutionPlan("blocked", "library", "library", "loop")
+    plan = ConvolutionPlan("blocked", "phases", "rows", "loop")
     options: Case = {"strides": strides, "padding": ((2, 1), (0, 2)), "groups": 1}
     ours, theirs = (
         jax.jit(partial(value_and_both_gradients, partial(function, **options)))(x, kernel)
@@ -137,6 +137,7 @@ def test_strided_images_in_blocks(strides: tuple[int, int]) -> None:
         (4, 512, 3, 1, ("winograd_small", "winograd_small", "winograd_small")),  # few pixels for so large a kernel
         (2, 512, 3, 1, ("im2col", "columns", "transposed")),  # a window wider than the image
         (16, 128, 3, 2, ("library", "columns", "shift")),
+        (32, 64, 3, 2, ("library", "phases", "rows")),
         (32, 64, 1, 2, ("im2col", "library", "xcols")),
         (32, 64, 1, 1, ("im2col", "im2col", "xcols")),
     ],

@@ -1,4 +1,5 @@
-"""BatchNorm: Flax's own layer, whatever is differentiated or mapped, in one part or several; or PyTorch's."""
+"""BatchNorm: Flax's own layer, whatever is differentiated or mapped, in one part or several; or PyTorch's. GroupNorm:
+Flax's own."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.nn import BatchNorm, BatchStatistics, recording_moments, with_mask, with_statistics
+from fdgjax.nn import BatchNorm, BatchStatistics, GroupNorm, recording_moments, with_mask, with_statistics
 from tests.conformance import check
 from tests.conformance.networks import BATCH, PARTIAL, batch_norm_given
 
@@ -68,6 +69,15 @@ def test_value_statistics_and_gradients_are_flaxs(
         with_gradients(partial(ours, train=train, at=cuts), variables, x),
         with_gradients(partial(flaxs, train=train), variables, x),
     )
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+@pytest.mark.parametrize("leading", [(), (4, 3)])
+def test_group_norm_and_its_gradients_are_flaxs(leading: tuple[int, ...], groups: int) -> None:
+    (x,), params = arrays((5, *leading, 6)), variables_of(6)["params"]
+    layers = (GroupNorm(groups, 1e-3), nn.GroupNorm(groups, epsilon=1e-3))
+    got, wanted = (with_gradients(lambda own, x, of=layer: of.apply({"params": own}, x), params, x) for layer in layers)
+    close(got, wanted)
 
 
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
