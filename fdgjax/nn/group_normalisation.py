@@ -9,7 +9,7 @@ from fdgjax.nn.geometry import at_least_float32
 
 
 class GroupNorm(nn.Module):
-    """`flax.linen.GroupNorm` over all axes but the first, in groups of the last: the same variables (`scale` and `bias`),
+    """`flax.linen.GroupNorm` over all axes but the first, in groups of the last: the same variables (`scale`, `bias`),
     the same results up to rounding and the same derivatives.
 
         a = scale / sqrt(var + epsilon)          y = a x + (bias - a mean)
