@@ -126,7 +126,7 @@ def cpu_plan(case: Case) -> ConvolutionPlan:
     if geometry.pointwise:  # im2col is then a plain matrix product
         return ConvolutionPlan("im2col", "im2col", "xcols", "loop")
     if geometry.window == (1, 1):
-        return ConvolutionPlan("im2col", "library", "xcols", "loop")
+        return ConvolutionPlan("im2col", "columns", "xcols", "loop")
     if winograd.fits(geometry) and winograd.winograd_pays(case):
         return WINOGRAD._replace(clients="loop")
     if winograd.fits(geometry) and winograd.winograd_pays(case, winograd.SMALL_TILE):

@@ -138,7 +138,7 @@ def test_strided_images_in_blocks_and_by_phases(strides: tuple[int, int]) -> Non
         (2, 512, 3, 1, ("im2col", "columns", "transposed")),  # a window wider than the image
         (16, 128, 3, 2, ("library", "columns", "shift")),
         (32, 64, 3, 2, ("library", "phases", "rows")),
-        (32, 64, 1, 2, ("im2col", "library", "xcols")),
+        (32, 64, 1, 2, ("im2col", "columns", "xcols")),
         (32, 64, 1, 1, ("im2col", "im2col", "xcols")),
     ],
 )
