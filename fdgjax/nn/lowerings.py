@@ -74,17 +74,22 @@ def ungrouped(case: Case) -> bool:
     return case.geometry.groups == 1
 
 
+def undilated(case: Case) -> bool:
+    """Whether, besides, no pixels are spread: strides at most."""
+    return ungrouped(case) and case.geometry.dilation == (1, 1)
+
+
 FITS: Mapping[str, Callable[[Case], bool]] = {
     "im2col": ungrouped,
     "xcols": ungrouped,
     "columns": ungrouped,
     "transposed": ungrouped,
     "few_images": ungrouped,
-    "rows": lambda case: ungrouped(case) and case.geometry.dilation == (1, 1),
+    "rows": undilated,
     "depthwise": depthwise.fits,
     "folded": lambda case: folded.fits(case.geometry),
     "blocked": lambda case: blocked.fits(case.geometry),
-    "phases": phases.fits,
+    "phases": undilated,
     "winograd": lambda case: winograd.fits(case.geometry),
     "winograd_small": lambda case: winograd.fits(case.geometry),
     "rounded": ungrouped,
@@ -151,12 +156,12 @@ def input_gradient(case: Case) -> str:
     kh, kw = case.geometry.window
     if case.pixels <= min(FEW_PIXELS, case.inputs * kh * kw):
         return "columns"
-    return "phases" if max(case.geometry.strides) > 1 and phases.fits(case) else "library"
+    return "phases" if max(case.geometry.strides) > 1 and undilated(case) else "library"
 
 
 def kernel_gradient(case: Case) -> str:
     """The formulation of the direct sum's kernel gradient for inputs with more channels than images."""
-    if FITS["rows"](case) and case.pixels >= LARGE_OUTPUT * case.batch:
+    if undilated(case) and case.pixels >= LARGE_OUTPUT * case.batch:
         return "rows"
     return "transposed" if case.geometry.plain else "shift"
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from fdgjax.nn.geometry import Case, Geometry
+from fdgjax.nn.formulations import library_forward
+from fdgjax.nn.geometry import Geometry, adjoint_kernel
 from fdgjax.nn.windows import Pair
 
 
@@ -27,13 +27,8 @@ class Phase(NamedTuple):
     pads: Pair
 
 
-def fits(case: Case) -> bool:
-    """Whether there are no groups and no dilation; without strides there is one phase, all pixels."""
-    return case.geometry.groups == 1 and case.geometry.dilation == (1, 1)
-
-
 def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:
-    """The gradient with respect to the input."""
+    """The gradient with respect to the input, without groups and dilation; without strides there is one phase."""
     (height, width), (sh, sw), inputs = geometry.size, geometry.strides, kernel.shape[2]
     tall, wide = -(-height // sh), -(-width // sw)
 
@@ -41,10 +36,8 @@ def input_gradient(g: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.A
         if not row.taps * column.taps:
             return jnp.zeros((len(g), tall, wide, inputs), g.dtype)
         every = kernel[row.first :: sh, column.first :: sw]
-        turned = every[::-1, ::-1].swapaxes(2, 3)
-        return lax.conv_general_dilated(
-            g, turned, (1, 1), [row.pads, column.pads], dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        plain = Geometry(geometry.out(), (row.taps, column.taps), (1, 1), (row.pads, column.pads), 1)
+        return library_forward(g, adjoint_kernel(every, 1), plain)
 
     columns = _phases(geometry, 1)
     rows = [jnp.stack([pixels(row, column) for column in columns], axis=3) for row in _phases(geometry, 0)]
