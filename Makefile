@@ -24,10 +24,10 @@ demo: install
 	$(BIN)/fdgjax demo
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m 'not slow'
 
 slow: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow
 
 newest:
 	@if test -z "$(NEWEST)"; then \

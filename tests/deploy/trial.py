@@ -40,6 +40,8 @@ from tests.deploy.loopback import Place, Secured
 
 PAUSE_SECONDS = 5.0
 """Between the end of a node and its next start."""
+PATIENCE_SECONDS = 600.0
+"""Without a round, after which a federation hangs."""
 
 
 class Trial(NamedTuple):
@@ -270,15 +272,18 @@ def deploy(
 
 def follow(trial: Trial, folder: Path, running: Running, say: Say, disturb: Callable[[int, Running], None]) -> None:
     """Waits for the end of the run, and says what its server says. Raises like `deploy`."""
-    lines, said = folder / "server" / "rounds.jsonl", 0
+    lines, said, since = folder / "server" / "rounds.jsonl", 0, time.monotonic()
     while True:
         over = running.programs["run"].poll() is not None
         told = lines.read_text().splitlines() if lines.exists() else []
         for line in told[said:]:
             say(line)
+            since = time.monotonic()
         said = len(told)
         if (mistake := folder / "server" / "failed.json").exists():
             raise UserError(json.loads(mistake.read_text())["error"])
+        if time.monotonic() - since > PATIENCE_SECONDS:
+            raise UserError(f"nothing since round {said} for {PATIENCE_SECONDS:.0f} s; {last_lines(folder)}")
         if over:
             break
         disturb(said, running)
@@ -286,6 +291,12 @@ def follow(trial: Trial, folder: Path, running: Running, say: Say, disturb: Call
         time.sleep(0.5)
     if said < trial.terms.config.rounds:
         raise UserError(f"the run ended after round {said} of {trial.terms.config.rounds}; see {folder / 'run.log'}")
+
+
+def last_lines(folder: Path) -> str:
+    """The end of every log below a folder."""
+    logs = sorted(folder.rglob("*.log")) + sorted(folder.rglob("messages.jsonl"))
+    return "\n".join(f"{log}:\n" + "\n".join(log.read_text().splitlines()[-12:]) for log in logs)
 
 
 def restart(running: Running) -> None:

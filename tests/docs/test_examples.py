@@ -49,6 +49,7 @@ FOR_EXAMPLE = {
     "--percent 10,20,30,40,50,60": "--percent 10",
     "EXPORT FOLDER": "PROGRAM IMAGES",
     " K": " 0",
+    "seed=S": "seed=0",
     "=DOMAIN": "=b",
     "RUN ...": "RUN",
     "benchmarks/results/NAME": "EVIDENCE",

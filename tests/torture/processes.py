@@ -60,6 +60,11 @@ def start(work: Callable[[], int], log: Path) -> int:
         os._exit(status)
 
 
+def over(child: int) -> bool:
+    """Whether a process has ended, which `end` is still to be told."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def end(child: int, log: Path, begin: float, kill_at: float = LIMIT) -> Ended:
     """Waits for a process, which is killed `kill_at` seconds after `begin`."""
     while True:

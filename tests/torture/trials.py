@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.utils.checksums import Damaged
-from tests.torture.processes import HANGS, KILLED, LIMIT, Ended, end, start, trains
+from tests.torture.processes import HANGS, KILLED, LIMIT, Ended, end, over, start, trains
 from tests.torture.runs import METHODS, ROUNDS, Tortured, result_of
 
 QUICK = ("fedavg", "fedavg", "fedavg", "hfedf", "fdse")
@@ -125,7 +125,9 @@ def halfway(bench: Bench, method: str) -> Path:
         tortured = Tortured(method, folder, bench.cache)
         log = folder / "log.txt"
         child, begin = start(trains(tortured.arguments), log), time.monotonic()
-        while done < ROUNDS and not (tortured.workdir / f"checkpoints/{done}/checksums.txt").exists():
+        # A checkpoint is deleted two rounds later: whoever misses it has a finished run.
+        saved = tortured.workdir / f"checkpoints/{done}/checksums.txt"
+        while done < ROUNDS and not saved.exists() and not over(child) and time.monotonic() - begin < LIMIT:
             time.sleep(0.001)
         end(child, log, begin, kill_at=LIMIT if done == ROUNDS else 0)
         folder.rename(source)
