@@ -19,8 +19,9 @@ from pathlib import Path
 from fdgjax.cli.flower import of_experiment
 from fdgjax.config.command_line import joined_words, parse
 from fdgjax.evaluation.metrics import HEADLINES
+from tests.deploy.deployed import deploy
 from tests.deploy.loopback import Secured
-from tests.deploy.trial import compare, deploy, make_trial, simulated_figures
+from tests.deploy.trial import compare, make_trial, simulated_figures
 
 
 def main(argv: Sequence[str]) -> int:

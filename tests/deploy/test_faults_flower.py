@@ -16,6 +16,7 @@ import pytest
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.message_log import MESSAGES
+from tests.deploy.deployed import Running, deploy
 from tests.deploy.loopback import (
     Place,
     Secured,
@@ -26,7 +27,7 @@ from tests.deploy.loopback import (
     still_there,
     workers_of,
 )
-from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
+from tests.deploy.trial import Trial, compare, make_trial
 
 pytest.importorskip("flwr")
 

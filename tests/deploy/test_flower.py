@@ -11,8 +11,9 @@ import pytest
 
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.account import ACCOUNT, SECRET, read_account
+from tests.deploy.deployed import Running, deploy
 from tests.deploy.loopback import Secured, start_node, still_there, workers_of
-from tests.deploy.trial import Running, Trial, compare, deploy, make_trial
+from tests.deploy.trial import Trial, compare, make_trial
 
 pytest.importorskip("flwr")
 

@@ -16,9 +16,10 @@ from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import agree, from_words, to_words
 from fdgjax.utils.errors import UserError
+from tests.deploy.deployed import deploy
 from tests.deploy.loopback import Secured
 from tests.deploy.test_request_handlers import Direct
-from tests.deploy.trial import Trial, agreed_terms, compare, deploy, make_trial, node_settings, write_table
+from tests.deploy.trial import Trial, agreed_terms, compare, make_trial, node_settings, write_table
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 

@@ -1,33 +1,24 @@
 """A frozen trunk: nothing of it is trained or sent, and what is kept of it changes no number."""
 
 import dataclasses
-import functools
 import logging
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from fdgjax.config import Config, ModelConfig, from_plain, to_plain
-from fdgjax.engine import State
-from fdgjax.engine.local import Batching, training_batch
-from fdgjax.engine.sharding import own_samples
-from fdgjax.experiments import Experiment, build
+from fdgjax.config import from_plain, to_plain
+from fdgjax.experiments import build
 from fdgjax.methods import METHODS
-from fdgjax.models import MODELS, Backbone, StageRange
+from fdgjax.models import MODELS, Backbone
 from fdgjax.models.client_model import as_model, make_client_model, make_network
 from fdgjax.models.pretrained.convert import read_weights, starting_from
-from fdgjax.models.stages import ALL_STAGES, Passage, through
-from fdgjax.models.units import NormUnit, Unit
 from fdgjax.run.console import Console
 from fdgjax.run.description import fates, label_summary
 from fdgjax.run.runner import Interrupted, run_config
@@ -35,58 +26,11 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of, flatten, merge
 from tests.conformance.weights import CLASSES, FILES, SIDE
 from tests.marks import mostly_slow
-from tests.runs import StopAfter, assert_same_run, never, small
-from tests.toys import close, compiling_quickly, small_hyper, toy_federation
+from tests.models.frozen import Tiny, built, frozen, rounds, tiny
+from tests.runs import StopAfter, assert_same_run, never
+from tests.toys import close
 
-
-class Tiny(nn.Module):
-    """Two units with BatchNorm and a linear layer."""
-
-    classes: int
-    width: float = 1.0
-    unit: Unit = NormUnit
-    part: StageRange = ALL_STAGES
-
-    @nn.compact
-    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-        def unit(x: jax.Array, name: str) -> jax.Array:
-            return self.unit(nn.Dense, 12, name=name)(x.reshape(len(x), -1), train=train)
-
-        def head(x: jax.Array) -> jax.Array:
-            x = Passage("features")(x)
-            self.sow("intermediates", "features", x)
-            return nn.Dense(self.classes, name="head")(x)
-
-        return through([partial(unit, name="first"), partial(unit, name="second"), head], self.part, x)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch, compiling_quickly():
-        patch.setitem(MODELS, "tiny", Backbone(Tiny, "of the tests", ("first", "second")))
-        yield
-
-
-def frozen(
-    cache: Path, method: str = "fedavg", stages: int = 1, keep: bool = True, model: str = "tiny", **changes: Any
-) -> Config:
-    config = small(cache, method, model, **changes)
-    part = dataclasses.replace(config.model, frozen=stages, keep_features=keep)
-    hyper = dataclasses.replace(small_hyper(method), name=method)
-    return dataclasses.replace(config, model=part, method=hyper)
-
-
-@functools.cache
-def built(cache: Path, method: str = "fedavg", keep: bool = True) -> Experiment:
-    """Two rounds of a method on the rest after one frozen stage, built and traced once for all that look at it."""
-    return build(frozen(cache, method, keep=keep, rounds=2, data={"protocol": METHODS[method].protocol}))
-
-
-def rounds(experiment: Experiment, count: int) -> State:
-    state = experiment.init()
-    for _ in range(count):
-        state, _ = experiment.round(state, experiment.train)
-    return state
+__all__ = ["tiny"]
 
 
 OF_TRUNK = {
@@ -252,102 +196,6 @@ def test_streamed_features_stay_on_the_host(cache: Path) -> None:
     streamed = build(dataclasses.replace(config, data=dataclasses.replace(config.data, streaming=True)))
     ends = [jax.device_get(rounds(experiment, 1)) for experiment in (built(cache), streamed)]
     close(*ends)
-
-
-def copied(cache: Path, copies: int, **changes: Any) -> Config:
-    config = frozen(cache, rounds=2, **changes)
-    data = dataclasses.replace(config.data, augmentation="flip")
-    return dataclasses.replace(config, data=data, model=dataclasses.replace(config.model, frozen_copies=copies))
-
-
-@functools.cache
-def built_with_copies(cache: Path, axis: str = "map", devices: int = 1) -> Experiment:
-    return build(copied(cache, 3, client_axis=axis, devices=devices))
-
-
-def test_kept_copies_are_augmented_and_the_samples_themselves_are_not(cache: Path) -> None:
-    plain, experiment = built(cache), built_with_copies(cache)
-    samples = len(plain.federation.labels)
-    features = np.asarray(experiment.federation.inputs)
-    assert features.shape == (4 * samples, 12)
-    np.testing.assert_array_equal(features[:samples], plain.federation.inputs)
-    assert experiment.trunk is not None
-    images = jnp.asarray(experiment.data.inputs, jnp.float32) / 127.5 - 1
-    flipped = np.asarray(experiment.trunk(images[:, :, ::-1]))
-    for block in features[samples:].reshape(3, samples, 12):
-        mirrored = np.isclose(block, flipped, atol=1e-4).all(axis=1)
-        same = np.isclose(block, features[:samples], atol=1e-4).all(axis=1)
-        assert (mirrored | same).all()
-        assert 0.4 < mirrored.mean() < 0.6
-    # Evaluation sees the samples themselves.
-    fresh = plain.init()
-    close(*(jax.device_get(one.evaluation.observe(fresh, one.federation)) for one in (plain, experiment)))
-
-
-def test_every_sample_of_a_step_draws_one_of_its_copies() -> None:
-    def drawn(seed: int, copies: int = 3) -> np.ndarray:
-        batching = Batching(1, 4, False, copies=copies)
-        batch = training_batch(batching, federation, rows, jnp.ones(rows.shape), jax.random.key(seed))
-        np.testing.assert_array_equal(batch.labels, federation.labels[rows])
-        return np.asarray(batch.inputs)[:, 0]
-
-    federation = toy_federation()
-    samples = len(federation.labels)
-    federation = federation._replace(inputs=jnp.arange(4 * samples, dtype=jnp.float32)[:, None])
-    rows = jnp.arange(samples)
-    found = drawn(0)
-    np.testing.assert_array_equal(found % samples, rows)
-    assert set(found // samples) == {1, 2, 3}
-    np.testing.assert_array_equal(found, drawn(0))
-    assert not np.array_equal(found, drawn(1))
-    np.testing.assert_array_equal(drawn(0, copies=1), samples + rows)
-    np.testing.assert_array_equal(drawn(0, copies=0), rows)
-
-
-def test_copies_give_the_same_run_however_clients_are_executed(cache: Path) -> None:
-    one, other, split = (
-        jax.device_get(rounds(built_with_copies(cache, axis, devices), 2))
-        for axis, devices in (("map", 1), ("vmap", 1), ("map", 2))
-    )
-    close(one, other)
-    close(one, split)
-    assert not np.allclose(jax.tree.leaves(one.server)[0], jax.tree.leaves(rounds(built(cache), 2).server)[0])
-
-
-def test_copies_without_an_augmentation_change_nothing(cache: Path) -> None:
-    config = built(cache).config
-    same = build(dataclasses.replace(config, model=dataclasses.replace(config.model, frozen_copies=1)))
-    chex.assert_trees_all_equal(*(jax.device_get(rounds(one, 2)) for one in (built(cache), same)))
-
-
-def test_a_device_holds_the_copies_of_its_clients_samples() -> None:
-    federation = toy_federation()
-    samples = len(federation.labels)
-    doubled = federation._replace(inputs=jnp.concatenate([federation.inputs] * 2))
-    for rows, both in zip(*(own_samples([one], 2) for one in (federation, doubled)), strict=True):
-        np.testing.assert_array_equal(both, [*rows, *(rows + samples)])
-
-
-@pytest.mark.slow
-def test_a_stopped_run_with_copies_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    config = dataclasses.replace(copied(tmp_path, 2), rounds=4)
-    run_config(config, tmp_path / "whole", Console(), never())
-    with pytest.raises(Interrupted):
-        run_config(config, tmp_path / "stopped", Console(), StopAfter(4))
-    shutil.rmtree(tmp_path / "features")
-    run_config(config, tmp_path / "stopped", Console(), never())
-    assert_same_run(tmp_path / "whole", tmp_path / "stopped", config)
-
-
-def test_copies_need_frozen_stages(cache: Path) -> None:
-    with pytest.raises(UserError, match=r"frozen_copies got 2, but nothing is frozen"):
-        from_plain(to_plain(dataclasses.replace(copied(cache, 2), model=ModelConfig("tiny", frozen_copies=2))))
-
-
-def test_an_augmentation_without_copies_is_computed_in_each_step(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "fdgjax"):
-        assert build(copied(cache, 0)).federation.inputs.dtype == jnp.uint8
-    assert "data.augmentation=flip changes images before the model sees them; model.frozen_copies=8" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """A search tries each set of values once, goes on where it was stopped, and sees held-out data of the sources alone."""
 
-import io
 import json
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,86 +11,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console as RichConsole
 
 from fdgjax.cli.search import keep_identity, main, parser, read_search, space_of
-from fdgjax.config import Config, read_config
+from fdgjax.config import read_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.optimizers import optimizer
-from fdgjax.run.console import Console
-from fdgjax.run.loop import Progress
-from fdgjax.run.runner import Interrupted
-from fdgjax.sweeps.space import Search, drawn_at_random, with_idle
-from fdgjax.sweeps.status import hold
+from fdgjax.sweeps.space import drawn_at_random, with_idle
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
-from tests.runs import ROOT, StopAfter, perceptron
+from tests.runs import ROOT, perceptron
 
 optuna = pytest.importorskip("optuna")
 
-from fdgjax.sweeps.trials import distinct_trials, open_study, work_on_trials  # noqa: E402
+from fdgjax.sweeps.trials import distinct_trials, open_study  # noqa: E402
+from tests.sweeps.searches import ROUNDS, accuracy, finish, pretending, search_of, told_of  # noqa: E402
 
-__all__ = ["perceptron"]
-ROUNDS = 5
+__all__ = ["perceptron", "pretending"]
 Runs = Callable[..., dict[str, Any]]
-
-
-def told_of(out: Path) -> list[tuple[Any, ...]]:
-    """What a search has come to: each trial's values, outcome, objective, and what it reported."""
-    made = open_study(search_of(out))
-    return [(one.params, one.state.name, one.value, one.intermediate_values) for one in made.get_trials()]
-
-
-def search_of(out: Path, *more: str) -> Search:
-    words = ["fedprox", *more, "--out", str(out), "--tune", "mu", "server_learning_rate"]
-    return read_search(parser().parse_args(words if "--set" in more else [*words, "--set", f"rounds={ROUNDS}"]))
-
-
-def pretended(config: Config, path: Path, console: Any, stop: threading.Event, observers: Any) -> dict:
-    """A run whose accuracies follow from its hyperparameters; it goes on at the round that it had reached."""
-    file = path / "done"
-    path.mkdir(exist_ok=True)
-    for done in range(int(file.read_text()) if file.exists() else 0, config.rounds):
-        if stop.is_set():
-            raise Interrupted("stopped")
-        if config.method.mu == 0.1 and done == 3:
-            raise UserError("diverged")
-        record = {"round": done + 1, "id_accuracy": accuracy(config, done + 1), "ood_accuracy": of_target(config)}
-        record["id_log_loss"] = 2 - record["id_accuracy"]
-        for one in observers:
-            one(Progress(done + 1, [record], None, 1.0))
-        file.write_text(str(done + 1))
-    return record
-
-
-def accuracy(config: Config, round_: int) -> float:
-    return round_ / 10 + config.method.server_learning_rate / 100 + config.method.mu
-
-
-def of_target(config: Config) -> float:
-    return 0.9
-
-
-@pytest.fixture
-def pretending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fdgjax.sweeps.trials.run_experiment", pretended)
-    monkeypatch.setattr("fdgjax.sweeps.trials.build", lambda config: config)
-    for idle in ("prepare_cpu", "remember_compilations"):
-        monkeypatch.setattr(f"fdgjax.sweeps.trials.{idle}", lambda *_: None)
-    monkeypatch.setattr("fdgjax.sweeps.trials.jax.clear_caches", lambda: None)
-
-
-def finish(search: Search, *looks: int) -> list[str]:
-    """Runs the search, stopped after so many looks at `stop` first, and returns what was said."""
-    screen = io.StringIO()
-    console = Console(RichConsole(file=screen, width=200))
-    for many in looks:
-        with pytest.raises(Interrupted):
-            work_on_trials(search, console, StopAfter(many))
-    work_on_trials(search, console, threading.Event())
-    return screen.getvalue().splitlines()
 
 
 @pytest.mark.usefixtures("pretending")
@@ -170,67 +107,6 @@ def test_a_trial_that_falls_behind_is_given_up_and_says_so(tmp_path: Path) -> No
     assert any("given up after round" in line for line in lines)
     finish(search_of(tmp_path / "none", "--no_pruning"))
     assert "PRUNED" not in [one[1] for one in told_of(tmp_path / "none")]
-
-
-@pytest.mark.usefixtures("pretending")
-def test_several_workers_share_the_trials_of_one_search(tmp_path: Path) -> None:
-    many = [threading.Thread(target=finish, args=(search_of(tmp_path, "--no_pruning"),)) for _ in range(3)]
-    for one in many:
-        one.start()
-    for one in many:
-        one.join(60)
-    trials = distinct_trials(open_study(search_of(tmp_path)))
-    assert len(trials) == 9
-    assert {one.state.name for one in trials} == {"COMPLETE", "FAIL"}
-
-
-def ended(out: Path) -> list[bool]:
-    """Whether each trial is over, in their order."""
-    return [trial.state.is_finished() for trial in distinct_trials(open_study(search_of(out)))]
-
-
-@pytest.mark.usefixtures("pretending")
-def test_a_share_takes_what_nobody_began_and_continues_what_is_its_own(tmp_path: Path) -> None:
-    first, second = (("--trials", "3", "--no_pruning", "--shard", f"{number}/2") for number in (1, 2))
-    with pytest.raises(Interrupted):
-        work_on_trials(search_of(tmp_path, *first), Console(), StopAfter(4))
-    assert ended(tmp_path) == [False]
-    finish(search_of(tmp_path, *second))
-    assert ended(tmp_path) == [False, True, True]
-    finish(search_of(tmp_path, *first))
-    assert ended(tmp_path) == [True, True, True]
-    assert len({str(trial.params) for trial in distinct_trials(open_study(search_of(tmp_path)))}) == 3
-
-
-@pytest.mark.usefixtures("pretending")
-def test_without_shares_any_unfinished_trial_is_continued(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        work_on_trials(search_of(tmp_path, "--trials", "1", "--shard", "1/2"), Console(), StopAfter(4))
-    finish(search_of(tmp_path, "--trials", "1"))
-    assert ended(tmp_path) == [True]
-
-
-@pytest.mark.usefixtures("pretending")
-def test_the_status_of_a_share_is_of_its_own_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["search", "fedprox", "--out", str(tmp_path), "--tune", "mu", "--set", "rounds=2", "--trials", "1"]
-    with hold(tmp_path, "trial_0000"):
-        study = open_study(read_search(parser().parse_args([*command[1:], "--shard", "1/2"])))
-        study.ask().set_user_attr("share", [1, 2])
-        assert main([*command, "--shard", "2/2"]) == 0, "left to the first share"
-        assert main([*command, "--shard", "1/2"]) == 1
-        assert "1 trials are held or were lost by other processes" in capsys.readouterr().out
-    assert main([*command, "--shard", "1/2"]) == 0
-
-
-def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> None:
-    search = search_of(tmp_path)
-    study = open_study(search)
-    study.tell(study.ask(), 0.5)
-    journal = tmp_path / "search.journal"
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + b'{"op_code": 4, "wor')
-    assert [one.value for one in open_study(search).get_trials()] == [0.5]
-    assert journal.read_bytes().startswith(whole)
 
 
 @pytest.mark.usefixtures("pretending")
@@ -344,7 +220,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path: Path, capsys: py
 @pytest.mark.usefixtures("pretending")
 def test_the_targets_accuracy_changes_no_proposal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(search_of(tmp_path / "ours"))
-    monkeypatch.setattr(f"{__name__}.of_target", lambda config: 1 - accuracy(config, 1))
+    monkeypatch.setattr("tests.sweeps.searches.of_target", lambda config: 1 - accuracy(config, 1))
     finish(search_of(tmp_path / "theirs"))
     assert told_of(tmp_path / "ours") == told_of(tmp_path / "theirs")
 
