@@ -15,7 +15,18 @@ from fdgjax.utils.registry import lookup
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
 FIGURES = ("id_accuracy", "ood_accuracy")
-SCALES = {"paper": Scale("pretrained_pacs", {"seeds": 3})}
+SCALES = {
+    "paper": Scale("pretrained_pacs", {"seeds": 3}),
+    "whole": Scale(
+        "pretrained_pacs",
+        {
+            "model": {"frozen": 0},
+            "data": {"image_size": 146, "crop_size": 128, "augmentation": "domainbed"},
+            "method": {"client_learning_rate": 1e-4},
+        },
+        note="all layers are trained, on augmented images",
+    ),
+}
 METHODS = (
     *("fedavg", "fedprox", "hfedf", "pfedhn", "fedsr", "fedgma", "feddg_ga"),
     *("fedomg", "fediir"),
