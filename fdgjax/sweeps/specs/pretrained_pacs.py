@@ -22,7 +22,6 @@ SCALES = {
         {
             "model": {"frozen": 0},
             "data": {"image_size": 146, "crop_size": 128, "augmentation": "domainbed"},
-            "method": {"client_learning_rate": 1e-4},
         },
         note="all layers are trained, on augmented images",
     ),
