@@ -107,10 +107,10 @@ def follow(trial: Trial, folder: Path, running: Running, say: Say, disturb: Call
         said = len(told)
         if (mistake := folder / "server" / "failed.json").exists():
             raise UserError(json.loads(mistake.read_text())["error"])
-        if time.monotonic() - since > PATIENCE_SECONDS:
-            raise UserError(f"nothing since round {said} for {PATIENCE_SECONDS:.0f} s; {last_lines(folder)}")
         if over:
             break
+        if time.monotonic() - since > PATIENCE_SECONDS:
+            raise UserError(f"nothing since round {said} for {PATIENCE_SECONDS:.0f} s; {last_lines(folder)}")
         disturb(said, running)
         restart(running)
         time.sleep(0.5)

@@ -14,7 +14,7 @@ from fdgjax.sweeps.share import share_of
 from launch import submitit
 from tests.launch.test_clusters import understood
 from tests.runs import ROOT
-from tests.sweeps.small import SPEC
+from tests.sweeps.sweeps import SPEC
 
 pytest.importorskip("submitit")
 COMMAND = ("reproduce", "hfedf-pacs", "--out")

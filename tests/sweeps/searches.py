@@ -17,9 +17,9 @@ from fdgjax.sweeps.space import Search
 from fdgjax.utils.errors import UserError
 from tests.runs import StopAfter
 
-optuna = pytest.importorskip("optuna")
+pytest.importorskip("optuna")
 
-from fdgjax.sweeps.trials import open_study, work_on_trials  # noqa: E402
+from fdgjax.sweeps.trials import open_study, work_on_trials
 
 ROUNDS = 5
 

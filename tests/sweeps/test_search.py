@@ -23,10 +23,10 @@ from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, perceptron
 
-optuna = pytest.importorskip("optuna")
+pytest.importorskip("optuna")
 
-from fdgjax.sweeps.trials import distinct_trials, open_study  # noqa: E402
-from tests.sweeps.searches import ROUNDS, accuracy, finish, pretending, search_of, told_of  # noqa: E402
+from fdgjax.sweeps.trials import distinct_trials, open_study
+from tests.sweeps.searches import ROUNDS, accuracy, finish, pretending, search_of, told_of
 
 __all__ = ["perceptron", "pretending"]
 Runs = Callable[..., dict[str, Any]]
@@ -107,6 +107,17 @@ def test_a_trial_that_falls_behind_is_given_up_and_says_so(tmp_path: Path) -> No
     assert any("given up after round" in line for line in lines)
     finish(search_of(tmp_path / "none", "--no_pruning"))
     assert "PRUNED" not in [one[1] for one in told_of(tmp_path / "none")]
+
+
+def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> None:
+    search = search_of(tmp_path)
+    study = open_study(search)
+    study.tell(study.ask(), 0.5)
+    journal = tmp_path / "search.journal"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"op_code": 4, "wor')
+    assert [one.value for one in open_study(search).get_trials()] == [0.5]
+    assert journal.read_bytes().startswith(whole)
 
 
 @pytest.mark.usefixtures("pretending")

@@ -11,10 +11,10 @@ from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.status import hold
 from tests.runs import StopAfter
 
-optuna = pytest.importorskip("optuna")
+pytest.importorskip("optuna")
 
-from fdgjax.sweeps.trials import distinct_trials, open_study, work_on_trials  # noqa: E402
-from tests.sweeps.searches import finish, pretending, search_of  # noqa: E402
+from fdgjax.sweeps.trials import distinct_trials, open_study, work_on_trials
+from tests.sweeps.searches import finish, pretending, search_of
 
 __all__ = ["pretending"]
 
@@ -67,14 +67,3 @@ def test_the_status_of_a_share_is_of_its_own_trials(tmp_path: Path, capsys: pyte
         assert main([*command, "--shard", "1/2"]) == 1
         assert "1 trials are held or were lost by other processes" in capsys.readouterr().out
     assert main([*command, "--shard", "1/2"]) == 0
-
-
-def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> None:
-    search = search_of(tmp_path)
-    study = open_study(search)
-    study.tell(study.ask(), 0.5)
-    journal = tmp_path / "search.journal"
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + b'{"op_code": 4, "wor')
-    assert [one.value for one in open_study(search).get_trials()] == [0.5]
-    assert journal.read_bytes().startswith(whole)

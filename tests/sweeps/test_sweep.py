@@ -19,7 +19,7 @@ from fdgjax.sweeps.status import failure_of, forget_failure, note_failure, summa
 from fdgjax.sweeps.work import work_on_cells
 from fdgjax.utils.errors import UserError
 from tests.runs import StopAfter, built_once, never, perceptron, records_of
-from tests.sweeps.small import cell, spec_file, sweep, tables
+from tests.sweeps.sweeps import cell, spec_file, sweep, tables
 
 __all__ = ["built_once", "perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron", "built_once")

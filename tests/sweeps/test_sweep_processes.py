@@ -22,7 +22,7 @@ from fdgjax.sweeps.processes import run_workers
 from fdgjax.sweeps.status import hold
 from fdgjax.sweeps.work import work_on_cells
 from tests.runs import ROOT, built_once, never, perceptron
-from tests.sweeps.small import cell, spec_file, sweep, tables
+from tests.sweeps.sweeps import cell, spec_file, sweep, tables
 
 __all__ = ["built_once", "perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron", "built_once")

@@ -129,7 +129,9 @@ def halfway(bench: Bench, method: str) -> Path:
         saved = tortured.workdir / f"checkpoints/{done}/checksums.txt"
         while done < ROUNDS and not saved.exists() and not over(child) and time.monotonic() - begin < LIMIT:
             time.sleep(0.001)
-        end(child, log, begin, kill_at=LIMIT if done == ROUNDS else 0)
+        ended = end(child, log, begin, kill_at=0 if done < ROUNDS and saved.exists() else LIMIT)
+        if ended.complaint:
+            raise RuntimeError(f"{ended.complaint}: {ended.text}")
         folder.rename(source)
     return source
 
