@@ -17,6 +17,7 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from fdgjax.api.contributions import as_json, read_contributions
+from fdgjax.cli.report import check_libraries
 from fdgjax.cli.sweep import begin, planned
 from fdgjax.config.command_line import check_words, is_override, set_keys
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
@@ -80,6 +81,7 @@ def main(argv: Sequence[str]) -> int:
     if args.dry_run:
         print("\n".join(planned(sweep)))
         return 0
+    check_libraries("contributions.png", ("matplotlib",))
     job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, game, sweep))
     return conduct(job, args, ["contributions", *argv[1:]])
 

@@ -64,11 +64,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv[1:])
 
 
-def check_libraries() -> None:
-    """Raises a `UserError` if the libraries of reports are not installed."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+def check_libraries(what: str = "a report", needed: Sequence[str] = NEEDED) -> None:
+    """Raises a `UserError` if libraries that reports are made with are not installed."""
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"a report needs {' and '.join(missing)}, not installed; pip install 'fdgjax[report]'")
+        raise UserError(f"{what} needs {' and '.join(missing)}, not installed; pip install 'fdgjax[report]'")
 
 
 def accuracies(words: str) -> list[float]:

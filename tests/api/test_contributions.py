@@ -148,3 +148,12 @@ def test_orders_are_reproducible_permutations() -> None:
 def test_mistakes_are_one_line(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contributions", *words, "--out", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_the_picture_needs_is_asked_for_before_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["contributions", "--config=fedavg", "--out", str(tmp_path / "out")]) == 2
+    assert "contributions.png needs matplotlib, not installed; pip install 'fdgjax[report]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

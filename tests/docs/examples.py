@@ -22,7 +22,7 @@ KEPT = "is of all kept runs; tests/launch runs it"
 NOT_RUN = {
     r"python -m launch.(choosing|curves|every_method|hospitals|results)": KEPT,
     r"(sbatch|kubectl|python -m launch.submitit) ": CLUSTER,
-    r"source |pip install |python -m venv ": INSTALLS,
+    r"source |pip (install|wheel) |python -m venv ": INSTALLS,
     r".*--config=(\w+|configs/\w+\.py):(\w*pacs\w*|\w*office_caltech10|rotated_mnist|heart_disease)\b": DOWNLOAD,
     r"fdgjax train .*--config=\w+:(table|arrays)\b": TABLES,
     r"fdgjax predict HEARTS ": TABLES,

@@ -5,7 +5,8 @@ import pytest
 
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
-from launch.results import DOCS, EVIDENCE, common_denominator, compared, images_of, kept_cells, main, with_table
+from launch.kept import EVIDENCE, common_denominator, compared, images_of, kept_cells
+from launch.results import DOCS, main, with_table
 
 
 def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
@@ -13,7 +14,7 @@ def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
 
 
 def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("launch.results.EVIDENCE", EVIDENCE[:1])
+    monkeypatch.setattr("launch.kept.EVIDENCE", EVIDENCE[:1])
     before = (DOCS / "results.md").read_text()
     assert main(["results", "--check"]) == 2
     assert "run python -m launch.results" in capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""UAP's tables: SSFL and UAP with one domain at the server and another one unseen, beside the paper's figures."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fdgjax.sweeps.comparison import ComparisonRow
+from launch.kept import compared
+
+BASELINE, METHOD = "ssfl", "uap"
+
+
+def pairs_table(_: str) -> str:
+    """Both methods' accuracy on the unseen domain by server and test domain, the paper's in brackets, in percent; then
+    means over the pairs that have both, what the method gains over its baseline, and verdicts."""
+    rows = {row.name: row for evidence, _, row in compared() if evidence.pairs}
+    parts = [name.split("-") for name in rows]
+    domains = sorted({domain for _, *pair in parts for domain in pair}, key=lambda name: int(name[1:]))
+    lines = [f"| server | {' | '.join(f'test {domain}' for domain in domains)} |", f"|---|{'---|' * len(domains)}"]
+    for server in domains:
+        cells = [
+            " / ".join(beside(rows, f"{method}-{server}-{test}") for method in (BASELINE, METHOD)) for test in domains
+        ]
+        lines.append(f"| {server} | {' | '.join('' if cell == ' / ' else cell for cell in cells)} |")
+    both = [pair for method, *pair in parts if method == METHOD and "-".join([BASELINE, *pair]) in rows]
+    found = [[rows["-".join([method, *pair])] for pair in both] for method in (BASELINE, METHOD)]
+    return "\n".join([*lines, "", *summary(*found), ""])
+
+
+def beside(rows: Mapping[str, ComparisonRow], name: str) -> str:
+    """Our figure with the paper's in brackets; nothing where it was not run."""
+    row = rows.get(name)
+    return f"{row.ours:.1f} ({row.paper:.1f})" if row else ""
+
+
+def summary(baseline: Sequence[ComparisonRow], method: Sequence[ComparisonRow]) -> list[str]:
+    """What the pairs say together.
+
+    Args:
+      baseline: its figures.
+      method: of the same pairs in the same order.
+    """
+    lines = []
+    for name, rows in (("SSFL", baseline), ("UAP", method)):
+        ours, paper = (np.asarray([getattr(row, who) for row in rows]) for who in ("ours", "paper"))
+        verdicts = [row.verdict.partition(",")[0] for row in rows]
+        lines.append(
+            f"- {name}, mean of {len(rows)} pairs: {ours.mean():.1f}, the paper's {paper.mean():.1f}; by pair "
+            f"{np.abs(ours - paper).mean():.1f} apart in the mean, correlation {np.corrcoef(ours, paper)[0, 1]:.2f}; "
+            f"{verdicts.count('reproduced')} reproduced, {verdicts.count('worse')} worse, "
+            f"{verdicts.count('better')} better."
+        )
+    gains = [
+        np.asarray([getattr(b, who) - getattr(a, who) for a, b in zip(baseline, method, strict=True)])
+        for who in ("ours", "paper")
+    ]
+    ours, paper = (
+        f"{gain.mean():.1f} ± {gain.std(ddof=1):.1f} over the pairs, ahead on {np.sum(gain > 0)} of {len(gain)}"
+        for gain in gains
+    )
+    return [*lines, f"- What UAP gains over SSFL: {ours}; in the paper {paper}."]
