@@ -31,6 +31,7 @@ MODELS: Mapping[str, Measured] = {
     "dse_alexnet": Measured("alexnet", "dse", torch="benchmarks.torch_models:DSEAlexNet", image_size=224, batch_size=8),
     "resnet18": Measured(torch="benchmarks.torch_models:ResNet18", batch_size=16),
     "mnist_cnn": Measured(torch="benchmarks.torch_published:MnistCNN", image_size=28),
+    "dirt_cnn": Measured(torch="benchmarks.torch_published:DirtCNN", image_size=28),
     "densenet121": Measured(torch="benchmarks.torch_published:DenseNet", image_size=64, batch_size=16),
     "efficientnet_lite0": Measured(torch="benchmarks.torch_published:EfficientNetLite", image_size=96, batch_size=16),
 }

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.torch_models import NormUnit
+from benchmarks.torch_models import NormUnit, rows_of_channels
 
 
 class MnistUnit(nn.Module):
@@ -35,6 +35,23 @@ class MnistCNN(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[batch, 3, H, W]` -> `[batch, classes]`."""
         return self.head(self.conv_4(self.conv_3(self.conv_2(self.conv_1(x)))).mean((2, 3)))
+
+
+class DirtCNN(nn.Module):
+    """DIRT's network, as `fdgjax.models.mnist.DirtCNN`."""
+
+    def __init__(self, classes: int, image_size: int, width: float = 1.0) -> None:
+        del image_size  # the adaptive pool takes any
+        super().__init__()
+        first, second, features = (round(width * channels) for channels in (32, 64, 64))
+        self.conv_1 = NormUnit(lambda out: nn.Conv2d(3, out, 5, bias=False), first)
+        self.conv_2 = NormUnit(lambda out: nn.Conv2d(first, out, 5, bias=False), second)
+        self.linear_1, self.head = nn.Linear(16 * second, features), nn.Linear(features, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`[batch, 3, H, W]` -> `[batch, classes]`."""
+        x = F.max_pool2d(self.conv_2(F.max_pool2d(self.conv_1(x), 2)), 2)
+        return self.head(self.linear_1(rows_of_channels(F.adaptive_avg_pool2d(x, 4))))
 
 
 class DenseLayer(nn.Module):

@@ -186,7 +186,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "pretrained_pacs": pretrained_on("pacs"),
     "pretrained_office_caltech10": pretrained_on("office_caltech10"),
     "pretrained_folder": pretrained_on("folder"),
-    "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "mnist_cnn"}, same_images=True),
+    "uap_rotated_mnist": uap_on("rotated_mnist", {"name": "dirt_cnn"}, same_images=True),
     # For a CPU: a quarter of the channels, 15 rounds instead of 40, and an optimiser that makes progress in 15.
     "uap_rotated_mnist_small": uap_on(
         "rotated_mnist",

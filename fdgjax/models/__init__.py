@@ -22,7 +22,7 @@ from fdgjax.models.digits import DigitsCNN
 from fdgjax.models.efficientnet import EfficientNetLite
 from fdgjax.models.heads import HEADS, GaussianHead
 from fdgjax.models.inception import InceptionCNN
-from fdgjax.models.mnist import MnistCNN
+from fdgjax.models.mnist import DirtCNN, MnistCNN
 from fdgjax.models.resnet import ResNet
 from fdgjax.models.series import Conv1D
 from fdgjax.models.stages import ALL_STAGES, StageRange
@@ -75,6 +75,9 @@ NETWORKS: dict[str, Backbone] = {
     "inception": Backbone(InceptionCNN, "hFedF's client network, 32x32, no BatchNorm", inception.STAGES),
     "digits_cnn": Backbone(DigitsCNN, "two convolutions and two linear layers, no BatchNorm", digits.STAGES),
     "mnist_cnn": Backbone(MnistCNN, "DomainBed's network for MNIST: four convolutions with GroupNorm", mnist.STAGES),
+    "dirt_cnn": Backbone(
+        DirtCNN, "DIRT's network for rotated MNIST: two 5x5 convolutions with BatchNorm, from 16x16", mnist.DIRT_STAGES
+    ),
     "alexnet": Backbone(AlexNet, "AlexNet with BatchNorm, 224x224, from 63x63 (FDSE, Table A5)", alexnet.STAGES),
     "alexnet_unpadded": Backbone(
         partial(AlexNet, rows=alexnet.UNPADDED_ROWS),
@@ -116,6 +119,7 @@ __all__ = [
     "DSEUnit",
     "DenseNet",
     "DigitsCNN",
+    "DirtCNN",
     "EfficientNetLite",
     "GaussianHead",
     "InceptionCNN",

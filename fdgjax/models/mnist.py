@@ -1,4 +1,5 @@
-"""DomainBed's network for MNIST's domains (Gulrajani & Lopez-Paz, "In search of lost domain generalization", 2021)."""
+"""Networks for MNIST's domains: DomainBed's (Gulrajani & Lopez-Paz, "In search of lost domain generalization", 2021)
+and DIRT's (Nguyen et al., "Domain invariant representation learning with domain density transformations", 2021)."""
 
 import math
 from functools import partial
@@ -6,9 +7,9 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, last_step, through
-from fdgjax.models.units import Activation, Layer, Unit, widen
-from fdgjax.nn import Conv, Dense, GroupNorm
+from fdgjax.models.stages import ALL_STAGES, Passage, StageRange, check_image_size, flattened, last_step, through
+from fdgjax.models.units import Activation, Layer, NormUnit, Unit, widen
+from fdgjax.nn import Conv, Dense, GroupNorm, adaptive_avg_pool, max_pool
 
 GROUPS = 8
 CONVOLUTIONS = ((64, 1), (128, 2), (128, 1), (128, 1))
@@ -78,3 +79,51 @@ class MnistCNN(nn.Module):
         head = last_step(self, Dense(self.classes, init_name=self.init_name, name="head"))
         convolutions = [partial(convolution, number=i) for i in range(1, len(CONVOLUTIONS) + 1)]
         return through([*convolutions, head], self.part, x)
+
+
+DIRT_STAGES = ("conv_1", "conv_2", "linear_1")
+
+
+class DirtCNN(nn.Module):
+    """Two 5x5 convolutions of 32 and 64 channels without padding, each with BatchNorm, ReLU and a 2x2 max-pool; 4x4
+    adaptive average bins, which are single pixels if the images have 28; a linear layer to m = 64 features; a linear
+    layer. 118,442 parameters for grey images and 10 classes. From 16x16 pixels.
+
+    The network of DIRT's official code for rotated MNIST, the variant of the data set that FedSR and UAP use, too.
+    DIRT's code has a ReLU between the two linear layers, and Xavier's initial weights; here the classifier is linear in
+    the features, as FedSR's is.
+
+    Attributes:
+      classes: number of logits.
+      width: factor on the number of channels (32, 64) and features (64).
+      init_name: entry of `fdgjax.nn.INITIALISATIONS`.
+      unit: the factory of the units `conv_1` and `conv_2` (see `fdgjax.models.units`).
+      part: the steps that are run, of `DIRT_STAGES` and the last layer.
+    """
+
+    classes: int
+    width: float = 1.0
+    init_name: str = "torch"
+    unit: Unit = NormUnit
+    part: StageRange = ALL_STAGES
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[batch, H, W, channels]` in [-1, 1] -> logits `[batch, classes]`."""
+        conv = partial(Conv, kernel_size=(5, 5), padding="VALID", use_bias=False, init_name=self.init_name)
+        dense = partial(Dense, init_name=self.init_name)
+
+        def convolution(x: jax.Array, number: int) -> jax.Array:
+            if number == 1:
+                check_image_size("DIRT's network", "two max-pools", x, 16, published=28)
+            x = self.unit(conv, widen(32 * number, self.width), name=f"conv_{number}")(x, train=train)
+            x = max_pool(x, 2)
+            return flattened(adaptive_avg_pool(x, 4)) if number == 2 else Passage("map")(x)
+
+        steps = (
+            partial(convolution, number=1),
+            partial(convolution, number=2),
+            dense(widen(64, self.width), name="linear_1"),
+            last_step(self, dense(self.classes, name="head")),
+        )
+        return through(steps, self.part, x)

@@ -77,11 +77,11 @@ def last_step(network: nn.Module, layer: nn.Module) -> Callable[[jax.Array], jax
     return step
 
 
-def check_image_size(network: str, pools: str, images: jax.Array, smallest: int) -> None:
+def check_image_size(network: str, pools: str, images: jax.Array, smallest: int, published: int = 224) -> None:
     """Raises a `UserError` for images of which a network's pools would leave no pixel."""
     height, width = images.shape[1:3]
     if min(height, width) < smallest:
         raise UserError(
             f"{network} got images of {height} x {width} pixels, too small for its {pools}; expected at least "
-            f"{smallest} x {smallest}: set data.image_size (published: 224)"
+            f"{smallest} x {smallest}: set data.image_size (published: {published})"
         )

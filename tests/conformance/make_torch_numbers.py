@@ -1,6 +1,6 @@
 """Makes torch_numbers.npz, beside this file: what PyTorch's layers make of the inputs of the tests, in float64.
 
-Made with PyTorch 2.13.0 (`digits_cnn` with 2.15.0) for CPUs, NumPy 2 and Python 3.11, by
+Made with PyTorch 2.13.0 (`digits_cnn` and `dirt_cnn` with 2.15.0) for CPUs, NumPy 2 and Python 3.11, by
 
     pip install -c constraints.txt -e '.[test]' && pip install torch==2.13.0
     python -m tests.conformance.make_torch_numbers
@@ -39,6 +39,7 @@ TWINS: Mapping[str, Callable[..., torch.nn.Module]] = {
     "dse_alexnet": partial(torch_models.DSEAlexNet, width=1 / 8),
     "resnet18": partial(torch_models.ResNet18, width=8),
     "mnist_cnn": partial(torch_published.MnistCNN, width=1 / 8),
+    "dirt_cnn": partial(torch_published.DirtCNN, width=1 / 8),
     "densenet": partial(torch_published.DenseNet, growth=4, depths=(1, 2, 1)),
     "efficientnet_lite0": partial(torch_published.EfficientNetLite, width=1 / 8),
 }

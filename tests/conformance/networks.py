@@ -16,7 +16,7 @@ from fdgjax.models import AlexNet, DigitsCNN, DSEUnit, InceptionCNN, ResNet
 from fdgjax.models.client_model import as_model
 from fdgjax.models.densenet import DenseNet
 from fdgjax.models.efficientnet import EfficientNetLite
-from fdgjax.models.mnist import MnistCNN
+from fdgjax.models.mnist import DirtCNN, MnistCNN
 
 CLASSES = 5
 BATCH = 8
@@ -37,6 +37,7 @@ NETWORKS: Mapping[str, Network] = {
     "dse_alexnet": Network(AlexNet(CLASSES, 1 / 8, unit=DSEUnit), 67),
     "resnet18": Network(ResNet(CLASSES, width=1 / 8), 12),
     "mnist_cnn": Network(MnistCNN(CLASSES, width=1 / 8), 9),
+    "dirt_cnn": Network(DirtCNN(CLASSES, width=1 / 8), 19),
     "densenet": Network(DenseNet(CLASSES, width=1 / 8, depths=(1, 2, 1)), 33),
     "efficientnet_lite0": Network(EfficientNetLite(CLASSES, width=1 / 8), 37),
 }

@@ -26,7 +26,13 @@ from tests.toy_models import IMAGE, tiny_network
 from tests.toys import DOMAINS, lengths_for, make_plan, small_hyper, toy_federation
 
 __all__ = ["perceptron"]
-SIDES = {"mnist_cnn": (28, 1), "digits_cnn": (8, 1), "alexnet": (224, 3), "alexnet_unpadded": (224, 3)}
+SIDES = {
+    "mnist_cnn": (28, 1),
+    "dirt_cnn": (28, 1),
+    "digits_cnn": (8, 1),
+    "alexnet": (224, 3),
+    "alexnet_unpadded": (224, 3),
+}
 QUICK = ("digits_cnn dse", "digits_cnn augmented", "digits_cnn simsiam")
 NETWORKS = [
     *MODELS,

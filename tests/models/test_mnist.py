@@ -1,13 +1,14 @@
-"""DomainBed's network for MNIST, against PyTorch's layers and by what GroupNorm says."""
+"""The networks for MNIST's domains, against PyTorch's layers and by what GroupNorm says."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fdgjax.models.mnist import GroupNormUnit, MnistCNN
+from fdgjax.models.mnist import DirtCNN, GroupNormUnit, MnistCNN
 from fdgjax.models.units import no_activation
 from fdgjax.nn import Dense
+from fdgjax.utils.errors import UserError
 from tests.conformance import check
 from tests.conformance.networks import MNIST, mnist_given
 
@@ -39,3 +40,15 @@ def test_groups_are_normalised_after_the_activation(features: int, groups: int) 
 def test_numbers_are_those_of_pytorchs_layers() -> None:
     variables, x = mnist_given()
     check("mnist", {"logits": jax.jit(MNIST.apply)(variables, x)}, rtol=1e-4, atol=1e-4)
+
+
+def test_the_size_of_dirts_network() -> None:
+    layers = 25 * 32 + 32 * 25 * 64 + 2 * (32 + 64) + (16 * 64 * 64 + 64) + (64 * 10 + 10)
+    for side in (28, 16, 32):
+        logits, variables = jax.eval_shape(
+            DirtCNN(10).init_with_output, jax.random.key(0), jnp.zeros((2, side, side, 1))
+        )
+        assert logits.shape == (2, 10)
+        assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == layers == 118_442
+    with pytest.raises(UserError, match=r"15 x 15 pixels.*expected at least 16 x 16.*published: 28"):
+        jax.eval_shape(DirtCNN(10).init, jax.random.key(0), jnp.zeros((2, 15, 15, 1)))
