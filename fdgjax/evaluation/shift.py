@@ -1,5 +1,6 @@
 """How far domains are apart, and how their gradients agree: the two sides of FedGaLA's Theorem 1 and Figure 2."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,11 @@ from fdgjax.data.encoding import Encoding, as_inputs
 
 class Minibatches(NamedTuple):
     """Of one domain: stored samples `[batches, batch, ...]` (images uint8, a frozen trunk's features or others), labels
-    int32 `[batches, batch]`, and how stored values become inputs."""
+    and domains int32 `[batches, batch]`, and how stored values become inputs."""
 
     inputs: np.ndarray
     labels: np.ndarray
+    domains: np.ndarray
     encoding: Encoding | None = None
 
 
@@ -28,9 +30,10 @@ def minibatch_gradient(
     (Theorem 1, Assumption 1).
     """
 
-    def add(total: PyTree, numbered: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[PyTree, None]:
-        number, stored, labels = numbered
-        batch = Batch(as_inputs(stored, samples.encoding), labels, jnp.ones(labels.shape, jnp.float32))
+    def add(total: PyTree, numbered: tuple[jax.Array, ...]) -> tuple[PyTree, None]:
+        number, stored, labels, domains = numbered
+        inputs, mask = as_inputs(stored, samples.encoding), jnp.ones(labels.shape, jnp.float32)
+        batch = Batch(inputs, labels, mask, domains=domains)
         gradient = jax.grad(
             lambda params: objective({**variables, "params": params}, batch, jax.random.fold_in(key, number), context)[
                 0
@@ -40,7 +43,8 @@ def minibatch_gradient(
 
     zero = jax.tree.map(jnp.zeros_like, variables["params"])
     batches = len(samples.inputs)
-    total, _ = jax.lax.scan(add, zero, (jnp.arange(batches), jnp.asarray(samples.inputs), jnp.asarray(samples.labels)))
+    each = (samples.inputs, samples.labels, samples.domains)
+    total, _ = jax.lax.scan(add, zero, (jnp.arange(batches), *map(jnp.asarray, each)))
     return jax.tree.map(lambda leaf: leaf / batches, total)
 
 
@@ -51,6 +55,13 @@ def tree_covariance(left: PyTree, right: PyTree) -> float:
         for tree in (left, right)
     )
     return float(np.mean((a - a.mean()) * (b - b.mean())))
+
+
+def tree_correlation(left: PyTree, right: PyTree) -> float:
+    """The covariance over both standard deviations; 0 where a tree does not vary, as the gradient of a domain does that
+    has no weight in a loss."""
+    spread = math.sqrt(tree_covariance(left, left) * tree_covariance(right, right))
+    return tree_covariance(left, right) / spread if spread else 0.0
 
 
 def mutual_information(x: np.ndarray, y: np.ndarray) -> float:

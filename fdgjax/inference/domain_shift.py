@@ -1,7 +1,6 @@
 """The gradients and the features of a trained run's domains, compared in pairs (FedGaLA, Theorem 1 and Figure 2)."""
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from fdgjax.evaluation.shift import (
     minibatch_gradient,
     mutual_information,
     pairs_of_a_class,
+    tree_correlation,
     tree_covariance,
 )
 from fdgjax.inference.trained_run import TrainedRun
@@ -53,9 +53,7 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
             {
                 "domains": [one, other],
                 "covariance": [tree_covariance(a, b) for a, b in both],
-                "correlation": [
-                    tree_covariance(a, b) / math.sqrt(tree_covariance(a, a) * tree_covariance(b, b)) for a, b in both
-                ],
+                "correlation": [tree_correlation(a, b) for a, b in both],
                 "mutual_information": mutual_information(features[one][left], features[other][right]),
             }
         )
@@ -92,6 +90,7 @@ def gradients_of(
     for repeat, name in itertools.product(range(counts[0]), rows):
         taken = rng.choice(rows[name], (counts[1], experiment.config.batch_size))
         stored = np.asarray(experiment.federation.inputs[jnp.asarray(taken, jnp.int32)])
-        samples = Minibatches(stored, data.labels[taken].astype(np.int32), trained.federation.encoding)
+        labels, domains = data.labels[taken].astype(np.int32), data.domains[taken].astype(np.int32)
+        samples = Minibatches(stored, labels, domains, trained.federation.encoding)
         found[name].append(jax.device_get(gradient(samples, jax.random.key(repeat))))
     return found

@@ -13,6 +13,7 @@ from fdgjax.evaluation.shift import (
     minibatch_gradient,
     mutual_information,
     pairs_of_a_class,
+    tree_correlation,
     tree_covariance,
 )
 
@@ -27,6 +28,9 @@ def test_covariance_is_numpys_over_all_entries_of_a_tree(seed: int, size: int) -
     tree = lambda flat: {"a": jnp.asarray(flat[:1]), "b": [jnp.asarray(flat[1:])]}  # noqa: E731
     wanted = np.cov(np.float32(left), np.float32(right), bias=True)[0, 1]
     assert tree_covariance(tree(left), tree(right)) == pytest.approx(wanted, rel=1e-5, abs=1e-7)
+    correlation = np.corrcoef(np.float32(left), np.float32(right))[0, 1]
+    assert tree_correlation(tree(left), tree(right)) == pytest.approx(correlation, rel=1e-4, abs=1e-6)
+    assert tree_correlation(tree(left), tree(0 * right)) == 0
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.4, -0.9])
@@ -53,7 +57,8 @@ def test_pairs_are_of_one_class_and_of_classes_that_both_have(seed: int) -> None
 
 def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() -> None:
     rng = np.random.default_rng(1)
-    samples = Minibatches(rng.integers(0, 256, (3, 4, 2, 2, 1), np.uint8), rng.integers(0, 2, (3, 4)).astype(np.int32))
+    inputs, labels = rng.integers(0, 256, (3, 4, 2, 2, 1), np.uint8), rng.integers(0, 2, (3, 4)).astype(np.int32)
+    samples = Minibatches(inputs, labels, np.zeros((3, 4), np.int32))
     key, variables = jax.random.key(5), {"params": {"w": jnp.float32(2.0)}, "other": {}}
 
     def objective(variables: dict, batch: Batch, key: jax.Array, context: Context) -> tuple:

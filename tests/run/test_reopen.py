@@ -64,6 +64,16 @@ def test_every_pair_of_domains_is_measured(finished: Path) -> None:
         assert pair["mutual_information"] > 0
 
 
+def test_losses_that_compare_domains_are_measured_too(tmp_path: Path, perceptron: None) -> None:
+    """GroupDRO gives the unseen domain no weight, so that its gradient is zero."""
+    del perceptron
+    config = small(tmp_path, "groupdro", rounds=1)
+    run_config(config, tmp_path / "run", Console(), never())
+    assert shift.main(["domain_shift", str(tmp_path / "run"), "--batches", "2", "--repeats", "1"]) == 0
+    for pair in read_checked_json(tmp_path / "run" / "domain_shift.json")["pairs"]:
+        assert (pair["correlation"] == [0.0]) == (config.data.target in pair["domains"])
+
+
 def test_what_cannot_be_opened_is_refused_in_one_line(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
