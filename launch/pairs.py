@@ -54,8 +54,8 @@ def summary(baseline: Sequence[ComparisonRow], method: Sequence[ComparisonRow]) 
         np.asarray([getattr(b, who) - getattr(a, who) for a, b in zip(baseline, method, strict=True)])
         for who in ("ours", "paper")
     ]
-    ours, paper = (
+    said = [
         f"{gain.mean():.1f} ± {gain.std(ddof=1):.1f} over the pairs, ahead on {np.sum(gain > 0)} of {len(gain)}"
         for gain in gains
-    )
-    return [*lines, f"- What UAP gains over SSFL: {ours}; in the paper {paper}."]
+    ]
+    return [*lines, f"- What UAP gains over SSFL: {said[0]}; in the paper {said[1]}."]

@@ -19,9 +19,11 @@ for systemd and Compose, versions), with --host and --port in it, DIR-operations
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import logging
+import math
 import os
 import shlex
 import sys
@@ -33,7 +35,7 @@ from fdgjax.data.columns import Column
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.probability_figures import names_in
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError
 
 
@@ -90,14 +92,33 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--columns", default="")
     made.add_argument("--unseen", default="")
     made.add_argument("--operations", default="")
-    made.add_argument("--deadline", type=float, default=0.0)
-    made.add_argument("--least", type=int, default=1)
+    made.add_argument("--deadline", type=seconds, default=0.0)
+    made.add_argument("--least", type=positive_number, default=1)
     made.add_argument("--audit", nargs="+", type=Path, default=[], metavar="FILE")
     made.add_argument("--keys", default="")
-    made.add_argument("--clients", type=int, default=0)
+    made.add_argument("--clients", type=positive_number, default=0)
     made.add_argument("--host", action="append", default=[])
-    made.add_argument("--port", type=int, default=8000)
+    made.add_argument("--port", type=port, default=8000)
     return made
+
+
+def seconds(word: str) -> float:
+    """The type of an argument that is a number of seconds, 0 for none.
+
+    Raises:
+      argparse.ArgumentTypeError: another word.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 <= float(word) < math.inf:
+            return float(word)
+    raise argparse.ArgumentTypeError(f"got '{word}'; expected seconds, from 0")
+
+
+def port(word: str) -> int:
+    """The type of an argument that is a port; raises like `seconds`."""
+    if not word.isdecimal() or not 0 < int(word) < 2**16:
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected a port, 1 to 65535")
+    return int(word)
 
 
 def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
@@ -124,6 +145,10 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     shape = (len(columns),) if table else (size, size, 3)
     unseen = unseen_in(asked.unseen, parties)
     clients = parties - (unseen is not None)
+    if len(set(classes)) < len(classes):
+        raise UserError(f"--classes got '{asked.classes}'; expected different words, such as a,b,c")
+    if asked.least > clients:
+        raise UserError(f"--least got {asked.least}, but {clients} clients train; expected at most as many")
     # A protocol with one client for each domain has no number of clients.
     data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
     terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)

@@ -19,7 +19,7 @@ from rich.table import Table
 from fdgjax.inference.domain_shift import measure_pairs
 from fdgjax.inference.trained_run import open_trained
 from fdgjax.utils.checksums import write_checked_json
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 
 
 @command
@@ -41,8 +41,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fdgjax shift", description=str(__doc__).partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
-    parser.add_argument("--batches", type=int, default=20, help="minibatches for each gradient")
-    parser.add_argument("--repeats", type=int, default=5, help="gradients per domain, for their deviation")
+    parser.add_argument("--batches", type=positive_number, default=20, help="minibatches for each gradient")
+    parser.add_argument("--repeats", type=positive_number, default=5, help="gradients per domain, for their deviation")
     return parser.parse_args(argv[1:])
 
 

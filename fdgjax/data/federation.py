@@ -124,11 +124,12 @@ def federate_seeds(
     streaming: bool = False,
     encodings: Sequence[Encoding | None] = (),
     label_scales: Sequence[LabelScale | None] = (),
+    pooled: bool = False,
 ) -> list[Federation]:
     """One federation per partition, with its encoding and its labels' scale if there are any, all sharing one copy of
-    the data. Raises like `federate`."""
+    the data; pooled: whether a method trains on all clients' data together. Raises like `federate`."""
     for parts in partitions:
-        check_batches(parts, batch_size=batch_size, drop_last=drop_last)
+        check_batches(parts, batch_size=batch_size, drop_last=drop_last, pooled=pooled)
     images = Streamed(np.asarray(data.inputs)) if streaming else on_device(data.inputs, None)
     none = [None] * len(partitions)
     labels, domains = on_device(data.labels, None if data.numeric else np.int32), on_device(data.domains)
@@ -150,12 +151,15 @@ def federate_seeds(
     ]
 
 
-def check_batches(parts: Partition, *, batch_size: int, drop_last: bool) -> None:
-    """Raises a `UserError` for a client that would never train."""
-    for client, rows in enumerate(parts.train):
-        if drop_last and len(rows) < batch_size:
+def check_batches(parts: Partition, *, batch_size: int, drop_last: bool, pooled: bool = False) -> None:
+    """Raises a `UserError` for a client, pooled data or a labelled server that would never train."""
+    sizes = {f"client {client} holds": len(rows) for client, rows in enumerate(parts.train)}
+    sizes = {"the pooled data have": sum(sizes.values())} if pooled else sizes
+    sizes |= {"the server holds": len(parts.server)} if len(parts.server) else {}
+    for whose, size in sizes.items():
+        if drop_last and size < batch_size:
             raise UserError(
-                f"client {client} holds {len(rows)} training samples and drop_last leaves out batches smaller than "
+                f"{whose} {size} training samples and drop_last leaves out batches smaller than "
                 f"batch_size={batch_size}: it would never train; lower batch_size or set drop_last=False"
             )
 

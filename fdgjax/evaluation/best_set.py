@@ -87,17 +87,19 @@ def equality(accuracies: np.ndarray, draws: int, seed: int) -> float:
     return float(greater.mean())
 
 
-def prediction_interval(by_domain: Sequence[float], highest: float = 1.0) -> tuple[float, float] | None:
+def prediction_interval(
+    by_domain: Sequence[float], lowest: float = 0.0, highest: float = 1.0
+) -> tuple[float, float] | None:
     """Where the accuracy on a new domain is expected to lie, with a probability of 95 %, from the accuracies on D
     domains; None for a single one.
 
     For domains drawn from the same normal distribution: `mean ± t(D - 1) s sqrt(1 + 1 / D)`, `s` the sample standard
-    deviation, and t the quantile with D - 1 degrees of freedom; cut to [0, highest]. With two domains t is 12.7, and
-    the interval mostly says that nothing is known; with three it is 4.3, with four 3.2.
+    deviation, and t the quantile with D - 1 degrees of freedom; cut to [lowest, highest]. With two domains t is 12.7,
+    and the interval mostly says that nothing is known; with three it is 4.3, with four 3.2.
     """
     count = len(by_domain)
     if count < 2:
         return None
     half = t_quantile(count - 1) * float(np.std(by_domain, ddof=1)) * math.sqrt(1 + 1 / count)
     mean = float(np.mean(by_domain))
-    return max(0.0, mean - half), min(highest, mean + half)
+    return max(lowest, mean - half), min(highest, mean + half)

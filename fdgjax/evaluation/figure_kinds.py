@@ -11,13 +11,14 @@ from fdgjax.utils.errors import UserError
 
 class FigureKind(NamedTuple):
     """sign: 1 where more is better, -1 where less is. scale, unit, digits: of the written number, `scale` times the
-    figure. highest: the largest value that there is; the smallest is 0, but R2 has none."""
+    figure. highest, lowest: the largest and the smallest value that there is."""
 
     sign: int
     scale: float
     unit: str
     digits: int
     highest: float
+    lowest: float = 0.0
 
     def written(self, value: float, sign: str = "") -> str:
         """The number without its unit; `sign`: "+" to write a plus, too."""
@@ -37,7 +38,7 @@ KINDS: Mapping[str, FigureKind] = {
     "loss": LOSS,
     "rmse": LOSS,
     "mae": LOSS,
-    "r2": LOSS._replace(sign=1, highest=1.0),
+    "r2": LOSS._replace(sign=1, highest=1.0, lowest=-math.inf),
 }
 """By the last word of a figure's name, such as that of `ood_accuracy`; those of probabilities say it themselves."""
 

@@ -49,7 +49,7 @@ class Probing:
           UserError: a part that is not a whole number from 1 to 99.
         """
         words = self.percent.split(",")
-        numbers = tuple(int(word) for word in words if word.strip().isdigit())
+        numbers = tuple(int(word) for word in words if word.strip().isdecimal())
         if len(numbers) < len(words) or not all(1 <= number <= 99 for number in numbers):
             raise UserError(
                 f"config.probe.percent got '{self.percent}'; expected whole numbers from 1 to 99 with commas between, "

@@ -37,11 +37,13 @@ CURVE_BINS = 10
 
 class Figuring(NamedTuple):
     """names: the entries of `FIGURES` to compute. sensitivity: that the threshold shall give, 0 for Youden's index.
-    resamples: of an interval, 0 for no intervals."""
+    resamples: of an interval, 0 for no intervals. decides: whether clients have labels, by which a threshold is fixed.
+    """
 
     names: tuple[str, ...]
     sensitivity: float = 0.0
     resamples: int = 1000
+    decides: bool = True
 
 
 class Probabilities(NamedTuple):
@@ -142,8 +144,8 @@ def measure_probabilities(
     target = judged(found.target, [part.target] * len(found.target), data)
     shown = test if any(len(one.labels) for one in test) else source
     domains = by_domain(shown, target, data.domain_names)
-    two = len(data.class_names) == 2
-    threshold = decision_threshold(*pooled(source)[::2], how.sensitivity) if two else None
+    decides = how.decides and len(data.class_names) == 2
+    threshold = decision_threshold(*pooled(source)[::2], how.sensitivity) if decides else None
     record: dict[str, Any] = {
         THRESHOLD: threshold,
         CURVES: present({name: curve(pooled(of)) for name, of in domains.items()}),

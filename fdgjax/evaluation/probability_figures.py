@@ -231,5 +231,7 @@ def decision_threshold(labels: np.ndarray, probabilities: np.ndarray, sensitivit
     if not every_class(np.bincount(labels, minlength=2)) or not np.isfinite(probabilities).all():
         return None
     false, true, thresholds = (each[1:] for each in roc_curve(labels, probabilities[:, 1], drop_intermediate=False))
-    place = np.argmax(true >= sensitivity - ROUNDING) if sensitivity else np.argmax(true - false)
+    index = true - false
+    enough = true >= sensitivity - ROUNDING if sensitivity else index >= index.max() - ROUNDING
+    place = np.argmax(enough)
     return float(thresholds[place])

@@ -202,9 +202,9 @@ def tolerance(ours: Spread, theirs: Spread, error: float = 0.0) -> float:
     return math.hypot(max(ours.half, theirs.half), float(ndtri((1 + LEVEL) / 2)) * error)
 
 
-def verdict(ours: Spread, theirs: Spread, error: float = 0.0) -> str:
-    """`reproduced` where the means are no further apart than the `tolerance`, else `better` or `worse`; with one seed
-    of ours, it says so."""
-    difference = ours.mean - theirs.mean
+def verdict(ours: Spread, theirs: Spread, error: float = 0.0, larger: bool = True) -> str:
+    """`reproduced` where the means are no further apart than the `tolerance`, else `better` or `worse`, by whether
+    larger values are better; with one seed of ours, it says so."""
+    difference = (1 if larger else -1) * (ours.mean - theirs.mean)
     near = abs(difference) <= tolerance(ours, theirs, error)
     return ("reproduced" if near else "better" if difference > 0 else "worse") + ", one seed" * (ours.n == 1)

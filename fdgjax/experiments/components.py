@@ -214,6 +214,11 @@ def with_attack(
     attack = attack_of(config.attack, classes)
     if attack:
         check_attack(attack, clients, features=features, unlabelled=entry.unlabelled)
+        if attack.kind.share and config.privacy.unit == "sample" and 0 < attack.strength < 1:
+            raise UserError(
+                f"config.attack.strength got {attack.strength:g}, a share of a minibatch, but with config.privacy.unit="
+                "sample the loss sees one sample at a time; expected 1, or config.privacy.unit=client"
+            )
     return plan._replace(attack=attack)
 
 
@@ -253,7 +258,12 @@ def make_evaluation(
     if data.numeric:
         return of_numbers(method, model, data, parts=parts, label_scales=label_scales, **how)
     check_figured(config, data, parts)
-    names = names_in(config.figures)
+    figuring = Figuring(
+        names_in(config.figures),
+        config.figures_sensitivity,
+        config.figures_resamples,
+        decides=not PROTOCOLS[config.data.protocol].labelled_server,
+    )
     return of_predictions(
         method,
         model,
@@ -261,7 +271,7 @@ def make_evaluation(
         seeds=seeds,
         **how,
         attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
-        figuring=Figuring(names, config.figures_sensitivity, config.figures_resamples) if names else None,
+        figuring=figuring if figuring.names else None,
         parts=parts,
     )
 

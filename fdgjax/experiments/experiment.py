@@ -267,6 +267,7 @@ def make_federations(task: Task) -> list[Federation]:
         streaming=config.data.streaming or several_processes(),
         encodings=task.encodings,
         label_scales=task.label_scales,
+        pooled=METHODS[config.method.name].pooled(config.method),
     )
 
 

@@ -28,7 +28,8 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
     """Covariance of gradients and mutual information of features for each pair of domains, for `domain_shift.json`.
 
     Gradients are taken at the variables from which the first client starts its next round, features from the variables
-    that predict for it. Samples are paired by class; labels are used for this figure only.
+    that predict for it. Samples are paired by class; labels are used for this figure only. Domains without a class in
+    common are no pair.
 
     Args:
       trained: the run.
@@ -47,6 +48,8 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
     features = dict(zip(rows, trained.features([(first, own) for own in rows.values()]), strict=True))
     pairs = []
     for one, other in itertools.combinations(rows, 2):
+        if not np.intersect1d(data.labels[rows[one]], data.labels[rows[other]]).size:
+            continue
         left, right = pairs_of_a_class(rng, data.labels[rows[one]], data.labels[rows[other]], PAIRS)
         both = list(zip(gradients[one], gradients[other], strict=True))
         pairs.append(

@@ -60,13 +60,15 @@ def of_arrays(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
     """A file of arrays, or a folder of one for each domain."""
 
     def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-        inputs, labels = read_arrays(path)
-        if not np.issubdtype(labels.dtype, np.integer) or not 0 <= labels.min() <= labels.max() < len(facts["classes"]):
-            raise UserError(
-                f"{path} has labels {labels.dtype} from {labels.min()} to {labels.max()}; expected whole numbers from "
-                f"0 to {len(facts['classes']) - 1}"
-            )
-        return checked_shape(inputs, facts["sample_shape"], path), labels
+        stored, labels = read_arrays(path)
+        inputs, classes = checked_shape(stored, facts["sample_shape"], path), len(facts["classes"])
+        if labels.shape != inputs.shape[:1]:
+            raise UserError(f"{path} has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
+        if not np.issubdtype(labels.dtype, np.integer) or not 0 <= labels.min() <= labels.max() < classes:
+            whole = np.issubdtype(labels.dtype, np.number)
+            found = f" from {labels.min()} to {labels.max()}" if whole else ""
+            raise UserError(f"{path} has labels {labels.dtype}{found}; expected whole numbers from 0 to {classes - 1}")
+        return inputs, labels
 
     return of_files(data, (".npz",), read)
 

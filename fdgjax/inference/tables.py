@@ -8,6 +8,7 @@ import numpy as np
 
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.array_files import read_inputs
+from fdgjax.data.sources.arrays import checked_numbers
 from fdgjax.data.sources.cells import FIRST_LINE, cells_of
 from fdgjax.data.sources.known_columns import stored_rows
 from fdgjax.data.sources.table_files import read_table
@@ -54,10 +55,11 @@ def array_samples(path: Path, shape: Sequence[int]) -> SampleFile:
 
 
 def checked_shape(inputs: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarray:
-    """The samples of a file as float32 `[n, *shape]`; raises a `UserError` for another shape, or none."""
+    """The samples of a file as float32 `[n, *shape]`; raises a `UserError` for another shape, none, or values that are
+    no numbers or not finite."""
     if list(inputs.shape[1:]) != list(shape) or not len(inputs):
         raise UserError(f"{path} has samples {list(inputs.shape)}; expected [n, {', '.join(map(str, shape))}]")
-    return inputs.astype(np.float32)
+    return checked_numbers(path.name, inputs)
 
 
 def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:

@@ -64,16 +64,14 @@ STYLE: Any = {
 
 
 class Panel(NamedTuple):
-    """A part of a figure: what it shows, and the drawing as SVG. Panels of one `row`, unless '', stand side by side.
-
-    name: in the page. drawing: what the SVG was made of.
-    """
+    """A part of a figure: what it shows, the drawing as SVG, its name in the page, and the drawing that the SVG was
+    made of. Panels of one `row`, unless '', stand side by side."""
 
     title: str
     svg: str
+    name: str
+    drawing: Any
     row: str = ""
-    name: str = ""
-    drawing: Any = None
 
 
 class OpenPanel(NamedTuple):
@@ -149,7 +147,7 @@ def panels_of(drawn: Sequence[OpenPanel], same: str = "y") -> list[Panel]:
             getattr(one.axes, f"set_{letter}lim")(min(map(min, limits)), max(map(max, limits)))
     in_rows = len({one.row for one in drawn}) < len(drawn)
     return [
-        Panel(one.title, as_svg(one.drawing, one.name), one.row if in_rows else "", one.name, one.drawing)
+        Panel(one.title, as_svg(one.drawing, one.name), one.name, one.drawing, one.row if in_rows else "")
         for one in drawn
     ]
 

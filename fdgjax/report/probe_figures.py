@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.report.drawing import INK, Figure, Panel, as_svg, colour, sheet
+from fdgjax.report.drawing import INK, Figure, OpenPanel, colour, panels_of, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of
 from fdgjax.report.method_figures import Accuracies, by_percent, draw_probes
@@ -25,7 +25,7 @@ def probes_again(runs: Sequence[Run]) -> Figure | None:
     layers = dict.fromkeys(layer for run in runs for layer in left_by(run, "probes.json"))
     drawn = {layer: layer_panels(runs, layer, number) for number, layer in enumerate(layers)}
     panels = [
-        Panel(f"{layer}, {panel.title}", panel.svg)
+        panel._replace(title=f"{layer}, {panel.title}")
         for layer, figure in drawn.items()
         if figure
         for panel in figure.panels
@@ -53,7 +53,7 @@ def layer_panels(runs: Sequence[Run], layer: str, number: int) -> Figure | None:
 def domain_shift(runs: Sequence[Run]) -> Figure | None:
     """The covariance of two domains' gradients against the mutual information of their features, a panel for each run
     (FedGaLA, figure 2)."""
-    panels: list[Panel] = []
+    panels: list[OpenPanel] = []
     for run in runs:
         if not (shift := left_by(run, "domain_shift.json")):
             continue
@@ -77,5 +77,5 @@ def domain_shift(runs: Sequence[Run]) -> Figure | None:
             axes.margins(x=0.2)
             axes.set_xlabel("mutual information of features (nats)")
             axes.set_ylabel("covariance of gradients")
-            panels.append(Panel(f"{run.label}, {run.panel}", as_svg(drawing, f"shift-{len(panels)}")))
-    return Figure(panels, []) if panels else None
+            panels.append(OpenPanel(f"{run.label}, {run.panel}", "", f"shift-{len(panels)}", drawing, axes))
+    return Figure(panels_of(panels, ""), []) if panels else None

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.report.drawing import Figure, Key, Panel, as_svg, colour, dashes, marker, sheet
+from fdgjax.report.drawing import Figure, Key, OpenPanel, colour, dashes, marker, panels_of, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of
 from fdgjax.report.reading import Run
@@ -20,7 +20,7 @@ ROUNDING = 1e-4
 def embeddings(runs: Sequence[Run]) -> Figure | None:
     """Each client's embedding: up to two dimensions as they are, more by their first two principal components (hFedF
     v2, figure 6a)."""
-    panels: list[Panel] = []
+    panels: list[OpenPanel] = []
     for run in runs:
         nu = None if run.trained_state is None else run.trained_state.embeddings
         if nu is None:
@@ -35,8 +35,8 @@ def embeddings(runs: Sequence[Run]) -> Figure | None:
             axes.set_ylabel(names[1])
             if nu.shape[1] == 1:
                 axes.set_yticks([])
-            panels.append(Panel(f"{run.label}, {run.panel}", as_svg(drawing, f"embeddings-{len(panels)}")))
-    return Figure(panels, []) if panels else None
+            panels.append(OpenPanel(f"{run.label}, {run.panel}", "", f"embeddings-{len(panels)}", drawing, axes))
+    return Figure(panels_of(panels, ""), []) if panels else None
 
 
 def flat(points: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
@@ -78,7 +78,7 @@ def divergence_figure(runs: Sequence[Run]) -> Figure | None:
 
 def features(runs: Sequence[Run]) -> Figure | None:
     """Features of held-out samples in two dimensions by t-SNE, coloured by class and by domain (FDSE, figure 4)."""
-    panels: list[Panel] = []
+    panels: list[OpenPanel] = []
     legend: list[Key] = []
     for run in runs:
         found = None if run.trained_state is None else run.trained_state.features
@@ -96,10 +96,11 @@ def features(runs: Sequence[Run]) -> Figure | None:
                 axes.set_xticks([])
                 axes.set_yticks([])
                 axes.spines[:].set_visible(False)
-                panels.append(Panel(f"{run.label}, {run.panel}, by {what}", as_svg(drawing, f"features-{len(panels)}")))
+                title, name = f"{run.label}, {run.panel}, by {what}", f"features-{len(panels)}"
+                panels.append(OpenPanel(title, "", name, drawing, axes))
             if len(names) <= NAMED:
                 legend += [Key(f"{what} {name}", i, "marker") for i, name in enumerate(names)]
-    return Figure(panels, list(dict.fromkeys(legend))) if panels else None
+    return Figure(panels_of(panels, ""), list(dict.fromkeys(legend))) if panels else None
 
 
 def t_sne(values: np.ndarray) -> np.ndarray:

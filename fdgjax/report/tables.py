@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.evaluation.statistics import Spread, Values, over_targets, spread
+from fdgjax.evaluation.statistics import EQUAL, Spread, Values, over_targets, spread
 from fdgjax.report.reading import Run, marked_name
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
@@ -210,13 +210,13 @@ def curve(run: Run, figure: str) -> tuple[np.ndarray, np.ndarray]:
 def thresholds(runs: Sequence[Run]) -> list[float]:
     """The four highest multiples of 10 % that the main figure of any run reaches."""
     best = max((float(np.nanmax(curve(run, main_figure(run))[1])) for run in runs if main_figure(run)), default=0.0)
-    return [ten / 10 for ten in range(1, 10) if ten / 10 <= best][-4:]
+    return [ten / 10 for ten in range(1, 10) if ten / 10 <= best + EQUAL][-4:]
 
 
 def first_round(run: Run, accuracy: float) -> list[int | None]:
     """For each seed, the first round whose evaluation reached an accuracy; None where none did."""
     rounds, values = curve(run, main_figure(run))
-    return [next((int(r) for r, v in zip(rounds, one, strict=True) if v >= accuracy), None) for one in values]
+    return [next((int(r) for r, v in zip(rounds, one, strict=True) if v >= accuracy - EQUAL), None) for one in values]
 
 
 def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:

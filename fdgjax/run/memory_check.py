@@ -8,7 +8,7 @@ import jax
 from jax.stages import Compiled
 
 from fdgjax.contract import PyTree
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import EXHAUSTED, UserError
 from fdgjax.utils.process_memory import available_bytes, peak_resident_bytes, total_bytes
 
 MEBIBYTE = 2**20
@@ -94,7 +94,7 @@ def refuse_shortage(memory: Memory, free: int | None) -> None:
 
 def lacks_memory(error: BaseException) -> bool:
     """Whether an error means too little memory: predicted, or reported by Python's or a device's allocator."""
-    return isinstance(error, TooLarge | MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+    return isinstance(error, TooLarge | MemoryError) or EXHAUSTED in str(error)
 
 
 def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:

@@ -6,6 +6,7 @@ A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv bes
 import ast
 import csv
 import importlib.util
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -135,3 +136,8 @@ def read_published(spec: Path) -> Figures:
                 "mean and deviation (or nothing) as numbers"
             ) from None
     return figures
+
+
+def as_name(word: str) -> str:
+    """The word as a part of a folder's name."""
+    return re.sub(r"[^\w.+=-]", "_", word.removeprefix("method."))

@@ -124,7 +124,9 @@ def read_choice(
         indistinguishable=[one.name for one in members],
         p_value=best.p_value,
         p_all=best.p_all,
-        interval=prediction_interval([float(np.mean(each)) for each in recommended.scores.values()], kind.highest),
+        interval=prediction_interval(
+            [float(np.mean(each)) for each in recommended.scores.values()], kind.lowest, kind.highest
+        ),
         methods=sorted(judged, key=lambda one: -kind.sign * one.score),
         left_out=left_out,
         domains=choosing.domains,

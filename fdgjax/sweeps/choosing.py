@@ -17,9 +17,8 @@ from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.chosen_data import chosen_data
 from fdgjax.methods import METHODS
 from fdgjax.models.pretrained.convert import read_weights
-from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.grid import figures_of
-from fdgjax.sweeps.options import as_name
 from fdgjax.sweeps.space import Search, drawn_at_random, space_of, with_idle
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup

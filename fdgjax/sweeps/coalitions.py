@@ -13,9 +13,8 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.grid import figures_of
-from fdgjax.sweeps.options import as_name
 from fdgjax.utils.errors import UserError, unknown
 
 EXACT = 6

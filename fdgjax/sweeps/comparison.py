@@ -13,7 +13,7 @@ import numpy as np
 from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
-from fdgjax.sweeps.cells import Cell, Figures, Published
+from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_of, hold, summary_of
 from fdgjax.utils.files import write_text
 
@@ -90,7 +90,7 @@ def as_row(
     return row._replace(
         difference=difference,
         tolerance=tolerance(ours.spread, theirs, ours.error),
-        verdict=verdict(ours.spread, theirs, ours.error),
+        verdict=verdict(ours.spread, theirs, ours.error, larger_is_better(figure)),
     )
 
 
@@ -117,9 +117,11 @@ def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | Non
     figures = [figure for summary in summaries if (figure := summary_figure(summary, name)) is not None]
     if len(figures) < len(summaries):
         return None
-    # Seed by seed, over the runs; empty if a run has only one seed.
-    seeds = zip(*(summary.get("per_seed", {}).values() for summary in summaries), strict=False)
-    means = spread([table_scale(name) * float(np.mean([nested(run, name) or 0.0 for run in runs])) for runs in seeds])
+    # Of the seeds for which every run has the figure; none if a run has only one seed.
+    each = [{seed: nested(run, name) for seed, run in summary.get("per_seed", {}).items()} for summary in summaries]
+    by_seed = [[value for own in each if (value := own.get(seed)) is not None] for seed in each[0]]
+    whole = [values for values in by_seed if len(values) == len(each)]
+    means = spread([table_scale(name) * float(np.mean(values)) for values in whole])
     mean = float(np.mean([figure.spread.mean for figure in figures]))
     error = math.hypot(*(figure.error for figure in figures)) / len(figures)
     return Measured(Spread(mean, means and means.std, means.n if means else 1), error)
@@ -141,7 +143,7 @@ def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
         summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in SHOWN]
         if not (summary and names):
             continue
-        method = cell.group or cell.name.removesuffix(f"-{cell.config.data.target}")
+        method = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
         each = summary.get("per_seed") or {cell.config.seed: summary}
         for name, (seed, own) in itertools.product(names, each.items()):
             if (value := nested(own, name)) is not None:

@@ -13,8 +13,8 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.options import as_name, spanned
+from fdgjax.sweeps.cells import Cell, as_name
+from fdgjax.sweeps.options import spanned
 from fdgjax.utils.errors import UserError, unknown
 
 ALL = "all"

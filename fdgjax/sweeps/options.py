@@ -4,13 +4,12 @@ import argparse
 import csv
 import itertools
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.config.command_line import set_keys
-from fdgjax.sweeps.cells import Cell
+from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import UserError
@@ -147,15 +146,10 @@ def assign(cell: Cell, settings: Sequence[Setting]) -> Cell:
     # The names stay METHOD-TARGET or GROUP-..., by which runs are compared.
     suffix = "".join(f"-{as_name(setting.word)}" for setting in settings if setting.varied)
     grouped = cell.group and cell.name.startswith(f"{cell.group}-")
-    head = cell.group if grouped else cell.name.removesuffix(f"-{cell.config.data.target}")
+    head = cell.group if grouped else cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
     return cell._replace(
         name=head + suffix + cell.name[len(head) :],
         config=config,
         group=cell.group + suffix if cell.group else "",
         reduced=", ".join([cell.reduced] * bool(cell.reduced) + changes),
     )
-
-
-def as_name(word: str) -> str:
-    """The word as a part of a folder's name."""
-    return re.sub(r"[^\w.+=-]", "_", word.removeprefix("method."))

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import figure_in
@@ -95,6 +96,11 @@ def refuse_unseen(config: ConfigDict) -> None:
         raise UserError(
             f"search got '{typed.method.name}', which learns without labels and is measured by probes on the unseen "
             "domain; expected a method whose clients hold out labelled data, such as fedavg"
+        )
+    if PROTOCOLS[typed.data.protocol].labelled_server:
+        raise UserError(
+            f"search got config.data.protocol={typed.data.protocol}, whose clients have no labels to compare trials "
+            "by; expected one whose clients hold out labelled data, such as leave_one_out"
         )
     if typed.selection == "oracle":
         raise UserError(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fdgjax.utils.errors import UserError, printable, system_words
+from fdgjax.utils.errors import EXHAUSTED, UserError, printable, system_words
 
 MISTAKE = 2
 """The exit status after a mistake in the input or a system error."""
@@ -18,6 +18,8 @@ CLOSED = 128 + signal.SIGPIPE
 """The shell's exit status for a program whose output pipe was closed."""
 STOPPED = 128 + signal.SIGINT
 """The shell's exit status for a program ended by Ctrl-C."""
+
+SMALLER = "expected enough for the experiment; make it smaller, as by a lower config.batch_size"
 
 Main = Callable[[Sequence[str]], int]
 
@@ -45,9 +47,14 @@ def command(main: Main) -> Main:
         except UserError as error:
             return refuse(str(error))
         except MemoryError as error:
-            return refuse(f"out of memory ({error}); expected enough for the experiment; make it smaller")
+            return refuse(f"out of memory ({error}); {SMALLER}")
         except OSError as error:
             return refuse(system_words(error, "repeat the command"))
+        except RuntimeError as error:
+            # XLA's own error class, without loading JAX for it.
+            if EXHAUSTED not in str(error):
+                raise
+            return refuse(f"out of memory ({str(error).partition(chr(10))[0]}); {SMALLER}")
         return status
 
     return guarded

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 LISTED = 12
+EXHAUSTED = "RESOURCE_EXHAUSTED"
+"""In the message of XLA's error about too little memory."""
 
 
 class UserError(ValueError):

@@ -13,6 +13,7 @@ from fdgjax.data.federation import (
     Partition,
     Rows,
     federate,
+    federate_seeds,
     label_counts,
     pad_rows,
     pool,
@@ -86,6 +87,20 @@ def test_a_client_that_would_never_train_is_refused_by_name(batch: int, small: i
         federate(data, parts, batch_size=batch, drop_last=True)
     assert "\n" not in str(error.value)
     assert f"batch_size={batch}" in str(error.value)
+
+
+def test_pooled_data_and_a_server_that_would_never_train_are_refused() -> None:
+    """Pooled, only the sum counts."""
+    data = domains_of((30, 30, 20, 30))
+    parts = split(data)
+    held = sum(map(len, parts.train))
+    federate_seeds(data, [parts], batch_size=held, drop_last=True, pooled=True)
+    with pytest.raises(UserError, match=f"the pooled data have {held} training samples"):
+        federate_seeds(data, [parts], batch_size=held + 1, drop_last=True, pooled=True)
+    served = parts._replace(server=np.arange(5))
+    with pytest.raises(UserError, match="the server holds 5 training samples"):
+        federate(data, served, batch_size=6, drop_last=True)
+    federate(data, served, batch_size=6, drop_last=False)
 
 
 def test_a_federation_is_the_data_and_the_partition() -> None:

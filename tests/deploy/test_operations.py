@@ -119,6 +119,11 @@ def test_the_app_gets_none_of_it(asked: list[str], tmp_path: Path, capsys: pytes
 
 def test_what_cannot_be_deployed_leaves_no_folder(asked: list[str], tmp_path: Path) -> None:
     assert flower([*asked, "--config.seeds=2"]) == 2
+    assert flower([*asked, "--least=4"]) == 2
+    assert flower([*asked, "--classes=a,b,a"]) == 2
+    for words in ("--least=0", "--clients=-1", "--deadline=-1", "--deadline=inf", "--port=65536"):
+        with pytest.raises(SystemExit):
+            flower([*asked, words])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fdgjax.evaluation.best_set import SCORES, best_set, mean_of_domains, prediction_interval
+from fdgjax.evaluation.figure_kinds import figure_kind
 
 DRAWS = 199
 
@@ -71,3 +72,6 @@ def test_an_interval_is_wide_for_few_domains_and_stays_between_zero_and_one() ->
     assert prediction_interval([0.6]) is None
     assert prediction_interval([0.5, 0.9]) == (0.0, 1.0)
     assert prediction_interval([0.6, 0.6, 0.6]) == pytest.approx((0.6, 0.6))
+    kind = figure_kind("ood_r2")
+    low, high = prediction_interval([-0.5, -0.7, -0.9], kind.lowest, kind.highest) or (0, 0)
+    assert low < -0.9 < high < 1

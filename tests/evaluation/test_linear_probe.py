@@ -34,7 +34,7 @@ def test_a_class_with_one_sample_is_refused_in_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("words", ["", "0", "10,100", "10;30", "ten"])
+@pytest.mark.parametrize("words", ["", "0", "10,100", "10;30", "ten", "²"])
 def test_percentages_are_whole_numbers(words: str) -> None:
     with pytest.raises(UserError, match=r"config\.probe\.percent got") as error:
         _ = Probing(percent=words).percents

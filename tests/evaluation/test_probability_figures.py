@@ -186,6 +186,13 @@ def test_what_has_no_value_is_none() -> None:
     assert decision_threshold(ones, p) is None
 
 
+def test_of_equal_thresholds_the_largest_is_taken() -> None:
+    """Youden's index is .2 at .9 (.3 - .1) and at .5 (.5 - .3), but for rounding."""
+    labels = np.repeat([1, 0, 1, 0, 1, 0], [3, 1, 2, 2, 5, 7])
+    positive = np.repeat([0.9, 0.9, 0.5, 0.5, 0.1, 0.1], [3, 1, 2, 2, 5, 7])
+    assert decision_threshold(labels, np.stack([1 - positive, positive], 1)) == 0.9
+
+
 @EACH
 @given(samples())
 def test_the_curve_is_scikit_learns(given_: tuple) -> None:
@@ -259,6 +266,10 @@ def test_a_domain_of_one_class_and_an_empty_one_are_left_out() -> None:
     data, part = split_of(rng, [6, 10, 8], labels)
     found = Probabilities(logarithms(rng, 2, 10), logarithms(rng, 2, 10), logarithms(rng, 1, 8))
     record = measure_probabilities(how, found, data, part, 0)
+    undecided = measure_probabilities(how._replace(decides=False), found, data, part, 0)
+    lost = {name for name, figure in FIGURES.items() if figure.thresholded}
+    assert {key for key in record if key not in undecided} >= {"decision_threshold", *(f"ood_{name}" for name in lost)}
+    assert undecided["ood_auroc"] == record["ood_auroc"]
     json.dumps(record, allow_nan=False)
     assert set(record["per_domain_auroc"]) == set(record["per_domain_specificity"]) == {"b", "c"}
     assert set(record["per_domain_log_loss"]) == set(record["per_domain_sensitivity"]) == {"a", "b", "c"}

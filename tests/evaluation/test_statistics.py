@@ -122,6 +122,7 @@ def test_a_verdict_does_not_depend_on_who_is_ours_but_for_its_word() -> None:
     assert verdict(one, other) == verdict(other, one) == "reproduced"
     far = Spread(90.0, 1.0, 3)
     assert (verdict(far, other), verdict(other, far)) == ("better", "worse")
+    assert (verdict(far, other, larger=False), verdict(other, far, larger=False)) == ("worse", "better")
 
 
 def test_the_error_of_test_images_is_the_binomial_deviation() -> None:

@@ -115,7 +115,9 @@ def test_a_table_with_labels_is_evaluated(
     assert json.loads(file.read_text())["accuracy"] == pytest.approx(right.mean())
 
 
-def test_arrays_of_any_shape_train_and_are_predicted_from_files(perceptron: None, tmp_path: Path) -> None:
+def test_arrays_of_any_shape_train_and_are_predicted_from_files(
+    perceptron: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = np.random.default_rng(0)
     data = {
         name: (rng.normal(number, 1, (20, 5, 2)), rng.integers(0, 2, 20).astype(np.int64))
@@ -136,3 +138,15 @@ def test_arrays_of_any_shape_train_and_are_predicted_from_files(perceptron: None
     )
     found = [float(one["p(1)"]) for one in rows(tmp_path / "p.csv")]
     np.testing.assert_allclose(found, read.predict_proba(new)[:, 1], atol=2e-6)
+    labels = np.zeros(len(new), np.int64)
+    for inputs, own, said in (
+        (np.where(new == new[0], np.nan, new), labels, "inputs that are not finite"),
+        (new.astype(str), labels, "has inputs of <U"),
+        (new[:0], labels[:0], r"has samples \[0, 5, 2\]"),
+        (new, labels.astype(str), "has labels <U21; expected whole numbers from 0 to 1"),
+        (new, labels[:3], r"has labels \[3\] for 20 samples"),
+        (new, labels + 2, "from 2 to 2; expected whole numbers from 0 to 1"),
+    ):
+        np.savez(tmp_path / "mistake.npz", inputs=inputs, labels=own)
+        assert evaluate(["evaluate", str(tmp_path / "read"), "--data", str(tmp_path / "mistake.npz")]) == 2
+        assert re.search(said, capsys.readouterr().err)

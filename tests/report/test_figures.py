@@ -15,6 +15,7 @@ from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
 from fdgjax.evaluation.statistics import by_point
 from fdgjax.inference.client_models import layer_distances
 from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, sheet
+from fdgjax.report.figure_files import figure_files
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, grouped, weights_of
@@ -106,6 +107,7 @@ def test_a_figure_is_there_when_its_data_are(name: str, runs: list[Run]) -> None
         assert "viewBox" in panel.svg.partition(">")[0]
         assert not re.search(rf'http|<style|#c0de|{INK}|(width|height)="[0-9.]+pt', panel.svg), panel.title
         assert "currentColor" in panel.svg or "var(--c" in panel.svg
+    assert len(figure_files({name: figure}, ["svg"])) == len(figure.panels)
     assert FIGURES[name].draw([WITHOUT[name](run) for run in runs]) is None
 
 

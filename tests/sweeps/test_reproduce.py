@@ -12,7 +12,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.evaluation import Metrics
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, configured, read_published, read_spec
+from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, as_name, configured, read_published, read_spec
 from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, write_tables
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.utils.checksums import write_checked_json
@@ -201,8 +201,8 @@ def test_a_cell_of_one_seed_says_so(tmp_path: Path) -> None:
 def test_a_sweeps_table_begins_with_its_methods_ranked(tmp_path: Path) -> None:
     cells = []
     for method, gain in (("fedavg", 0.0), ("fedomg", 0.05)):
-        for target, base in (("r0", 0.3), ("r15", 0.5)):
-            name, config = f"{method}-{target}", ConfigDict({"data": {"target": target}, "seed": 0})
+        for target, base in (("r0", 0.3), ("site 1", 0.5)):
+            name, config = f"{method}-{as_name(target)}", ConfigDict({"data": {"target": target}, "seed": 0})
             cells.append(Cell(name, config))
             values = [base + gain, base + 0.02 + 1.2 * gain]
             per_seed = {str(seed): {"ood_accuracy": value} for seed, value in enumerate(values)}
@@ -223,6 +223,24 @@ def test_a_mean_over_cells_has_the_deviation_of_the_seeds_means(tmp_path: Path) 
     # Means 30 % and 50 % of the two seeds.
     assert (row.ours, row.deviation) == (pytest.approx(40), pytest.approx(200**0.5))
     assert row.verdict == "reproduced"
+
+
+def test_a_seed_without_the_figure_is_left_out_of_a_means_deviation(tmp_path: Path) -> None:
+    cells = [Cell(name, ConfigDict(), ("ood_auroc",), group="mean") for name in ("one", "two")]
+    for name, values in {"one": (0.5, None, 0.7), "two": (0.1, 0.2, 0.3)}.items():
+        per_seed = {str(seed): {} if value is None else {"ood_auroc": value} for seed, value in enumerate(values)}
+        finished(tmp_path, name, ood_auroc=0.4, per_seed=per_seed)
+    row = rows_of(cells, tmp_path, {})["mean"]
+    # Means 30 % and 50 % of the seeds 0 and 2.
+    assert (row.seeds, row.deviation) == (2, pytest.approx(200**0.5))
+
+
+def test_less_is_better_of_losses(tmp_path: Path) -> None:
+    finished(tmp_path, "one", ood_log_loss=0.9)
+    cells = [Cell("one", ConfigDict(), ("ood_log_loss",))]
+    for published, verdict in ((50.0, "worse"), (120.0, "better")):
+        rows = rows_of(cells, tmp_path, {("one", "ood_log_loss"): Published(published, None, "")})
+        assert rows["one"].verdict == f"{verdict}, one seed"
 
 
 def test_less_than_the_papers_protocol_is_never_a_verdict(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from fdgjax.cli.search import keep_identity, main, parser, read_search, space_of
 from fdgjax.config import read_config
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
 from fdgjax.methods import METHODS
@@ -170,7 +171,12 @@ def test_a_hyperparameter_is_drawn_only_where_it_has_an_effect(tmp_path: Path) -
     assert with_idle(search, drawn[0]) == drawn[0]
 
 
-@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if not entry.unlabelled])
+LABELLED = [
+    name for name, entry in METHODS.items() if not (entry.unlabelled or PROTOCOLS[entry.protocol].labelled_server)
+]
+
+
+@pytest.mark.parametrize("name", LABELLED)
 def test_all_that_a_search_draws_is_accepted_by_the_optimisers(name: str, tmp_path: Path) -> None:
     search = read_search(parser().parse_args([name, "--out", str(tmp_path)]))
     for seed in range(10):
@@ -179,6 +185,11 @@ def test_all_that_a_search_draws_is_accepted_by_the_optimisers(name: str, tmp_pa
         h = read_config(config).method
         for side in ("client", "server"):
             optimizer(getattr(h, f"{side}_optimizer"), learning_rate=0.1, momentum=getattr(h, f"{side}_momentum"))
+
+
+def test_clients_without_labels_have_nothing_to_compare_trials_by(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="labelled_server, whose clients have no labels to compare trials by"):
+        read_search(parser().parse_args(["uap", "--out", str(tmp_path)]))
 
 
 def test_a_method_declares_what_is_searched(tmp_path: Path) -> None:

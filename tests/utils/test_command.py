@@ -40,6 +40,7 @@ def raising(error: BaseException) -> Callable[[Any], int]:
         (OSError(28, "No space left on device", "/full/file"), "the system refuses with /full/file (No space left"),
         (NotADirectoryError(20, "Not a directory", "/a/b"), "refuses with /a/b (Not a directory)"),
         (MemoryError("9 TiB"), "out of memory (9 TiB)"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nmore"), "out of memory (RESOURCE_EXHAUSTED: Out of memory)"),
     ],
 )
 def test_mistakes_and_refusals_are_one_line(
@@ -55,6 +56,8 @@ def test_mistakes_and_refusals_are_one_line(
 def test_a_defect_of_the_program_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         command(raising(ZeroDivisionError()))([])
+    with pytest.raises(RuntimeError, match="another"):
+        command(raising(RuntimeError("another")))([])
 
 
 def test_a_status_is_passed_on() -> None:

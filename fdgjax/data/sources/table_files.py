@@ -1,6 +1,8 @@
 """Table files, read by pyarrow."""
 
 import csv
+import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,9 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
     from pyarrow import csv as pa_csv
 
     with open(path, encoding="utf-8-sig", newline="") as stream:
-        header = stream.readline()
+        header, rest = stream.readline(), stream.read()
     delimiter = max(DELIMITERS, key=header.count)
+    check_lines(header + rest, delimiter, path)
     columns = list(names) or next(csv.reader([header], delimiter=delimiter), list[str]())
     return pa_csv.read_csv(
         path,
@@ -59,3 +62,14 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
         parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
     )
+
+
+def check_lines(text: str, delimiter: str, path: Path) -> None:
+    """Raises a `UserError` for an empty line among the rows, after which lines would be numbered wrongly; at the end of
+    the file there may be any number."""
+    if not re.search(r"\n\r?\n", text.rstrip()):
+        return
+    lines = csv.reader(io.StringIO(text.rstrip(), newline=""), delimiter=delimiter)
+    for row in lines:
+        if not row:
+            raise UserError(f"{path} has an empty line, {lines.line_num}, among its rows; expected none; remove it")

@@ -23,6 +23,7 @@ class Kind(NamedTuple):
     """A kind of attack: what it does in words, and either the updates it forges or the batches it poisons.
 
     pixels: whether it changes images, which features that frozen stages computed once would not contain.
+    share: whether its strength is a share of a minibatch's samples.
     wanted: a batch with the labels that the attacker wants predicted, with mask 0 for samples that do not count; None
       for an attack whose success is lost accuracy.
     """
@@ -31,6 +32,7 @@ class Kind(NamedTuple):
     forge: Forge | None = None
     poison: Poison | None = None
     pixels: bool = False
+    share: bool = False
     wanted: Callable[[Batch], Batch] | None = None
 
 
@@ -114,9 +116,9 @@ def with_trigger(images: jax.Array) -> jax.Array:
 
 
 def open_backdoor(batch: Batch, strength: float, classes: int) -> Batch:
-    """A share `s` of every minibatch shows the trigger, and has the label `TARGET`."""
-    size = len(batch.labels)
-    shown = jnp.arange(size) < round(strength * size)
+    """A share `s` of the samples of every minibatch shows the trigger, and has the label `TARGET`."""
+    rank = jnp.cumsum(batch.mask) - 1
+    shown = (batch.mask > 0) & (rank < jnp.round(strength * jnp.sum(batch.mask)))
     images = jnp.where(per_row(shown, batch.inputs.ndim), with_trigger(batch.inputs), batch.inputs)
     return batch._replace(inputs=images, labels=jnp.where(shown, TARGET, batch.labels))
 
@@ -139,6 +141,7 @@ ATTACKS: Mapping[str, Kind] = {
         "a share `s` of its batches has a trigger and one label (Gu et al., 2017)",
         poison=open_backdoor,
         pixels=True,
+        share=True,
         wanted=behind_backdoor,
     ),
     "little_is_enough": Kind("`mean - s std` of the honest updates (Baruch et al., 2019)", little),

@@ -92,6 +92,7 @@ MISTAKES = {
     ),
     "no rows": ({"b.csv": "sick,age\n"}, {}, r"b.csv has no rows"),
     "no file": ({"b.csv": ""}, {}, r"cannot read .*b.csv"),
+    "an empty line": ({"b.csv": 'sick,age\nno,"1\n\n"\n\nno,2\n\n'}, {}, r"b.csv has an empty line, 5, among its rows"),
     "ragged": ({"b.csv": "sick,age\nno,1,2,3\n"}, {}, r"cannot read .*b.csv"),
     "a name as category": (
         {f"{d}.csv": "id,sick\n" + "".join(f"p{d}{i},{'yes' if i % 2 else 'no'}\n" for i in range(60)) for d in "bc"},

@@ -20,10 +20,12 @@ from fdgjax.engine.robustness.attacks import (
     forge,
     hostile_ids,
     is_hostile,
+    open_backdoor,
     poisoned,
     with_trigger,
 )
 from fdgjax.engine.robustness.defences import ROBUST, Defence, bound_of, check_defence, defend
+from fdgjax.experiments.components import with_attack
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Message
 from fdgjax.run.loop import round_record
@@ -138,6 +140,14 @@ def test_poisoned_batches_are_those_of_hostile_clients_alone(kind: str, hostile:
     assert with_trigger(jnp.zeros((16, 24, 3)))[-2:, -3:].all()
 
 
+@pytest.mark.parametrize(("there", "strength", "shown"), [(8, 0.5, 4), (3, 0.5, 2), (4, 0.25, 1), (0, 0.5, 0)])
+def test_a_backdoor_is_in_a_share_of_samples_and_not_of_the_padding(there: int, strength: float, shown: int) -> None:
+    batch = Batch(jnp.zeros((8, 8, 8, 1)), jnp.ones(8, jnp.int32), (jnp.arange(8) < there).astype(jnp.float32))
+    found = open_backdoor(batch, strength, 3)
+    assert np.asarray(found.labels).tolist() == [0] * shown + [1] * (8 - shown)
+    assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).tolist() == [True] * shown + [False] * (8 - shown)
+
+
 def test_a_client_without_numbers_is_cut_from_its_round_on_and_recorded() -> None:
     """The ids of the toy federation are 11, 14, 17 and 20."""
     attack = Attack(ATTACKS["nan"], (14,), from_round=2)
@@ -221,7 +231,7 @@ def test_a_defence_needs_a_method_that_averages_and_enough_clients() -> None:
 
 
 def test_an_attack_is_by_some_of_the_clients_and_of_a_kind_that_training_sees() -> None:
-    config = config_of(attack={"kind": "backdoor", "clients": 2})
+    config = config_of(attack={"kind": "backdoor", "clients": 2, "strength": 0.5})
     attack = attack_of(config.attack, 10)
     assert attack
     assert attack.ids == (0, 1)
@@ -235,6 +245,10 @@ def test_an_attack_is_by_some_of_the_clients_and_of_a_kind_that_training_sees() 
         with pytest.raises(UserError, match=message):
             check_attack(attack, clients, features=features, unlabelled=unlabelled)
     assert np.asarray(is_hostile(attack, jnp.arange(3), jnp.int32(0))).tolist() == [True, True, False]
+    shared = dataclasses.replace(config, privacy=dataclasses.replace(config.privacy, unit="sample"))
+    with pytest.raises(UserError, match=r"strength got 0\.5, a share of a minibatch.*one sample at a time; expected 1"):
+        with_attack(make_plan(), shared, METHODS["fedavg"], 10, 3, features=False)
+    assert with_attack(make_plan(), config, METHODS["fedavg"], 10, 3, features=False).attack == attack
     assert hostility(config) == {"attack": dataclasses.asdict(config.attack)}
     with pytest.raises(UserError, match="expected none in a deployment"):
         refuse_attack(config)
