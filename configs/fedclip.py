@@ -3,7 +3,7 @@
 Paper: Lu et al., 2023; hyperparameters of its official code.
 
     python -m fdgjax.main --config=configs/fedclip.py
-    python -m fdgjax.main --config=configs/fedclip.py:pretrained_pacs --config.model.frozen=-1 \
+    python -m fdgjax.main --config=configs/fedclip.py:pretrained_pacs --config.model.frozen=-1 \\
         --config.data.dir=DATA --config.data.target=photo --config.method.class_embeddings=FILE.npy
 
 Measured: the second command with --config.rounds=2, --config.data.image_size=32 and, as embeddings, the classes' mean

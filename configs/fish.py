@@ -4,7 +4,7 @@ Paper: Shi et al., 2022, as in DomainBed: a share of the steps from domain to do
 
     python -m fdgjax.main --config=configs/fish.py
     python -m fdgjax.main --config=configs/fish.py:pacs --config.data.dir=DATA --config.data.target=photo
-    python -m fdgjax.main --config=configs/fish.py:pacs --config.data.dir=DATA --config.data.target=photo \
+    python -m fdgjax.main --config=configs/fish.py:pacs --config.data.dir=DATA --config.data.target=photo \\
         --config.method.pooled=False --config.data.homogeneity=0.5
 """
 

@@ -60,7 +60,7 @@ def write_operations(folder: Path, app: Path, settings: ServerSettings, host: st
         "fdgjax-node.service": node_unit(service),
         "fdgjax-superlink.service": superlink_unit(service),
         "compose.yaml": compose(service),
-        "requirements.txt": requirements(),
+        "requirements.txt": requirements(bool(settings.terms.config.privacy.unit)),
     }
     make_folder(folder)
     for name, text in files.items():
@@ -113,7 +113,9 @@ def what_is_trained(settings: ServerSettings) -> str:
     samples = f"rows of {', '.join(column.name for column in terms.columns)}" if terms.columns else "images"
     passes = f"{config.local_epochs} times over their samples, {config.batch_size} at a time"
     wait = f"{settings.deadline:g} seconds for them" if settings.deadline else "for all of them"
-    later = "; once the server has merged the columns' statistics, another" if config.data.standardise else ""
+    merged = ["merged the columns' statistics"] if config.data.standardise else []
+    computed = ["computed the noise from epsilon"] if config.privacy.epsilon else []
+    later = f"; once the server has {' and '.join([*merged, *computed])}, another" if merged or computed else ""
     classes = ", ".join(terms.class_names)
     parts = f"{config.clients_per_round or terms.clients} of {terms.clients} clients"
     return f"""**What is trained**: {config.model.name} by {config.method.name}, on {samples}; classes: {classes}.

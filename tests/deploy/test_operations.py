@@ -21,7 +21,7 @@ from fdgjax.deploy.app import ServerSettings
 from fdgjax.deploy.contents import FACTS, KINDS, contents_of
 from fdgjax.deploy.operations import write_operations
 from fdgjax.deploy.request_handlers import ACTIONS
-from fdgjax.deploy.service_files import NODE_PORT, Service, compose, node_unit, superlink_unit
+from fdgjax.deploy.service_files import NODE_PORT, Service, compose, node_unit, requirements, superlink_unit
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import OwnSamples, Terms
 from tests.runs import perceptron
@@ -132,6 +132,7 @@ def test_versions_are_those_installed(tmp_path: Path) -> None:
     write_operations(tmp_path / "here", tmp_path / "app", settings, "h", 8000)
     pins = dict(line.split("==") for line in (tmp_path / "here" / "requirements.txt").read_text().split())
     assert (pins["jax"], pins["fdgjax[flower]"]) == (version("jax"), version("fdgjax"))
+    assert "fdgjax[flower,privacy]==" in requirements(private=True)
     page = (tmp_path / "here" / "README.md").read_text()
     # Without authentication there is no key to install.
     assert "client.key" not in page
