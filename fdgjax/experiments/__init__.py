@@ -4,11 +4,11 @@ from fdgjax.experiments.chosen_data import found_data
 from fdgjax.experiments.components import (
     batching_of,
     check_method,
-    evaluation_settings,
     make_method,
     make_plan,
     on_callers_mesh,
 )
+from fdgjax.experiments.evaluations import evaluation_settings
 from fdgjax.experiments.experiment import Experiment, build
 from fdgjax.experiments.facts import bytes_per_round, image_facts, method_facts, model_facts, split_facts
 from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding

@@ -27,7 +27,6 @@ from fdgjax.experiments.components import (
     check_method,
     choose_devices,
     execution_of,
-    make_evaluation,
     make_method,
     make_plan,
     on_callers_mesh,
@@ -36,6 +35,7 @@ from fdgjax.experiments.components import (
     training_data,
     with_attack,
 )
+from fdgjax.experiments.evaluations import make_evaluation
 from fdgjax.experiments.facts import (
     bytes_per_round,
     frozen_facts,
