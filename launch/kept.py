@@ -102,9 +102,15 @@ def common_denominator(fractions: Sequence[float]) -> int | None:
 def compared() -> Iterator[tuple[Evidence, KeptCell, ComparisonRow]]:
     """Each figure that a paper prints of a kept cell."""
     for evidence in EVIDENCE:
-        published = read_published(SPECS / f"{evidence.spec}.py")
-        for cell in kept_cells(evidence.folder):
-            for (name, figure), paper in published.items():
-                ours = measured(cell, figure) if name == cell.name else None
-                if ours:
-                    yield evidence, cell, as_row(name, figure, ours, paper, "", "")
+        for cell, row in compared_in(evidence):
+            yield evidence, cell, row
+
+
+def compared_in(evidence: Evidence) -> Iterator[tuple[KeptCell, ComparisonRow]]:
+    """Those of one folder."""
+    published = read_published(SPECS / f"{evidence.spec}.py")
+    for cell in kept_cells(evidence.folder):
+        for (name, figure), paper in published.items():
+            ours = measured(cell, figure) if name == cell.name else None
+            if ours:
+                yield cell, as_row(name, figure, ours, paper, "", "")

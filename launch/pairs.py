@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fdgjax.sweeps.comparison import ComparisonRow
-from launch.kept import compared
+from launch.kept import EVIDENCE, compared_in
 
 BASELINE, METHOD = "ssfl", "uap"
 
@@ -13,7 +13,7 @@ BASELINE, METHOD = "ssfl", "uap"
 def pairs_table(_: str) -> str:
     """Both methods' accuracy on the unseen domain by server and test domain, the paper's in brackets, in percent; then
     means over the pairs that have both, what the method gains over its baseline, and verdicts."""
-    rows = {row.name: row for evidence, _, row in compared() if evidence.pairs}
+    rows = {row.name: row for evidence in EVIDENCE if evidence.pairs for _, row in compared_in(evidence)}
     parts = [name.split("-") for name in rows]
     domains = sorted({domain for _, *pair in parts for domain in pair}, key=lambda name: int(name[1:]))
     lines = [f"| server | {' | '.join(f'test {domain}' for domain in domains)} |", f"|---|{'---|' * len(domains)}"]
@@ -41,11 +41,11 @@ def summary(baseline: Sequence[ComparisonRow], method: Sequence[ComparisonRow]) 
       method: of the same pairs in the same order.
     """
     lines = []
-    for name, rows in (("SSFL", baseline), ("UAP", method)):
+    for name, rows in ((BASELINE, baseline), (METHOD, method)):
         ours, paper = (np.asarray([getattr(row, who) for row in rows]) for who in ("ours", "paper"))
         verdicts = [row.verdict.partition(",")[0] for row in rows]
         lines.append(
-            f"- {name}, mean of {len(rows)} pairs: {ours.mean():.1f}, the paper's {paper.mean():.1f}; by pair "
+            f"- {name.upper()}, mean of {len(rows)} pairs: {ours.mean():.1f}, the paper's {paper.mean():.1f}; by pair "
             f"{np.abs(ours - paper).mean():.1f} apart in the mean, correlation {np.corrcoef(ours, paper)[0, 1]:.2f}; "
             f"{verdicts.count('reproduced')} reproduced, {verdicts.count('worse')} worse, "
             f"{verdicts.count('better')} better."

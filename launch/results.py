@@ -15,7 +15,7 @@ from pathlib import Path
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.statistics import Values, over_targets, spread
 from fdgjax.methods import METHODS
-from fdgjax.report.reading import read_runs
+from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.tables import compared as values_of
 from fdgjax.sweeps.comparison import percent
 from fdgjax.utils.command import command
@@ -141,7 +141,7 @@ def methods_on_pacs(_: str) -> str:
     """Each method with labels at the clients: id / ood, mean over the four unseen domains, by folder."""
     rows: dict[str, dict[str, str]] = {}
     for folder in PACS:
-        figures = [figures_on_pacs(folder, figure) for figure in ("id_accuracy", "ood_accuracy")]
+        figures = figures_by_folder(folder)
         domains = len({panel for values in figures[1].values() for panel, _ in values})
         for name in figures[0]:
             if all(name in each for each in figures):
@@ -156,16 +156,22 @@ def methods_on_pacs(_: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def figures_on_pacs(folder: str, figure: str) -> Mapping[str, Values]:
-    """A figure of a folder's methods by unseen domain and seed, and of seed 0 of those that another folder has."""
+def figures_by_folder(folder: str) -> list[Mapping[str, Values]]:
+    """id and ood of a folder's methods by unseen domain and seed, and of seed 0 of those that another folder has."""
+    runs, others = (labelled_runs(name) if name else [] for name in (folder, FIRST_SEED_OF.get(folder, "")))
+    found: list[Mapping[str, Values]] = []
+    for figure in ("id_accuracy", "ood_accuracy"):
+        first = {
+            name: {key: value for key, value in values.items() if key[1] == 0}
+            for name, values in values_of(others, figure).items()
+        }
+        found.append(first | values_of(runs, figure))
+    return found
 
-    def of(name: str) -> Mapping[str, Values]:
-        runs = read_runs([KEPT / name])
-        return values_of([run for run in runs if METHODS[run.method].protocol == "leave_one_out"], figure)
 
-    more = of(FIRST_SEED_OF[folder]) if folder in FIRST_SEED_OF else {}
-    first = {name: {key: value for key, value in of_method.items() if key[1] == 0} for name, of_method in more.items()}
-    return first | dict(of(folder))
+def labelled_runs(folder: str) -> list[Run]:
+    """A folder's runs of methods with labels at the clients."""
+    return [run for run in read_runs([KEPT / folder]) if METHODS[run.method].protocol == "leave_one_out"]
 
 
 def not_measured(page: str) -> str:

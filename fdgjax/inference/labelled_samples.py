@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.sources.array_files import read_arrays
+from fdgjax.data.sources.arrays import check_one_each
 from fdgjax.data.sources.cells import cells_of
 from fdgjax.data.sources.known_columns import labels_in, stored_rows
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
@@ -62,8 +63,7 @@ def of_arrays(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
     def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         stored, labels = read_arrays(path)
         inputs, classes = checked_shape(stored, facts["sample_shape"], path), len(facts["classes"])
-        if labels.shape != inputs.shape[:1]:
-            raise UserError(f"{path} has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
+        check_one_each(str(path), inputs, labels)
         if not np.issubdtype(labels.dtype, np.integer) or not 0 <= labels.min() <= labels.max() < classes:
             whole = np.issubdtype(labels.dtype, np.number)
             found = f" from {labels.min()} to {labels.max()}" if whole else ""

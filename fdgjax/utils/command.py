@@ -20,6 +20,7 @@ STOPPED = 128 + signal.SIGINT
 """The shell's exit status for a program ended by Ctrl-C."""
 
 SMALLER = "expected enough for the experiment; make it smaller, as by a lower config.batch_size"
+"""What to do about too little memory."""
 
 Main = Callable[[Sequence[str]], int]
 

@@ -85,9 +85,14 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
         raise UserError(f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels)")
     inputs, labels = np.asarray(pair[0]), np.asarray(pair[1])
     inputs = checked_images(name, inputs) if inputs.dtype == np.uint8 else checked_numbers(name, inputs)
-    if labels.shape != inputs.shape[:1]:
-        raise UserError(f"data['{name}'] has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
+    check_one_each(f"data['{name}']", inputs, labels)
     return inputs, labels
+
+
+def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray) -> None:
+    """Raises a `UserError` unless there is one label for each sample; whose: the data or file in words."""
+    if labels.shape != inputs.shape[:1]:
+        raise UserError(f"{whose} has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
 
 
 def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

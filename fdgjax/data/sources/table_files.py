@@ -67,9 +67,10 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
 def check_lines(text: str, delimiter: str, path: Path) -> None:
     """Raises a `UserError` for an empty line among the rows, after which lines would be numbered wrongly; at the end of
     the file there may be any number."""
-    if not re.search(r"\n\r?\n", text.rstrip()):
+    rows = text.rstrip()
+    if not re.search(r"\n\r?\n", rows):
         return
-    lines = csv.reader(io.StringIO(text.rstrip(), newline=""), delimiter=delimiter)
+    lines = csv.reader(io.StringIO(rows, newline=""), delimiter=delimiter)
     for row in lines:
         if not row:
             raise UserError(f"{path} has an empty line, {lines.line_num}, among its rows; expected none; remove it")
