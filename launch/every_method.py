@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from fdgjax.evaluation.statistics import Difference, Values, over_targets, paired
 from fdgjax.report.reading import read_runs
-from fdgjax.sweeps.comparison import percent
+from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
 from launch.choosing import write_rows
 
@@ -98,7 +98,7 @@ def cells_of(figures: dict[str, Values], method: str) -> list[str]:
     if method not in figures:
         return ["", ""]
     own, difference = over_targets(figures[method]), paired(figures[method], figures[REFERENCE])
-    shown = "" if own is None else percent(*own.in_percent[:2])
+    shown = "" if own is None else mean_and_deviation("accuracy", *own.in_percent[:2])
     if method == REFERENCE or difference is None:
         return [shown, ""]
     mark = {"ahead": " ▲", "behind": " ▼"}.get(difference.words, "")

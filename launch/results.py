@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fdgjax.evaluation import HEADLINES
@@ -17,7 +18,7 @@ from fdgjax.evaluation.statistics import Values, over_targets, spread
 from fdgjax.methods import METHODS
 from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.tables import compared as values_of
-from fdgjax.sweeps.comparison import percent
+from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
@@ -83,8 +84,9 @@ def published_cells(_: str) -> str:
         if evidence.pairs:
             continue
         how = f"[{evidence.how}](../benchmarks/results/{evidence.folder}/README.md)"
-        figures = [percent(row.ours, row.deviation), str(row.seeds), percent(row.paper, row.paper_deviation)]
-        figures += [f"{row.difference:+.1f}", percent(row.tolerance, None), row.verdict]
+        written = partial(mean_and_deviation, row.figure)
+        figures = [written(row.ours, row.deviation), str(row.seeds), written(row.paper, row.paper_deviation)]
+        figures += [f"{row.difference:+.1f}", written(row.tolerance, None), row.verdict]
         paper = f"{evidence.spec.partition('_')[0]}, {row.table}"
         lines.append(f"| {' | '.join([paper, cell.name, how, HEADLINES[row.figure], *figures])} |")
     counts = [
@@ -124,7 +126,7 @@ def mean_of(cell: KeptCell, figure: str) -> str:
     found = spread([seed.figures.get(figure) for seed in cell.seeds])
     if found is None:
         return ""
-    return percent(*found.in_percent[:2]) if "accuracy" in figure else f"{found.mean:.2f}"
+    return mean_and_deviation(figure, *found.in_percent[:2]) if "accuracy" in figure else f"{found.mean:.2f}"
 
 
 PACS = {

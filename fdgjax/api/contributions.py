@@ -14,8 +14,8 @@ from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
 from fdgjax.sweeps.coalitions import Coalitions
-from fdgjax.sweeps.status import failure_of, forget_failure, summary_of
-from fdgjax.sweeps.work import Sweep, work_on_cells
+from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
 
 
@@ -43,12 +43,11 @@ def train_coalitions(game: Coalitions, out: Path, console: Console | None = None
     """Trains the coalitions that are not trained yet, in this process, and measures their clients' contributions.
 
     Raises:
-      UserError: a coalition whose run failed.
+      UserError: a coalition whose run failed, or whose folder holds another experiment.
     """
     cells = list(game.cells.values())
-    for cell in cells:
-        forget_failure(out, cell.name)
     sweep = Sweep(cells, cells, out, {}, together=LARGEST)
+    begin(sweep)
     work_on_cells(sweep, console or Console(RichConsole(quiet=True)), threading.Event())
     return read_contributions(game, out)
 

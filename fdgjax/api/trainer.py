@@ -34,7 +34,7 @@ from fdgjax.run.device_choice import as_begun
 from fdgjax.run.loop import Observer, Progress, keep_records
 from fdgjax.run.records import Workdir, check_place, finished, mean_figures
 from fdgjax.run.reopen import reopen, restored
-from fdgjax.run.runner import Interrupted, run_experiment, train_with_records
+from fdgjax.run.runner import Interrupted, mean_loss, run_experiment, train_with_records
 from fdgjax.run.summaries import of_all_seeds
 from fdgjax.sweeps.coalitions import coalitions_of
 from fdgjax.utils.errors import UserError
@@ -223,7 +223,9 @@ def as_one(records: Sequence[Record]) -> Record:
     """Merges the seeds' records of a round into one; a single seed's record is returned unchanged."""
     if len(records) == 1:
         return records[0]
-    return {"round": records[0]["round"], **mean_figures(records), "seeds": list(records)}
+    spent = {key: records[0][key] for key in ("privacy_epsilon",) if key in records[0]}
+    means = {"train_loss": mean_loss(records), **mean_figures(records)}
+    return {"round": records[0]["round"], **means, **spent, "seeds": list(records)}
 
 
 def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence[Observer]) -> Result:

@@ -12,7 +12,7 @@ DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at 
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,8 +20,9 @@ from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned
-from fdgjax.config import Config, read_config
+from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.config.command_line import is_override, set_keys
+from fdgjax.config.presets import PRESETS
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
@@ -117,7 +118,7 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     figure_kind(args.figure)  # before anything is trained
     methods = split(args.methods)
     only_fit = not methods and not args.config.partition(":")[0]
-    chosen = methods or (default_methods(keys.get("data.protocol", "leave_one_out")) if only_fit else [])
+    chosen = methods or (default_methods(protocol_of(args.config.partition(":")[2], keys)) if only_fit else [])
     if not args.config and not methods:
         raise UserError("choose got no --config; expected --config=:PRESET, such as :pretrained_folder; see --help")
     configs = [with_keys(config, args, words) for config in base_configs(args.config, chosen)]
@@ -130,6 +131,12 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     own = ["fdgjax", *(word for file in files_of_with() for word in ("--with", file)), "choose", *argv]
     plain = [word for word in own if word not in ("--train", "--worker")]
     return Asked(choosing, sweep, args, {"choose": shlex.join(plain), "train": shlex.join([*plain, "--train"])})
+
+
+def protocol_of(preset: str, keys: Mapping[str, str]) -> str:
+    """The protocol that a command's keys set, else its preset's, else the one that methods start from."""
+    of_preset = PRESETS.get(preset, {}).get("data", {}).get("protocol", DataConfig().protocol)
+    return keys.get("data.protocol", of_preset)
 
 
 def with_keys(config: ConfigDict, args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.inference.probes import keep, probe_run
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 
 
 @command
@@ -43,7 +43,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")
     parser.add_argument("--layer", default="", help=f"what is probed: {', '.join(LAYERS)}")
-    parser.add_argument("--repeats", type=int, default=0, help="splits for each percentage")
+    parser.add_argument("--repeats", type=positive_number, default=0, help="splits for each percentage")
     return parser.parse_args(argv[1:])
 
 

@@ -65,6 +65,12 @@ def table_scale(key: str) -> float:
     return 1.0 if last_word(key) in NUMBER_FIGURES else 100.0
 
 
+def in_table(key: str, value: float, sign: str = "", digits: int = 1) -> str:
+    """A figure times its `table_scale` as tables write it: so many decimals of percent, and four significant digits of
+    predicted numbers, whose unit may be of any size; `sign`: "+" to write a plus, too."""
+    return f"{value:{sign}.4g}" if table_scale(key) == 1 else f"{value:{sign}.{digits}f}"
+
+
 def larger_is_better(key: str) -> bool:
     """Whether larger values of a record's key are better."""
     return figure_kind(key).sign > 0 if figure_in(key) or last_word(key) in KINDS else True

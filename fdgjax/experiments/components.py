@@ -99,6 +99,11 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
             f"method '{entry.name}' needs a server with labelled data, but the protocol is '{name}'; expected "
             "config.data.protocol=labelled_server"
         )
+    if entry.unlabelled and protocol.labelled_server:
+        raise UserError(
+            f"method '{entry.name}' learns without labels, but the protocol '{name}' has the server's labels trained "
+            "on; expected leave_one_out or unseen_client"
+        )
     if entry.unlabelled and not protocol.unseen:
         raise UserError(
             f"method '{entry.name}' is evaluated by a probe on an unseen domain, which the protocol '{name}' lacks; "
@@ -201,12 +206,13 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
 
 
 def with_attack(
-    plan: RoundPlan, config: Config, entry: Entry, classes: int, clients: int, *, features: bool
+    plan: RoundPlan, config: Config, entry: Entry, classes: int, clients: int, *, images: bool, features: bool
 ) -> RoundPlan:
-    """The plan with the config's attack, on data of `classes` classes; raises like `check_attack`."""
+    """The plan with the config's attack, on data of `classes` classes; images, features: as of `check_attack`, which it
+    raises like."""
     attack = attack_of(config.attack, classes)
     if attack:
-        check_attack(attack, clients, features=features, unlabelled=entry.unlabelled)
+        check_attack(attack, clients, images=images, features=features, unlabelled=entry.unlabelled)
         if attack.kind.share and config.privacy.unit == "sample" and 0 < attack.strength < 1:
             raise UserError(
                 f"config.attack.strength got {attack.strength:g}, a share of a minibatch, but with config.privacy.unit="

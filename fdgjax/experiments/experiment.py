@@ -204,9 +204,8 @@ def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) ->
     """
     config, clients = task.config, len(trained_on[0].ids)
     plan = make_plan(config, task.batching, task.setup.execution, clients, method)
-    plan = with_attack(
-        plan, config, task.entry, len(task.data.class_names), clients, features=task.features or not task.data.images
-    )
+    classes, images = len(task.data.class_names), task.data.images
+    plan = with_attack(plan, config, task.entry, classes, clients, images=images, features=task.features)
     protected = protection(config, method, task.batching, trained_on)
     return plan._replace(privacy=protected.round if protected else None), protected
 

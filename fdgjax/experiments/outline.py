@@ -17,6 +17,7 @@ from fdgjax.data.encoding import Encoding, from_plain, to_plain
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.arrays import content_digest
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, compile_init
 from fdgjax.experiments.components import (
@@ -42,6 +43,7 @@ class DataDescription(NamedTuple):
     clients: number of clients that hold data.
     samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
+    content: what tells the data from others (`content_digest`); '' in folders of before that entry.
     """
 
     class_names: tuple[str, ...]
@@ -55,6 +57,7 @@ class DataDescription(NamedTuple):
     columns: tuple[Column, ...] = ()
     encodings: Sequence[Encoding | None] = (None,)
     label_scales: Sequence[LabelScale | None] = (None,)
+    content: str = ""
 
     @property
     def numeric(self) -> bool:
@@ -100,6 +103,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         columns=data.columns,
         encodings=experiment.encodings[member],
         label_scales=experiment.label_scales[member],
+        content=content_digest(data),
     )
 
 
@@ -119,6 +123,7 @@ def to_description(plain: Mapping[str, Any]) -> DataDescription:
         columns=columns,
         encodings=[None if one is None else from_plain(one, layout) for one in plain.get("encodings", (None,))],
         label_scales=[one and LabelScale(*map(np.float32, one)) for one in plain.get("label_scales", (None,))],
+        content=plain.get("content", ""),
     )
 
 

@@ -22,6 +22,16 @@ def check_task(config: Config, entry: Entry, protocol: Protocol) -> None:
         (entry.unlabelled, f"method '{entry.name}' learns without labels, and", "fedavg"),
         (protocol.labelled_server, f"protocol '{config.data.protocol}' makes pseudo-labels, and", "leave_one_out"),
         (names_in(config.figures), f"config.figures got '{config.figures}', of probabilities, but", "none"),
+        (
+            ":" in config.selection,
+            f"config.selection got '{config.selection}', by a figure of probabilities, but",
+            config.selection.partition(":")[0],
+        ),
+        (
+            config.figures_sensitivity,
+            f"config.figures_sensitivity got {config.figures_sensitivity:g}, of a threshold of probabilities, but",
+            "0",
+        ),
         (config.adaptation.kind in OF_CLASSES, f"config.adaptation.kind got '{config.adaptation.kind}', but", "own"),
         (config.data.label_skew, f"config.data.label_skew got {config.data.label_skew:g}, of classes, but", "0"),
         (config.data.shots, f"config.data.shots got {config.data.shots}, drawn from all classes, but", "0"),

@@ -7,11 +7,12 @@ import numpy as np
 from fdgjax.experiments import outline_of
 from fdgjax.inference.kept_rounds import kept_state
 from fdgjax.inference.trained_run import TrainedRun, unstacked
+from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import rebuilt
-from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from fdgjax.utils.checksums import read_checked_json, sha256, write_checked_json
 
 FILE = "excluded.json"
-"""Kept in a run's folder, so that it is computed once."""
+"""Kept in a run's folder, so that it is computed once for each summary: a continued run has another one."""
 
 
 def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, float]]:
@@ -25,8 +26,10 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
     Raises:
       UserError: no run, no checkpoint, or no data.
     """
-    if (run / FILE).is_file():
-        return dict(read_checked_json(run / FILE))
+    of = sha256(Workdir(run).summary)
+    kept = read_checked_json(run / FILE) if (run / FILE).is_file() else {}
+    if kept.get("summary") == of:
+        return dict(kept["accuracy"])
     experiment = rebuilt(run, data_dir)
     data, outline = experiment.data, outline_of(experiment)
     rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in experiment.sharings[0].excluded]
@@ -40,5 +43,5 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
             name: float(np.mean([np.mean(next(answers) == data.labels[own]) for _ in models]))
             for name, own in zip(experiment.sharings[0].excluded, rows, strict=True)
         }
-    write_checked_json(run / FILE, found)
+    write_checked_json(run / FILE, {"summary": of, "accuracy": found})
     return found

@@ -12,8 +12,9 @@ from fdgjax.experiments import Experiment, outline_of
 from fdgjax.inference.kept_rounds import kept_state
 from fdgjax.inference.safeguards import Safeguards, has_labels, safeguards_of
 from fdgjax.inference.trained_run import TrainedRun
+from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import rebuilt
-from fdgjax.utils.checksums import Damaged, read_checked_json, write_checked_json
+from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 
 LOGGER = logging.getLogger(__name__)
 FILE = "left_out.json"
@@ -25,7 +26,7 @@ LeftOut = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 
 def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
     """Measures the figures of left-out domains, each a mean over the seeds, and keeps them in a run's folder, unless
-    they are there, or the clients have no labels.
+    those of the same runs are there, or the clients have no labels.
 
     Args:
       path: the folder of the run.
@@ -34,7 +35,8 @@ def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
     Raises:
       UserError: no run, no checkpoint, or no data.
     """
-    if (path / FILE).is_file():
+    of = {domain: sha256(Workdir(run).summary) for domain, run in runs.items()}
+    if kept(path).get("summaries") == of:
         return
     found: dict[str, Any] = {}
     for domain, run in runs.items():
@@ -43,7 +45,7 @@ def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
         if not each:
             return
         found[domain] = {kind: mean_of([one.figures[kind]["unseen"] for one in each]) for kind in each[0].figures}
-    write_checked_json(path / FILE, found)
+    write_checked_json(path / FILE, {"summaries": of, "figures": found})
 
 
 def measured(experiment: Experiment, run: Path, index: int) -> Safeguards | None:
@@ -60,7 +62,12 @@ def mean_of(figures: Sequence[Mapping[str, float | None]]) -> dict[str, float | 
 
 
 def read_left_out(path: Path) -> LeftOut:
-    """What `keep_left_out` kept in a run's folder; empty for nothing, and, with a warning, for a damaged file."""
+    """The figures that `keep_left_out` kept in a run's folder, if any."""
+    return dict(kept(path).get("figures", {}))
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What `keep_left_out` wrote; empty for nothing, and, with a warning, for a damaged file."""
     if not (path / FILE).is_file():
         return {}
     try:

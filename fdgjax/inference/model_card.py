@@ -5,6 +5,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
@@ -124,7 +125,7 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
     import jax
 
     config, data = classifier.outline.config, classifier.outline.data
-    facts = facts_of(classifier)
+    facts, excluded = facts_of(classifier), words_of(config.data.excluded)
     samples = SAMPLES[described(facts)]
     unseen = classifier.client == UNSEEN
     return CARD.format(
@@ -139,7 +140,7 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
         jax=jax.__version__,
         sample=samples.words,
         use=samples.use(facts),
-        domains=", ".join(f"`{printable(name)}`" for name in data.domain_names),
+        domains=", ".join(f"`{printable(name)}`" for name in data.domain_names if name not in excluded),
         protocol=config.data.protocol,
         unseen=f", unseen domain `{printable(data.target)}`" if data.target else "",
         clients=data.clients,

@@ -33,12 +33,12 @@ USE_TABLES = """```python
 import csv, numpy
 {read}
 def cell(text, column):
-    if text in ("", *facts["missing"]):
+    word = text.strip().removesuffix(".0")
+    if word in facts["missing"]:
         return float("nan")
     names = column["categories"]
     if not names:
-        return float(text)
-    word = text.removesuffix(".0")
+        return float(word)
     return names.index(word) if word in names else -1
 
 rows = csv.DictReader(open("new.csv"))

@@ -4,6 +4,8 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 
+from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import Spread
 from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.spelling import spelled
@@ -122,18 +124,20 @@ def latex_cell(value: Cell, column: Column, best: bool) -> str:
 
 
 def best_cells(table: Table) -> set[tuple[int, int]]:
-    """Row and column of the greatest means, as displayed, of every numeric column among the rows that are compared,
-    if there are two or more."""
+    """Row and column of the best means, as displayed, of every numeric column among the rows that are compared, if
+    there are two or more: the greatest, or the smallest of a figure of which less is better."""
     keys = [column.key for column in table.columns]
     if table.best not in keys:
         return set()
     by, found = keys.index(table.best), set[tuple[int, int]]()
+    smaller = {title for key, title in HEADLINES.items() if not larger_is_better(key)}
     for group in dict.fromkeys(row[by] for row in table.rows):
+        best = min if group in smaller else max
         for j in (j for j, column in enumerate(table.columns) if is_numeric_column(column)):
             means = {
                 i: float(shown(row[j], table.columns[j]).partition(" ")[0].replace(",", ""))
                 for i, row in enumerate(table.rows)
                 if row[by] == group and row[j] is not None
             }
-            found |= {(i, j) for i, mean in means.items() if len(means) > 1 and mean == max(means.values())}
+            found |= {(i, j) for i, mean in means.items() if len(means) > 1 and mean == best(means.values())}
     return found

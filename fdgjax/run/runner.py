@@ -11,7 +11,7 @@ from typing import Any
 from fdgjax.config import Config
 from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiments import Experiment, build
+from fdgjax.experiments import Experiment, build, describe
 from fdgjax.loggers import check_loggers
 from fdgjax.models.client_model import note_dtype
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
@@ -36,6 +36,7 @@ from fdgjax.run.records import (
     Checkpoint,
     History,
     Workdir,
+    check_data,
     check_place,
     check_workdir,
     finished,
@@ -103,6 +104,7 @@ def run_experiment(
         if earlier:
             refuse_schedules(path, experiment, earlier)
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
+        check_data(Workdir(path), describe(experiment))
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)

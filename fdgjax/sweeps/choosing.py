@@ -53,12 +53,15 @@ class Choosing(NamedTuple):
 
 
 def default_methods(protocol: str) -> list[str]:
-    """The methods that may be candidates by their labels: those that start from the protocol, learn from labels, and do
-    not gather the data in one place."""
+    """The methods that may be candidates by their labels: those that learn from labels where the protocol has them, at
+    the clients or at the server alone, and do not gather the data in one place."""
+    at_server = PROTOCOLS[protocol].labelled_server
     return [
         name
         for name, entry in METHODS.items()
-        if entry.protocol == protocol and not entry.unlabelled and not entry.pooled(entry.hyper(name=name))
+        if (entry.protocol == "labelled_server") == at_server
+        and not entry.unlabelled
+        and not entry.pooled(entry.hyper(name=name))
     ]
 
 
@@ -73,9 +76,11 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
         asked for should be; also those that would compute frozen stages in every step.
 
     Raises:
-      UserError: an invalid config, an unknown target, fewer than two domains besides it, a protocol without an unseen
-        domain, a method without labels, or no method that fits.
+      UserError: a negative number of draws, an invalid config, an unknown target, fewer than two domains besides it, a
+        protocol without an unseen domain, a method without labels, or no method that fits.
     """
+    if draws < 0:
+        raise UserError(f"choose got search={draws}; expected a number of draws, or 0 for none")
     domains = check_domains(read_config(configs[0]), target)
     excluded = ",".join(filter(None, (configs[0].data.excluded, target)))
     unfit, candidates = dict[str, str](), list[Candidate]()

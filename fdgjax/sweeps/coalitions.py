@@ -1,7 +1,9 @@
 """The runs of all coalitions of clients, or of those that some random orders of the clients pass through."""
 
+import hashlib
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,10 @@ EXACT = 6
 """The most clients of which all coalitions are trained."""
 ORDERS = 20
 """The default number of random orders of more clients."""
+
+
+LONGEST_NAME = 200
+"""The most bytes of a folder's name; file systems take 255, and files of notes have its name with an ending."""
 
 
 class Coalitions(NamedTuple):
@@ -45,9 +51,11 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
         `ORDERS`. The orders depend on nothing but the number of clients.
 
     Raises:
-      UserError: a method or protocol without labels at the clients, clients that do not each hold one domain, or data
-        that cannot be found.
+      UserError: a negative number of orders, a method or protocol without labels at the clients, clients that do not
+        each hold one domain, or data that cannot be found.
     """
+    if orders < 0:
+        raise UserError(f"contributions got orders={orders}; expected a number from 1, or 0 for the default")
     asked, data = read_config(config), config.data
     protocol = PROTOCOLS[data.protocol]
     if METHODS[config.method.name].unlabelled or protocol.labelled_server:
@@ -92,4 +100,11 @@ def cell_of(config: ConfigDict, target: str, clients: tuple[str, ...], out: list
     changed.data.clients = 0
     changed.data.target = target
     changed.data.excluded = ",".join([*out, *(name for i, name in enumerate(clients) if i not in coalition)])
-    return Cell("+".join(as_name(clients[i]) for i in sorted(coalition)), changed, figures_of(changed))
+    return Cell(coalition_name(clients, coalition), changed, figures_of(changed))
+
+
+def coalition_name(clients: Sequence[str], coalition: Coalition) -> str:
+    """The members' names, as a folder's; of names too long for one, their number and a digest."""
+    name = "+".join(as_name(clients[i]) for i in sorted(coalition))
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return name if len(name.encode()) <= LONGEST_NAME else f"{len(coalition)}_of_{len(clients)}-{digest}"

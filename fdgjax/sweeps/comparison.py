@@ -5,13 +5,14 @@ import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fdgjax.evaluation import SHOWN
-from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
+from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_scale
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_of, hold, summary_of
@@ -51,9 +52,7 @@ def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
         write_text(out / "table.md", ranked + markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows(
-            [ComparisonRow._fields, *([f"{x:.2f}" if isinstance(x, float) else x for x in row] for row in rows)]
-        )
+        writer.writerows([ComparisonRow._fields, *map(csv_cells, rows)])
         write_text(out / "table.csv", stream.getvalue())
 
 
@@ -161,7 +160,7 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
         "|---|--:|---|--:|--:|--:|--:|---|---|---|",
     ]
     lines += [f"| {' | '.join(ranked_cells(name, one))} |" for name, ranked in found.items() for one in ranked]
-    note = "Differences are paired by target and seed, in points; the interval is of 95 %."
+    note = "Differences are paired by target and seed, in points or a number's unit; the interval is of 95 %."
     if not all(map(larger_is_better, found)):
         note += (
             " Of log loss, Brier score (times 100) and errors of numbers smaller values are better, and a negative "
@@ -174,14 +173,14 @@ def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
     scale = table_scale(figure)
     scaled = one.spread if scale == 1 else one.spread.in_percent
-    cells = [SHOWN[figure], str(one.place or ""), one.name, percent(*scaled[:2])]
+    cells = [SHOWN[figure], str(one.place or ""), one.name, mean_and_deviation(figure, *scaled[:2])]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]
     interval = one.behind.interval
-    shown = "" if interval is None else f"{scale * interval[0]:+.1f} to {scale * interval[1]:+.1f}"
+    shown = "" if interval is None else " to ".join(in_table(figure, scale * end, "+") for end in interval)
     wins = f"{one.behind.wins} of {one.behind.pairs}"
-    return [*cells, f"{scale * one.behind.mean:+.1f}", shown, wins, one.behind.words]
+    return [*cells, in_table(figure, scale * one.behind.mean, "+"), shown, wins, one.behind.words]
 
 
 def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
@@ -198,16 +197,20 @@ def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
     return "\n".join([*lines, *(f"\nReduced: {words}." for words in reduced)]) + "\n"
 
 
+def csv_cells(row: ComparisonRow) -> list[object]:
+    """A row's cells for programs."""
+    return [in_table(row.figure, cell, digits=2) if isinstance(cell, float) else cell for cell in row]
+
+
 def markdown_cells(row: ComparisonRow) -> list[str]:
     """A row's cells."""
-    signed = "" if row.difference is None else f"{row.difference:+.1f}"
-    shown = [percent(row.ours, row.deviation), "" if row.seeds is None else str(row.seeds)]
-    shown += [percent(row.paper, row.paper_deviation), signed, percent(row.tolerance, None)]
+    written = partial(mean_and_deviation, row.figure)
+    signed = "" if row.difference is None else in_table(row.figure, row.difference, "+")
+    shown = [written(row.ours, row.deviation), "" if row.seeds is None else str(row.seeds)]
+    shown += [written(row.paper, row.paper_deviation), signed, written(row.tolerance, None)]
     return [row.name, row.figure, *shown, row.verdict, row.table, row.note]
 
 
-def percent(mean: float | None, deviation: float | None) -> str:
-    """`63.1`, `63.1 ± 1.3`, or nothing."""
-    if mean is None:
-        return ""
-    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
+def mean_and_deviation(figure: str, mean: float | None, deviation: float | None) -> str:
+    """`63.1`, `63.1 ± 1.3`, or nothing; as `in_table` writes the figure."""
+    return " ± ".join(in_table(figure, value) for value in (mean, deviation) if value is not None and mean is not None)

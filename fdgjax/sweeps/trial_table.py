@@ -10,6 +10,7 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation.figure_kinds import in_table
 from fdgjax.sweeps.space import Search, with_idle
 from fdgjax.utils.files import write_text
 
@@ -61,12 +62,14 @@ def verdict_lines(search: Search, best: FrozenTrial, trials: Sequence[FrozenTria
         return [*lines, "These are the config's own values."] if own else lines
     if own.value is None or best.value is None:
         return [*lines, f"The config's own values, {trial_folder_name(own.number)}: {outcome(own)}."]
-    mine, first = search.scale * own.value, search.scale * best.value
+    mine, first = (
+        f"{in_table(search.figure, search.scale * x, digits=2)}{unit(search)}" for x in (own.value, best.value)
+    )
+    gain = in_table(search.figure, search.scale * (best.value - own.value), "+", digits=2)
     return [
         *lines,
-        f"The config's own values, {trial_folder_name(own.number)}: {mine:.2f}{unit(search)}, the best's "
-        f"{first:.2f}{unit(search)} ({search.scale * (best.value - own.value):+.2f}). The best of several "
-        "figures is partly luck: compare the two with seeds that the search did not use.",
+        f"The config's own values, {trial_folder_name(own.number)}: {mine}, the best's {first} ({gain}). The best of "
+        "several figures is partly luck: compare the two with seeds that the search did not use.",
     ]
 
 
@@ -90,7 +93,9 @@ def row(search: Search, trial: FrozenTrial) -> list[str]:
     """A trial's cells; nothing for a hyperparameter without an effect on it."""
     values = values_in(search, trial)
     figure = (
-        f"{search.scale * trial.value:.2f}" if trial.state == TrialState.COMPLETE and trial.value is not None else ""
+        in_table(search.figure, search.scale * trial.value, digits=2)
+        if trial.state == TrialState.COMPLETE and trial.value is not None
+        else ""
     )
     return [
         trial_folder_name(trial.number),
@@ -129,7 +134,8 @@ def unit(search: Search) -> str:
 def written(value: float, search: Search) -> str:
     """A figure of held-out data, such as `validation 81.20 %` or `validation AUROC 90.30 %`."""
     name = SHOWN.get(search.figure.replace("id_all_", "id_"), "").removeprefix("id").strip()
-    return f"validation {f'{name} ' if name else ''}{search.scale * value:.2f}{unit(search)}"
+    number = in_table(search.figure, search.scale * value, digits=2)
+    return f"validation {f'{name} ' if name else ''}{number}{unit(search)}"
 
 
 def percent_of(trial: FrozenTrial, search: Search) -> str:

@@ -20,7 +20,7 @@ from fdgjax.run.memory_check import lacks_memory
 from fdgjax.run.records import open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
-from fdgjax.sweeps.comparison import percent, summary_figure, write_tables
+from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
 from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
 
@@ -159,7 +159,7 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
     left = len(unfinished(sweep))
     summary = summary_of(sweep.out, cell.name)
     figures = "  ".join(
-        f"{name} {percent(*figure.spread[:2])}"
+        f"{name} {mean_and_deviation(name, *figure.spread[:2])}"
         for name in cell.figures
         if (figure := summary_figure(summary, name)) is not None
     )

@@ -1,6 +1,7 @@
 """Contributions are those of separately trained coalitions, and an absent client is one that does not exist."""
 
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,20 @@ import pytest
 import fdgjax
 from fdgjax.api.contributions import as_json, mean_and_error, read_contributions
 from fdgjax.api.results import Result
+from fdgjax.api.trainer import lending
 from fdgjax.cli.contributions import main
+from fdgjax.cli.export import main as export
 from fdgjax.config import make_config
 from fdgjax.evaluation.shapley import all_coalitions, shapley_values
+from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
 from fdgjax.run.records import Workdir, write_summary
 from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.coalitions import Coalitions, drawn_orders
-from fdgjax.utils.checksums import write_checked_json
+from fdgjax.sweeps.coalitions import Coalitions, coalition_name, drawn_orders
+from fdgjax.utils.checksums import sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import perceptron
+from tests.toys import compiling_quickly
 
 __all__ = ["perceptron"]
 
@@ -69,7 +74,8 @@ def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
         absent = {name: sums for i, name in enumerate(clients) if i not in one}
         facts = {"seed": 3, "per_domain_accuracy": {**own, "e": sums}, **({"excluded": list(absent)} if absent else {})}
         write_summary(Workdir(folder), facts)
-        write_checked_json(folder / "excluded.json", {"3": absent})
+        of = sha256(folder / "summary.json")
+        write_checked_json(folder / "excluded.json", {"summary": of, "accuracy": {"3": absent}})
     found = read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)
     wanted = np.broadcast_to(np.array(worth)[:, None, None], (3, 1, 4))
     np.testing.assert_allclose(found.shapley, wanted, atol=1e-12)
@@ -125,6 +131,38 @@ def accuracies(alone: Result, clients: str, seed: int) -> list[float]:
     ]
 
 
+def test_another_experiments_folder_is_refused_and_what_is_kept_is_of_the_summary(tmp_path: Path) -> None:
+    """More rounds in the same folder are another experiment, and a continued run's absent clients are measured anew."""
+
+    def asked(**keys: Any) -> fdgjax.Trainer:
+        return fdgjax.experiment("fedavg", data=drawn("abe"), target="e", model="perceptron", **{**KEYS, **keys})
+
+    def absent(trainer: fdgjax.Trainer) -> Any:
+        with lending(trainer.given):
+            return excluded_accuracies(tmp_path / "game/a")
+
+    with compiling_quickly():
+        first = asked(rounds=1).contributions(tmp_path / "game")
+        with pytest.raises(UserError, match=r"holds another experiment: config\.rounds is 1 there and 3 here"):
+            asked(rounds=3).contributions(tmp_path / "game")
+        longer = asked(data__excluded="b")
+        assert absent(longer) == {"0": {"b": first.accuracies[frozenset({0})][0, 1]}}
+        longer.train(tmp_path / "game/a")
+        with lending(longer.given):
+            assert export(["export", str(tmp_path / "game/a"), "--out", str(tmp_path / "model")]) == 0
+        assert "; domains: `a`, `e`.\n" in (tmp_path / "model/README.md").read_text(), "b was excluded"
+        alone = accuracies(trained(drawn("abe"), data__excluded="b"), "b", 0)[0]
+        assert absent(longer) == {"0": {"b": pytest.approx(alone)}}
+
+
+def test_names_too_long_for_a_folder_are_a_number_and_a_digest() -> None:
+    clients = tuple(f"hospital_number_{i}" for i in range(22))
+    assert coalition_name(clients, frozenset({1, 3})) == "hospital_number_1+hospital_number_3"
+    names = {coalition_name(clients, frozenset(range(22)) - {i}) for i in range(22)}
+    assert len(names) == 22
+    assert all(re.fullmatch(r"21_of_22-[0-9a-f]{12}", name) for name in names)
+
+
 def test_a_standard_error_is_over_seeds() -> None:
     assert mean_and_error(np.array([0.5])) == {"mean": 0.5, "error": None}
     assert mean_and_error(np.array([0.4, 0.6]))["error"] == pytest.approx(0.1)
@@ -143,6 +181,7 @@ def test_orders_are_reproducible_permutations() -> None:
         (["--config=fedsimclr"], "whose clients have no labels"),
         (["--config=fedavg", "--config.data.clients=10"], "expected a client for each domain"),
         (["--config=fedavg", "--rounds", "3"], "expected --config.rounds="),
+        (["--config=fedavg", "--orders", "-2"], "contributions got orders=-2; expected a number from 1, or 0"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,8 +159,12 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
 
 
 def test_a_callback_of_several_seeds_has_their_means() -> None:
-    records = [{"round": 3, "train_loss": 1.0, "ood_accuracy": 0.25}, {"round": 3, "ood_accuracy": 0.75}]
-    assert as_one(records) == {"round": 3, "ood_accuracy": 0.5, "seeds": records}
+    records = [
+        {"round": 3, "train_loss": 1.0, "ood_accuracy": 0.25},
+        {"round": 3, "train_loss": 2.0, "ood_accuracy": 0.75},
+    ]
+    assert as_one(records) == {"round": 3, "train_loss": 1.5, "ood_accuracy": 0.5, "seeds": records}
+    assert as_one([{**one, "privacy_epsilon": 0.5} for one in records])["privacy_epsilon"] == 0.5
     assert as_one(records[:1]) is records[0]
 
 

@@ -124,6 +124,13 @@ def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
         make_method(config, METHODS["fedavg"]._replace(name="central", make=entry.make), *others)
 
 
+def test_a_method_without_labels_is_not_trained_on_a_servers() -> None:
+    config = make_config("fedsimclr", "rotated_digits")
+    config.data.protocol = "labelled_server"
+    with pytest.raises(UserError, match=r"'fedsimclr' learns without labels, but .* the server's labels trained on"):
+        build(read_config(config))
+
+
 def test_clients_of_one_domain_have_nothing_to_compare() -> None:
     config = make_config("vrex", "rotated_digits")
     config.update({"devices": 1, "method": {"pooled": False}})

@@ -17,11 +17,13 @@ from fdgjax.data.federation import pool
 from fdgjax.data.numeric_labels import LabelScale, label_scale
 from fdgjax.data.sources.arrays import domains_of
 from fdgjax.engine import compile_round, init_state
-from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.figure_kinds import in_table, larger_is_better
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES, Errors, mean_of
 from fdgjax.evaluation.selection import reported
+from fdgjax.evaluation.statistics import Spread
 from fdgjax.methods import METHODS
 from fdgjax.objectives.cross_entropy import label_losses
+from fdgjax.sweeps.comparison import Measured, as_row, csv_cells, mean_and_deviation
 from fdgjax.utils.errors import UserError
 from tests.hospitals import write_hospitals
 from tests.marks import mostly_slow
@@ -126,11 +128,16 @@ def test_a_method_that_uses_classes_is_refused(name: str) -> None:
     refused(f"'{name}' got labels that are numbers.*expected config.task=classification, or a method", name)
 
 
-def test_what_else_needs_classes_is_refused() -> None:
+def test_what_else_needs_classes_is_refused(tmp_path: Path) -> None:
     refused("gap=accuracy is of classes", "feddg_ga", method__gap="accuracy", data=sites() | {"three": sites()["one"]})
     refused("'fedsimclr' learns without labels", "fedsimclr")
     refused("protocol 'labelled_server' makes pseudo-labels", data__protocol="labelled_server")
     refused("config.figures got 'auroc'", figures="auroc")
+    # The preset asks for figures of probabilities, which a regression leaves out without a word.
+    table = {"name": "fedavg:table", "data": None, "data__dir": str(write_hospitals(tmp_path)), "data__label": "age"}
+    by_figure = "config.selection got 'validation:auroc', by a figure.*expected validation,"
+    refused(by_figure, **table, selection="validation:auroc")
+    refused("config.figures_sensitivity got 0.9, of a threshold", **table, figures_sensitivity=0.9)
     refused("config.adaptation.kind got 'tent'", adaptation__kind="tent")
     refused("config.data.label_skew got 0.5", data__label_skew=0.5, data__homogeneity=0.5)
     refused("config.data.shots got 1", data__shots=1)
@@ -155,6 +162,16 @@ def test_a_label_of_a_table_that_is_no_number_is_one_line(tmp_path: Path) -> Non
     hospitals = write_hospitals(tmp_path)
     for label, words in (("sick", "has '(yes|no)' in line 2; expected numbers"), ("dose", "has no 'dose' in line")):
         refused(words, "fedavg:table", data=None, data__dir=str(hospitals), data__label=label)
+
+
+def test_tables_write_numbers_in_a_unit_of_any_size() -> None:
+    assert [in_table("ood_rmse", value) for value in (0.00716, 1234.5, 0.5)] == ["0.00716", "1234", "0.5"]
+    assert mean_and_deviation("id_rmse", 0.0099, 0.00012) == "0.0099 ± 0.00012"
+    assert in_table("ood_accuracy", 63.14, "+") == "+63.1"
+    assert csv_cells(as_row("c", "ood_mae", Measured(Spread(0.00716, 0.0012, 2)), None, "", ""))[2:4] == [
+        "0.00716",
+        "0.0012",
+    ]
 
 
 def is_of_numbers(name: str) -> bool:

@@ -228,8 +228,10 @@ def test_mistakes_about_an_export_are_one_line(
 
 
 def test_the_selected_round_leaves_the_house(cache: Path, perceptron: None, tmp_path: Path) -> None:
-    config = small(cache, rounds=7, eval_every=1, checkpoint_every=7, selection="validation")
-    config = dataclasses.replace(config, method=dataclasses.replace(config.method, client_learning_rate=0.3))
+    # From round 4 on a hostile client turns what the others learn into its opposite.
+    attack = {"kind": "sign_flip", "clients": 1, "strength": 10.0, "from_round": 4}
+    config = small(cache, rounds=7, eval_every=1, checkpoint_every=7, selection="validation", attack=attack)
+    config = dataclasses.replace(config, method=dataclasses.replace(config.method, client_learning_rate=0.01))
     summary = run_config(config, tmp_path / "run", Console(), never())
     chosen = summary["selection"]["validation"]["round"]
     assert chosen < 7, "the rule chooses the last round: the test sees nothing"

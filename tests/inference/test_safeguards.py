@@ -139,8 +139,14 @@ def test_left_out_domains_are_those_of_runs_that_did_not_see_them(
     for name, kind in itertools.product(("r45", "r0"), ("plain", "calibrated")):
         wanted = guards.figures[kind]["unseen"]
         assert kept[name][kind] == {key: pytest.approx(value) for key, value in wanted.items()}
-    keep_left_out(everywhere, {"r45": tmp_path / "nowhere"})
-    assert read_left_out(everywhere) == kept, "what is kept is not measured again"
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(run / "summary.json", bare)
+    keep_left_out(everywhere, {"r45": bare, "r0": bare})
+    assert read_left_out(everywhere) == kept, "what is kept of a run is not measured again"
+    (bare / "summary.json").write_text("{}")
+    with pytest.raises(UserError):  # of another one it is
+        keep_left_out(everywhere, {"r45": bare, "r0": bare})
     assert export.main(["export", str(everywhere), "--out", str(tmp_path / "model")]) == 0
     card = (tmp_path / "model/README.md").read_text()
     coverage = kept["r45"]["plain"]["coverage"]

@@ -97,6 +97,13 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     told: dict[str, jax.Array] = {}
     exec(code, told)  # what a reader of the card would run
     np.testing.assert_allclose(np.asarray(told["probabilities"]), expected[data.domains == 1], atol=1e-6)
+    header, *lines = (hospitals / "north.csv").read_text().splitlines()
+    lines = [re.sub(r"^[^,]*", word, line) for word, line in zip(("NA", "null", "", " ?"), lines, strict=False)]
+    (out / "new.csv").write_text("\n".join([header, *lines]))
+    assert predict(["predict", str(run), "new.csv", "--out", "out.csv"]) == 0
+    exec(code, told)
+    own = [float(one["p(yes)"]) for one in rows(out / "out.csv")]
+    np.testing.assert_allclose(np.asarray(told["probabilities"])[:, 1], own, atol=2e-6)
 
 
 def test_a_table_with_labels_is_evaluated(

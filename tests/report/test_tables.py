@@ -119,16 +119,21 @@ def test_latex_has_the_best_in_bold_and_methods_as_papers_write_them() -> None:
         ["feddg_ga, mu 2", "id", Spread(0.7, 0.01, 3), Spread(0.2)],
         ["fedavg", "ood", Spread(0.42), Spread(0.31)],
         ["hfedf (unfinished)", "ood", Spread(0.4204), Spread(0.3)],
+        ["fedavg", "attack", Spread(0.9), Spread(0.2)],
+        ["fedprox", "attack", Spread(0.1), Spread(0.3)],
     ]
     columns = [Column("method", "method"), Column("figure", "figure")]
     columns += [Column(name, name, "percent") for name in ("a", "b")]
     body = as_latex(Table("t", "T", "N", columns, rows, "figure")).partition("\\midrule\n")[2].splitlines()
-    assert body[:4] == [
+    assert body[:6] == [
         r"FedAvg & id & 50.0 &  \\",
         r"FedDG-GA, mu 2 & id & \textbf{70.0}$_{\pm 1.0}$ & 20.0 \\",
         # Equal as displayed: both.
         r"FedAvg & ood & \textbf{42.0} & \textbf{31.0} \\",
         r"hFedF (unfinished) & ood & \textbf{42.0} & 30.0 \\",
+        # Of an attack's success less is better.
+        r"FedAvg & attack & 90.0 & \textbf{20.0} \\",
+        r"FedProx & attack & \textbf{10.0} & 30.0 \\",
     ]
 
 

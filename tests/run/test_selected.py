@@ -31,10 +31,11 @@ pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 
 def validated(cache: Path, **changes: Any) -> Config:
-    """A run whose accuracy rises at first and, as it trains at a rate far too large, falls in some rounds."""
+    """A run whose accuracy rises at first and falls from round 4 on, when a hostile client turns all learning round."""
     values = {"rounds": 7, "eval_every": 1, "checkpoint_every": 3, "selection": "validation", "writers": "", **changes}
-    config = small(cache, **values)
-    return dataclasses.replace(config, method=dataclasses.replace(config.method, client_learning_rate=0.3))
+    attack = {"kind": "sign_flip", "clients": 1, "strength": 10.0, "from_round": 4}
+    config = small(cache, **values, attack=attack)
+    return dataclasses.replace(config, method=dataclasses.replace(config.method, client_learning_rate=0.01))
 
 
 def newest(path: Path, config: Config) -> Checkpoint:

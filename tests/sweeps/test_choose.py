@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fdgjax
-from fdgjax.cli.choose import main, parser, with_keys
+from fdgjax.cli.choose import main, parser, protocol_of, with_keys
 from fdgjax.config import make_config
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
@@ -132,7 +132,11 @@ def test_candidates_learn_from_labels_and_gather_no_data() -> None:
     names = default_methods("leave_one_out")
     assert {"fedavg", "local", "hfedf"} <= set(names)
     assert not {"central", "fedsimclr", "uap"} & set(names)
+    assert names == default_methods("every_domain"), "for which such runs are refused in one line"
     assert "uap" in default_methods("labelled_server")
+    assert protocol_of("uap_rotated_mnist_small", {}) == "labelled_server"
+    assert protocol_of("uap_rotated_mnist_small", {"data.protocol": "unseen_client"}) == "unseen_client"
+    assert protocol_of("pacs", {}) == protocol_of("", {}) == "leave_one_out"
 
 
 def test_draws_differ_from_each_other_and_from_the_configs_own() -> None:
@@ -162,6 +166,7 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
         (["--figure", "nonsense"], "the figure got 'nonsense'; expected a key of summary.json that ends in accuracy"),
         (["--config.rouns=3"], "did you mean 'rounds'"),
+        (["--search", "-1"], "choose got search=-1; expected a number of draws"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
     ],
 )

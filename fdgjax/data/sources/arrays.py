@@ -9,6 +9,9 @@ import numpy as np
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError
 
+DIGESTED = 2**26
+"""Bytes of inputs up to which all of them are read for `content_digest`: a tenth of a second's work."""
+
 Arrays = Mapping[str, tuple[Any, Any]]
 """`{domain: (inputs, labels)}`: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as
 features `[n, m]` or series `[n, time, channels]`; labels whole numbers `[n]` from 0, or, for
@@ -152,10 +155,21 @@ def channels_first(shape: Sequence[int]) -> str:
 
 def arrays_name(data: Domains) -> str:
     """A name that changes with anything in the data set: `arrays-` and 12 hexadecimal digits."""
-    digest = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names)).encode())
-    for array in (data.inputs, data.labels, data.domains):
-        digest.update(np.ascontiguousarray(array).data)
-    return f"arrays-{digest.hexdigest()[:12]}"
+    return f"arrays-{digest(data)}"
+
+
+def content_digest(data: Domains) -> str:
+    """What tells a data set from another one: 12 hexadecimal digits, of all samples or, beyond `DIGESTED` bytes of
+    inputs, of so many evenly spaced ones with all labels."""
+    return digest(data, every=1 + data.inputs.nbytes // DIGESTED)
+
+
+def digest(data: Domains, every: int = 1) -> str:
+    """12 hexadecimal digits of the names, the labels, the domains and each `every`-th sample's inputs."""
+    found = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names, *data.columns)).encode())
+    for array in (data.inputs[::every], data.labels, data.domains):
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:12]
 
 
 def unresized(data: Domains, name: str, image_size: int) -> Domains:

@@ -162,12 +162,13 @@ def hostile_ids(clients: int, ids: str) -> tuple[int, ...]:
     return tuple(map(int, words)) or tuple(range(clients))
 
 
-def check_attack(attack: Attack, clients: int, *, features: bool, unlabelled: bool) -> None:
+def check_attack(attack: Attack, clients: int, *, images: bool, features: bool, unlabelled: bool) -> None:
     """Raises a `UserError` for an attack by clients that do not exist, or without effect on the training.
 
     Args:
       attack: what is checked.
       clients: number of clients that train.
+      images: whether samples are images.
       features: whether images were replaced by features before training.
       unlabelled: whether the method learns without labels.
     """
@@ -175,6 +176,11 @@ def check_attack(attack: Attack, clients: int, *, features: bool, unlabelled: bo
         raise UserError(
             f"config.attack got the hostile clients {sorted(set(attack.ids))} of {clients}; expected some of the "
             f"numbers 0 to {clients - 1}, not all; lower config.attack.clients or change config.attack.ids"
+        )
+    if attack.kind.pixels and not images:
+        raise UserError(
+            "config.attack.kind got an attack on images, but the samples are none; expected one on labels or updates, "
+            "such as label_flip or sign_flip"
         )
     if attack.kind.pixels and features:
         raise UserError(

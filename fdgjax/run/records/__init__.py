@@ -5,6 +5,7 @@ from fdgjax.run.records.log import open_log
 from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.workdir import (
     Workdir,
+    check_data,
     check_place,
     check_workdir,
     finished,
@@ -24,6 +25,7 @@ __all__ = [
     "Checkpoints",
     "History",
     "Workdir",
+    "check_data",
     "check_place",
     "check_workdir",
     "finished",

@@ -236,19 +236,20 @@ def test_an_attack_is_by_some_of_the_clients_and_of_a_kind_that_training_sees() 
     assert attack
     assert attack.ids == (0, 1)
     assert hostile_ids(1, "3, 1") == (3, 1)
-    check_attack(attack, 3, features=False, unlabelled=False)
-    for clients, features, unlabelled, message in (
-        (2, False, False, r"hostile clients \[0, 1\] of 2; expected some"),
-        (3, True, False, "expected --config.model.keep_features=False"),
-        (3, False, True, "learns without labels"),
+    check_attack(attack, 3, images=True, features=False, unlabelled=False)
+    for clients, images, features, unlabelled, message in (
+        (2, True, False, False, r"hostile clients \[0, 1\] of 2; expected some"),
+        (3, True, True, False, "expected --config.model.keep_features=False"),
+        (3, False, False, False, "an attack on images, but the samples are none; expected one on labels or updates"),
+        (3, True, False, True, "learns without labels"),
     ):
         with pytest.raises(UserError, match=message):
-            check_attack(attack, clients, features=features, unlabelled=unlabelled)
+            check_attack(attack, clients, images=images, features=features, unlabelled=unlabelled)
     assert np.asarray(is_hostile(attack, jnp.arange(3), jnp.int32(0))).tolist() == [True, True, False]
     shared = dataclasses.replace(config, privacy=dataclasses.replace(config.privacy, unit="sample"))
     with pytest.raises(UserError, match=r"strength got 0\.5, a share of a minibatch.*one sample at a time; expected 1"):
-        with_attack(make_plan(), shared, METHODS["fedavg"], 10, 3, features=False)
-    assert with_attack(make_plan(), config, METHODS["fedavg"], 10, 3, features=False).attack == attack
+        with_attack(make_plan(), shared, METHODS["fedavg"], 10, 3, images=True, features=False)
+    assert with_attack(make_plan(), config, METHODS["fedavg"], 10, 3, images=True, features=False).attack == attack
     assert hostility(config) == {"attack": dataclasses.asdict(config.attack)}
     with pytest.raises(UserError, match="expected none in a deployment"):
         refuse_attack(config)
