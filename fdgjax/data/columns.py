@@ -36,7 +36,7 @@ class ColumnStatistics(NamedTuple):
 
     rows: number of samples. present: `[columns]`, values that are not missing. mean, square: `[columns]`, their mean
     and their sum of squared deviations from it; of a categorical column 0. categories: `[categories of all columns]`,
-    the number of samples of each. For arrays that are no table, a column is an entry of the last axis, and each
+    the number of samples of each; a value of another category, -1, is present, and counts for none. For arrays that are no table, a column is an entry of the last axis, and each
     position along the other axes counts as a value.
     """
 
@@ -56,8 +56,9 @@ def column_statistics(stored: np.ndarray, layout: Layout) -> ColumnStatistics:
     filled = np.where(present & numbers, values, 0.0)
     mean = filled.sum(axis=0) / np.maximum(count, 1)
     square = (np.where(present & numbers, filled - mean, 0.0) ** 2).sum(axis=0)
+    known = present & (values >= 0)
     counted = [
-        np.bincount(values[present[:, i], i].astype(int), minlength=number).astype(np.float64)
+        np.bincount(values[known[:, i], i].astype(int), minlength=number).astype(np.float64)
         for i, number in enumerate(layout)
         if number
     ]

@@ -44,6 +44,13 @@ def test_statistics_are_those_that_numpy_has_in_float64(values: np.ndarray) -> N
     np.testing.assert_allclose(found.square, exact.var(axis=0) * len(exact), rtol=1e-9, atol=1e-6)
 
 
+def test_values_of_unknown_categories_are_present_and_counted_for_none() -> None:
+    stored = np.array([[1, -1, 5, 2], [3, 1, 6, -1], [5, np.nan, 7, 2]], np.float32)
+    found = column_statistics(stored, LAYOUT)
+    assert found.present.tolist() == [3, 2, 3, 3]
+    assert found.categories.tolist() == [0, 1, 0, 0, 2]
+
+
 def test_inputs_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     train, new = table(rng, 50, missing=0), table(rng, 9, missing=0)
