@@ -83,14 +83,19 @@ def of_texts(values: Sequence[str | None], words: frozenset[str], codes: Sequenc
     """Cells written as texts."""
     texts = [None if value is None or value in words else value for value in values]
     parsed = [math.nan if text is None else as_number(text) for text in texts]
-    if all(number is not None for number in parsed):
-        return of_numbers(np.array(parsed, np.float64), codes)
-    return Cells(None, texts, any(text is not None and n is not None for text, n in zip(texts, parsed, strict=True)))
+    found = of_numbers(np.array([math.nan if number is None else number for number in parsed], np.float64), codes)
+    if None not in parsed:
+        return found
+    # A number among words is spelt, or missing, as in another file of numbers alone: their categories are the same.
+    mixed = [text if number is None else own for text, number, own in zip(texts, parsed, found.texts, strict=True)]
+    return Cells(None, mixed, found.has_numbers)
 
 
 def of_numbers(values: np.ndarray, codes: Sequence[float]) -> Cells:
-    """Cells that are numbers, or the codes of missing ones; infinite ones are missing, too."""
-    values = np.where(np.isin(values, codes) | ~np.isfinite(values), np.nan, values)
+    """Cells that are numbers, or the codes of missing ones; those that are infinite in float32 are missing, too."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(values.astype(np.float32))
+    values = np.where(finite & ~np.isin(values, codes), values, np.nan)
     texts = [None if math.isnan(value) else in_words(value) for value in values.tolist()]
     return Cells(values, texts, bool(np.isfinite(values).any()))
 
@@ -98,6 +103,12 @@ def of_numbers(values: np.ndarray, codes: Sequence[float]) -> Cells:
 def in_words(value: float) -> str:
     """A number as the name of a category: the same for 3 and 3.0."""
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def spelt(text: str) -> str:
+    """The name of a category that a text is; see `in_words`."""
+    number = as_number(text)
+    return text if number is None else in_words(number)
 
 
 def as_number(text: str) -> float | None:
@@ -124,6 +135,7 @@ def numbers_of(cells: Cells) -> np.ndarray:
 
 def codes_of(cells: Cells, categories: Sequence[str]) -> np.ndarray:
     """The cells of a categorical column as float32 `[rows]`: the index of each one's category; NaN where it is missing,
-    and -1 for another category."""
-    places = {name: float(place) for place, name in enumerate(categories)}
+    and -1 for another category. A category that was named 3.0, by hand or by an earlier version, is found as 3."""
+    exact = {name: float(place) for place, name in enumerate(categories)}
+    places = {spelt(name): place for name, place in exact.items()} | exact
     return np.array([math.nan if text is None else places.get(text, -1.0) for text in cells.texts], np.float32)

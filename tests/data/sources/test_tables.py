@@ -1,5 +1,6 @@
 """Tables of domains: what is a number, a category or missing, and each mistake in one line."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from fdgjax.data.columns import Column
+from fdgjax.data.sources.cells import codes_of, of_texts
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
 from fdgjax.data.sources.tables import TableOptions
@@ -65,6 +67,29 @@ def test_whole_numbers_are_classes_in_their_order(tmp_path: Path) -> None:
     data = loaded(written(tmp_path, files), label="y")
     assert data.class_names == ("9", "10")
     assert data.labels.tolist() == [1, 0, 1]
+
+
+def test_a_number_is_the_same_category_class_or_missing_value_beside_words_and_without(tmp_path: Path) -> None:
+    files = {"a.csv": "grade,y\n1.0,1.0\n2.0,2.0\n", "b.csv": "grade,y\n1.0,1\n02,2.0\n-9.0,2\nunknown,other\n"}
+    data = loaded(written(tmp_path, files), label="y", categorical=("grade",))
+    assert data.columns == (Column("grade", ("1", "2", "unknown")),)
+    np.testing.assert_array_equal(data.inputs[:, 0], np.array([0, 1, 0, 1, np.nan, 2], np.float32))
+    assert data.class_names == ("1", "2", "other")
+    assert data.labels.tolist() == [0, 1, 0, 1, 1, 2]
+
+
+def test_categories_that_were_named_with_a_point_are_still_found() -> None:
+    cells = of_texts(["1.0", "2", "high", None, "3"], frozenset(), ())
+    np.testing.assert_array_equal(codes_of(cells, ("1.0", "2.0", "high")), [0, 1, 2, np.nan, -1])
+
+
+def test_numbers_that_are_infinite_in_float32_are_missing(tmp_path: Path) -> None:
+    big = {"a.csv": "age,sick\n1e39,no\n2,yes\n", "b.csv": "age,sick\n-1e300,no\n3.4e38,yes\n"}
+    with warnings.catch_warnings(action="error"):
+        data = loaded(written(tmp_path, big))
+    np.testing.assert_array_equal(data.inputs[:, 0], np.array([np.nan, 2, np.nan, 3.4e38], np.float32))
+    with pytest.raises(UserError, match="has no 'age' in line 2"):
+        loaded(tmp_path, label="age", numeric=True)
 
 
 MISTAKES = {
