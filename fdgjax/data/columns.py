@@ -36,8 +36,8 @@ class ColumnStatistics(NamedTuple):
 
     rows: number of samples. present: `[columns]`, values that are not missing. mean, square: `[columns]`, their mean
     and their sum of squared deviations from it; of a categorical column 0. categories: `[categories of all columns]`,
-    the number of samples of each; a value of another category, -1, is present, and counts for none. For arrays that are no table, a column is an entry of the last axis, and each
-    position along the other axes counts as a value.
+    the number of samples of each; a value of another category, -1, is present, and counts for none. For arrays that are
+    no table, a column is an entry of the last axis, and each position along the other axes counts as a value.
     """
 
     rows: np.ndarray

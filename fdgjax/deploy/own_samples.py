@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
-from fdgjax.data.sources.cells import cells_of
-from fdgjax.data.sources.known_columns import labels_in, stored_rows
+from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import words_of
 from fdgjax.deploy.image_folder import decoded_folder, digest_of, files_of
@@ -103,7 +102,7 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
       UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
     """
     where = terms.config.data
-    cells = cells_of(read_table(found_table(path)), path, words_of(where.missing))
+    cells = known_cells(read_table(found_table(path)), path, words_of(where.missing), terms.columns, where.label)
     labels = labels_in(cells, where.label, terms.class_names, path)
     return OwnSamples(stored_rows(cells, terms.columns, path), labels)
 

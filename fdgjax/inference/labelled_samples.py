@@ -8,8 +8,7 @@ import numpy as np
 
 from fdgjax.data.sources.array_files import read_arrays
 from fdgjax.data.sources.arrays import check_one_each
-from fdgjax.data.sources.cells import cells_of
-from fdgjax.data.sources.known_columns import labels_in, stored_rows
+from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.inference.images import Decoded, ImagePath, decoded_images
 from fdgjax.inference.labelled_folder import labelled_images
@@ -48,11 +47,11 @@ def of_images(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
 
 def of_tables(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
     """A table, or a folder of a table for each domain."""
+    columns = columns_of(facts)
 
     def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-        cells = cells_of(read_table(path), path, facts["missing"])
-        stored = stored_rows(cells, columns_of(facts), path)
-        return stored, labels_in(cells, facts["label"], facts["classes"], path)
+        cells = known_cells(read_table(path), path, facts["missing"], columns, facts["label"])
+        return stored_rows(cells, columns, path), labels_in(cells, facts["label"], facts["classes"], path)
 
     return of_files(data, SUFFIXES, read)
 

@@ -9,8 +9,8 @@ import numpy as np
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.array_files import read_inputs
 from fdgjax.data.sources.arrays import checked_numbers
-from fdgjax.data.sources.cells import FIRST_LINE, cells_of
-from fdgjax.data.sources.known_columns import stored_rows
+from fdgjax.data.sources.cells import FIRST_LINE
+from fdgjax.data.sources.known_columns import known_cells, stored_rows
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import IMAGES_AT_ONCE
 from fdgjax.inference.images import Decoded
@@ -41,7 +41,7 @@ def table_samples(path: Path, columns: Sequence[Column], missing: Sequence[str])
     Raises:
       UserError: a file that cannot be read, lacks a column, or has text in a numeric one.
     """
-    cells = cells_of(read_table(path), path, missing)
+    cells = known_cells(read_table(path), path, missing, columns)
     return SampleFile(path, stored_rows(cells, columns, path), FIRST_LINE)
 
 

@@ -1,14 +1,18 @@
 """A federation of tables: parties exchange statistics before the first round, and train as the simulation does."""
 
 import dataclasses
+import datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from fdgjax.cli.flower import columns_in
 from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
+from fdgjax.data.sources.table_files import read_table
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.own_samples import own_samples
 from fdgjax.deploy.rounds import Policy, run_rounds
@@ -56,6 +60,25 @@ def test_exchanged_statistics_are_those_of_the_pooled_training_rows_and_train_as
     run_rounds(make_server(agree(terms), trial.server), direct, tmp_path / "server", Policy(), list[str]().append)
     found = compare(trial._replace(terms=terms), tmp_path)
     assert max(found.server, found.rows) <= 1e-5 * found.largest
+
+
+def test_a_category_that_was_not_agreed_on_is_counted_for_none(trial: Trial, tmp_path: Path) -> None:
+    settings = node_settings(trial, tmp_path)
+    file = settings[0].samples
+    file.write_text(file.read_text().replace(",A", ",Z"))
+    found = with_statistics(trial.terms, trial.server, Direct(settings)).encoding
+    assert found is not None
+    assert trial.experiment.encodings[0] is not None
+    np.testing.assert_allclose(found.mean, trial.experiment.encodings[0].mean, rtol=1e-6)
+
+
+def test_a_party_may_have_further_columns_of_any_type(trial: Trial, tmp_path: Path) -> None:
+    file = write_table(tmp_path / "own.csv", trial.clients[0], trial)
+    table = read_table(file)
+    table = table.append_column("day", pa.array([datetime.date(2020, 1, 1)] * len(table)))
+    pyarrow.parquet.write_table(table, tmp_path / "own.parquet")
+    found = own_samples(tmp_path / "own.parquet", trial.terms, tmp_path)
+    np.testing.assert_array_equal(found.inputs, trial.clients[0].inputs)
 
 
 def test_a_hospital_with_other_columns_or_labels_is_told_so(trial: Trial, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs on tables and arrays: predicted, exported and evaluated from files, raw columns in and probabilities out."""
 
 import csv
+import datetime
 import json
 import re
 from pathlib import Path
@@ -8,12 +9,15 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import fdgjax
 from fdgjax.cli.evaluate import main as evaluate
 from fdgjax.cli.export import main as export
 from fdgjax.cli.predict import main as predict
+from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import in_batches, open_classifier, probabilities_of
 from fdgjax.inference.program import read_program
 from tests.hospitals import write_hospitals
@@ -120,6 +124,22 @@ def test_a_table_with_labels_is_evaluated(
     seen = result.data.domains < 2
     right = result.predict(result.data.inputs[seen]) == result.data.labels[seen]
     assert json.loads(file.read_text())["accuracy"] == pytest.approx(right.mean())
+
+
+def test_a_column_that_the_model_does_not_know_may_be_of_any_type(
+    run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = read_table(hospitals / "north.csv")
+    pyarrow.parquet.write_table(
+        table.append_column("day", pa.array([datetime.date(2020, 1, 1)] * len(table))), tmp_path / "north.parquet"
+    )
+    said = []
+    for file in (hospitals / "north.csv", tmp_path / "north.parquet"):
+        assert predict(["predict", str(run), str(file)]) == 0
+        said.append(capsys.readouterr().out.replace(str(file), "FILE"))
+        assert evaluate(["evaluate", str(run), "--data", str(file)]) == 0
+        assert "of 24 rows" in capsys.readouterr().out
+    assert said[0] == said[1]
 
 
 def test_arrays_of_any_shape_train_and_are_predicted_from_files(

@@ -73,7 +73,8 @@ def of_column(column: Any, what: str, words: frozenset[str], codes: Sequence[flo
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return of_texts([None if value is None else str(value).strip() for value in column.to_pylist()], words, codes)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if not any(of_kind(kind) for of_kind in numbers):
         raise UserError(f"{what} has values of the type {kind}; expected numbers or texts; convert it, or ignore it")
     values = np.array([math.nan if value is None else float(value) for value in column.to_pylist()], np.float64)
     return of_numbers(values, codes)

@@ -3,30 +3,48 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.sources.cells import Cells, codes_of, numbers_of
+from fdgjax.data.sources.cells import Cells, cells_of, codes_of, numbers_of
 from fdgjax.utils.errors import LISTED, UserError, printable
 
 LOGGER = logging.getLogger("fdgjax")
 
 
-def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:
-    """The cells of a file as float32 `[rows, columns]`; logs categories that are not known.
+def known_cells(
+    table: Any, path: Path, missing: Sequence[str], columns: Sequence[Column], label: str = ""
+) -> Mapping[str, Cells]:
+    """The cells of the known columns of a table, in whose further columns there may be anything.
+
+    Args:
+      table: a pyarrow table. path: its file. missing: see `cells_of`.
+      columns: those that are known. label: the column of the labels; '' for rows without.
 
     Raises:
-      UserError: a column that is missing, or text in a numeric one.
+      UserError: a column that is missing; or like `cells_of`.
     """
-    known = [column.name for column in columns]
-    if lacking := [name for name in known if name not in cells]:
-        spare = [name for name in cells if name not in known]
+    found, known = table.column_names, [column.name for column in columns]
+    if label and label not in found:
+        raise UserError(f"{path} lacks the column '{label}' with the labels; it has: {', '.join(found)}")
+    if lacking := [name for name in known if name not in found]:
+        spare = [name for name in found if name not in known]
         raise UserError(
             f"{path} lacks {len(lacking)} of the {len(known)} columns that are expected: "
             f"{', '.join(lacking)}; it has also: {', '.join(spare) or 'none'}; rename them, or add empty ones "
             "for values that are missing"
         )
+    return cells_of(table.select(list(dict.fromkeys((*known, *([label] if label else []))))), path, missing)
+
+
+def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:
+    """The cells of known columns as float32 `[rows, columns]`; logs categories that are not known.
+
+    Raises:
+      UserError: text in a numeric column.
+    """
     return np.stack([stored_column(cells[column.name], column, path) for column in columns], axis=1)
 
 
@@ -55,10 +73,8 @@ def labels_in(cells: Mapping[str, Cells], label: str, class_names: Sequence[str]
       cells: of the file's columns. label: the column of the labels. class_names: in their order. path: the file.
 
     Raises:
-      UserError: no such column, a row without label, or a label that is no class.
+      UserError: a row without label, or a label that is no class.
     """
-    if label not in cells:
-        raise UserError(f"{path} lacks the column '{label}' with the labels; it has: {', '.join(cells)}")
     if (row := cells[label].first_missing()) is not None:
         raise UserError(f"{path} has no '{label}' in line {row}; expected a label in each row; remove rows without")
     codes = codes_of(cells[label], class_names)

@@ -81,16 +81,10 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
       UserError: a file that cannot be read; no label column, a row without label, or a single class or number; text
         among numbers; two spellings of a column's name; no column besides the label.
     """
-    cells = {domain: cells_of(tables.read(path), path, options.missing) for domain, path in tables.files.items()}
-    check_names(tables.files, cells)
-    names = list(dict.fromkeys(name for own in cells.values() for name in own))
-    check_options(options, names, tables.files, cells)
+    cells, left = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
     classes: tuple[str, ...]
     classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
-    left = [name for name in names if name not in (options.label, *options.ignored)]
-    if not left:
-        raise UserError(f"the tables have no column besides the label '{options.label}'; expected at least one")
     rows = {domain: len(own) for domain, own in labels.items()}
     columns, values = [], []
     for name in left:
@@ -109,6 +103,29 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         class_names=classes,
         columns=tuple(columns),
     )
+
+
+def used_cells(tables: Tables, options: TableOptions) -> tuple[Mapping[str, Mapping[str, Cells]], Sequence[str]]:
+    """The cells of each domain's columns that are used, and the names of all of these but the label. Other columns may
+    be of any type.
+
+    Raises:
+      UserError: like `read_tables`, except for what cells have.
+    """
+    found = {domain: tables.read(path) for domain, path in tables.files.items()}
+    each = {domain: own.column_names for domain, own in found.items()}
+    check_names(tables.files, each)
+    names = list(dict.fromkeys(name for own in each.values() for name in own))
+    check_options(options, names, tables.files, each)
+    left = [name for name in names if name not in (options.label, *options.ignored)]
+    if not left:
+        raise UserError(f"the tables have no column besides the label '{options.label}'; expected at least one")
+    used = {options.label, *left}
+    cells = {
+        domain: cells_of(own.select([name for name in each[domain] if name in used]), path, options.missing)
+        for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
+    }
+    return cells, left
 
 
 def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], *, categorical: bool) -> Column:
@@ -197,10 +214,10 @@ def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells
     return classes
 
 
-def check_names(files: Mapping[str, Path], cells: Mapping[str, Mapping[str, Cells]]) -> None:
+def check_names(files: Mapping[str, Path], each: Mapping[str, Sequence[str]]) -> None:
     """Raises a `UserError` for two spellings of a column's name."""
     seen: dict[str, tuple[str, str]] = {}
-    for domain, own in cells.items():
+    for domain, own in each.items():
         for name in own:
             before, where = seen.setdefault(name.casefold(), (name, domain))
             if before != name:
@@ -214,7 +231,7 @@ def check_options(
     options: TableOptions,
     names: Sequence[str],
     files: Mapping[str, Path],
-    cells: Mapping[str, Mapping[str, Cells]],
+    each: Mapping[str, Sequence[str]],
 ) -> None:
     """Raises a `UserError` for a column that no table has, or a table without the label."""
     if not options.label:
@@ -230,7 +247,7 @@ def check_options(
         for name in listed:
             if name not in names:
                 raise unknown(f"column of config.data.{key}", name, names)
-    for domain, own in cells.items():
+    for domain, own in each.items():
         if options.label not in own:
             raise UserError(
                 f"{files[domain]} has no column '{options.label}' (config.data.label); it has: {', '.join(own)}"

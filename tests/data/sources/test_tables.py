@@ -1,5 +1,6 @@
 """Tables of domains: what is a number, a category or missing, and each mistake in one line."""
 
+import datetime
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import codes_of, of_texts
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import load_data
 from fdgjax.data.sources.tables import TableOptions
 from fdgjax.utils.errors import UserError
@@ -60,6 +62,22 @@ def test_parquet_semicolons_tabs_and_numbers_as_text_are_the_same_table(tmp_path
     second = loaded(other)
     np.testing.assert_array_equal(first.inputs, second.inputs)
     assert first.columns == second.columns
+
+
+def test_a_column_that_is_not_used_may_be_of_any_type_and_an_empty_one_of_none(tmp_path: Path) -> None:
+    days = [datetime.date(2020, 1, 1)] * 2
+    for name, dose in (("a", [None, None]), ("b", [1.5, None])):
+        table = pa.table({"day": days, "age": [1, 2], "dose": dose, "sick": ["no", "yes"]})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    data = loaded(tmp_path, ignored=("day",))
+    assert data.columns == (Column("age"), Column("dose"))
+    np.testing.assert_array_equal(data.inputs, np.array([[1, np.nan], [2, np.nan], [1, 1.5], [2, np.nan]], np.float32))
+    cells = known_cells(table, tmp_path, (), data.columns, "sick")
+    np.testing.assert_array_equal(stored_rows(cells, data.columns, tmp_path), data.inputs[2:])
+    assert labels_in(cells, "sick", data.class_names, tmp_path).tolist() == [0, 1]
+    for read in (lambda: loaded(tmp_path), lambda: known_cells(table, tmp_path, (), (Column("day"),))):
+        with pytest.raises(UserError, match=r"column 'day' of .* has values of the type date32"):
+            read()
 
 
 def test_whole_numbers_are_classes_in_their_order(tmp_path: Path) -> None:
