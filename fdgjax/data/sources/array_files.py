@@ -1,23 +1,28 @@
 """Arrays in files, `DATA/<domain>.npz` with `inputs` and `labels`: features, series or images of one's own."""
 
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from fdgjax.data.sources.arrays import domains_of
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.listing import is_folder, list_folder
+from fdgjax.data.sources.listing import by_domain, is_folder, list_folder
 from fdgjax.utils.errors import UserError
 
 FIELDS = ("inputs", "labels")
+DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
+"""What NumPy raises for a file that it did not save, or that changed since."""
 
 
 def array_folder(data_dir: str) -> Domains:
     """The arrays in a folder, a domain each, in the order of their names; read into memory.
 
     Raises:
-      UserError: no such folder, a file that cannot be read or lacks one of `FIELDS`; or like `domains_of`.
+      UserError: no such folder, two files of one name, one that cannot be read or lacks one of `FIELDS`; or like
+        `domains_of`.
     """
     expected = "a folder with a file for each domain, such as site1.npz, site2.npz, with the arrays inputs and labels"
     if not data_dir:
@@ -25,10 +30,10 @@ def array_folder(data_dir: str) -> Domains:
     root = Path(data_dir).expanduser().absolute()
     if not is_folder(root):
         raise UserError(f"no folder {root} (config.data.dir); expected {expected}")
-    files = [path for path in list_folder(root).others if path.suffix.lower() == ".npz"]
+    files = by_domain([path for path in list_folder(root).others if path.suffix.lower() == ".npz"])
     if len(files) < 2:
         raise UserError(f"{root} has {len(files)} file(s) .npz; expected {expected}, at least two")
-    return domains_of({path.stem: read_arrays(path) for path in files})
+    return domains_of({domain: read_arrays(path) for domain, path in files.items()})
 
 
 def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -59,5 +64,5 @@ def stored_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         stored = np.load(path, allow_pickle=False)
         return {"inputs": stored} if isinstance(stored, np.ndarray) else dict(stored)
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except DAMAGED as error:
         raise UserError(f"cannot read {path} ({error}); expected arrays that NumPy saved, without pickles") from error

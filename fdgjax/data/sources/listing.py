@@ -66,6 +66,16 @@ def list_whole(path: Path) -> Listing:
     return found
 
 
+def by_domain(files: Sequence[Path]) -> dict[str, Path]:
+    """Files by their names without the suffix, which are those of domains; raises a `UserError` for two of one name."""
+    found: dict[str, Path] = {}
+    for path in files:
+        if path.stem in found:
+            raise UserError(f"{found[path.stem]} and {path} are files of one domain; expected one file for each")
+        found[path.stem] = path
+    return found
+
+
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; raises a `UserError` if that cannot be determined."""
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import Cells, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.listing import is_folder, list_folder, say_skipped
+from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 
@@ -63,11 +63,7 @@ def table_folder(data_dir: str) -> Tables:
         raise UserError(f"no folder {root} (config.data.dir); expected {expected}")
     others = list_folder(root).others
     found = [path for path in others if path.suffix.lower() in SUFFIXES]
-    files: dict[str, Path] = {}
-    for path in found:
-        if path.stem in files:
-            raise UserError(f"{files[path.stem]} and {path} are tables of one domain; expected one file for each")
-        files[path.stem] = path
+    files = by_domain(found)
     if len(files) < 2:
         raise UserError(f"{root} has {len(files)} table(s); expected {expected}, at least two")
     say_skipped(root, {"files that are no tables": [path for path in others if path not in found]}, lost=False)

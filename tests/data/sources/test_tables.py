@@ -158,7 +158,7 @@ def test_each_mistake_is_one_line(mistake: str, tmp_path: Path) -> None:
     ("files", "words"),
     [
         ({"a.csv": NORTH}, r"has 1 table"),
-        ({"a.csv": NORTH, "a.parquet": "", "b.csv": SOUTH}, "are tables of one domain"),
+        ({"a.csv": NORTH, "a.parquet": "", "b.csv": SOUTH}, "are files of one domain"),
     ],
 )
 def test_a_folder_needs_a_table_for_each_of_two_domains(files: Mapping[str, str], words: str, tmp_path: Path) -> None:
