@@ -7,7 +7,7 @@ import numpy as np
 
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
-from fdgjax.data.sources.table_files import read_table
+from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.tables import words_of
 from fdgjax.deploy.image_folder import decoded_folder, digest_of, files_of
 from fdgjax.deploy.terms import OwnSamples, Terms
@@ -102,7 +102,8 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
       UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
     """
     where = terms.config.data
-    cells = known_cells(read_table(found_table(path)), path, words_of(where.missing), terms.columns, where.label)
+    table = table_reader(where.name)(found_table(path))
+    cells = known_cells(table, path, words_of(where.missing), terms.columns, where.label)
     labels = labels_in(cells, where.label, terms.class_names, path)
     return OwnSamples(stored_rows(cells, terms.columns, path), labels)
 

@@ -9,7 +9,8 @@ import numpy as np
 from fdgjax.data.sources.array_files import read_arrays
 from fdgjax.data.sources.arrays import check_one_each
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
-from fdgjax.data.sources.table_files import SUFFIXES, read_table
+from fdgjax.data.sources.loading import table_reader
+from fdgjax.data.sources.table_files import SUFFIXES
 from fdgjax.inference.images import Decoded, ImagePath, decoded_images
 from fdgjax.inference.labelled_folder import labelled_images
 from fdgjax.inference.predictor import columns_of, described
@@ -47,10 +48,10 @@ def of_images(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
 
 def of_tables(facts: Mapping[str, Any], data: Path) -> LabelledSamples:
     """A table, or a folder of a table for each domain."""
-    columns = columns_of(facts)
+    columns, reader = columns_of(facts), table_reader(facts.get("dataset", ""))
 
     def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-        cells = known_cells(read_table(path), path, facts["missing"], columns, facts["label"])
+        cells = known_cells(reader(path), path, facts["missing"], columns, facts["label"])
         return stored_rows(cells, columns, path), labels_in(cells, facts["label"], facts["classes"], path)
 
     return of_files(data, SUFFIXES, read)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.table_files import SUFFIXES
 from fdgjax.inference.images import Decoded, decoded_images, images_at
 from fdgjax.inference.predictor import columns_of, described
@@ -32,7 +33,8 @@ def image_files(facts: Mapping[str, Any], paths: Sequence[Path]) -> NewSamples:
 
 def table_files(facts: Mapping[str, Any], paths: Sequence[Path]) -> NewSamples:
     """The rows of tables."""
-    read = partial(table_samples, columns=columns_of(facts), missing=facts["missing"])
+    reader = table_reader(facts.get("dataset", ""))
+    read = partial(table_samples, columns=columns_of(facts), missing=facts["missing"], read=reader)
     return rows_of([read(path) for path in files_at(paths, SUFFIXES)], "line")
 
 

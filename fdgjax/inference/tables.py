@@ -1,6 +1,6 @@
 """Tables and files of arrays, read into the format of a model's stored training samples and predicted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from fdgjax.data.sources.array_files import read_inputs
 from fdgjax.data.sources.arrays import checked_numbers
 from fdgjax.data.sources.cells import FIRST_LINE
 from fdgjax.data.sources.known_columns import known_cells, stored_rows
+from fdgjax.data.sources.listing import list_folder
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import IMAGES_AT_ONCE
 from fdgjax.inference.images import Decoded
@@ -30,18 +31,21 @@ class SampleFile(NamedTuple):
         return [(printable(self.path), str(self.first + row)) for row in range(len(self.stored))]
 
 
-def table_samples(path: Path, columns: Sequence[Column], missing: Sequence[str]) -> SampleFile:
+def table_samples(
+    path: Path, columns: Sequence[Column], missing: Sequence[str], read: Callable[[Path], Any] = read_table
+) -> SampleFile:
     """The rows of a table, encoded as those that a model was trained on; columns that it does not know are skipped.
 
     Args:
       path: a CSV or Parquet file with a header.
       columns: those of the model.
       missing: the words that stand for a missing value.
+      read: what reads the file; see `table_reader`.
 
     Raises:
       UserError: a file that cannot be read, lacks a column, or has text in a numeric one.
     """
-    cells = known_cells(read_table(path), path, missing, columns)
+    cells = known_cells(read(path), path, missing, columns)
     return SampleFile(path, stored_rows(cells, columns, path), FIRST_LINE)
 
 
@@ -63,14 +67,15 @@ def checked_shape(inputs: np.ndarray, shape: Sequence[int], path: Path) -> np.nd
 
 
 def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
-    """Files, and all files in folders that end in one of the suffixes.
+    """Files, and all files in folders that end in one of the suffixes, hidden ones apart, as in training.
 
     Raises:
-      UserError: a path that does not exist, or a folder without such files.
+      UserError: a path that does not exist, or a folder that cannot be read or is without such files.
     """
     found = list[Path]()
     for path in paths:
-        below = sorted(one for one in path.glob("*") if one.suffix.lower() in suffixes) if path.is_dir() else [path]
+        here = list_folder(path).others if path.is_dir() else []
+        below = [one for one in here if one.suffix.lower() in suffixes] if path.is_dir() else [path]
         if not path.exists() or not below:
             lack = "has no such file" if path.exists() else "does not exist"
             raise UserError(f"{path} {lack}; expected files that end in {', '.join(suffixes)}, or a folder of them")

@@ -5,6 +5,7 @@ import datetime
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,13 @@ import fdgjax
 from fdgjax.cli.evaluate import main as evaluate
 from fdgjax.cli.export import main as export
 from fdgjax.cli.predict import main as predict
+from fdgjax.data.sources.heart_disease import COLUMNS
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import in_batches, open_classifier, probabilities_of
+from fdgjax.inference.labelled_samples import labelled_samples
+from fdgjax.inference.new_samples import samples_at
 from fdgjax.inference.program import read_program
+from fdgjax.utils.errors import UserError
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 
@@ -115,11 +120,14 @@ def test_a_table_with_labels_is_evaluated(
 ) -> None:
     with_wards = tmp_path / "data"
     with_wards.mkdir()
+    (with_wards / "._east.csv").write_bytes(b"\x00\x05\x16\x07")  # as macOS leaves beside a file
     for name in ("east", "north"):
         (with_wards / f"{name}.csv").write_text((hospitals / f"{name}.csv").read_text())
     file = tmp_path / "figures.json"
     assert evaluate(["evaluate", str(run), "--data", str(with_wards), "--json", str(file)]) == 0
     assert "of 48 rows" in capsys.readouterr().out
+    assert predict(["predict", str(run), str(with_wards), "--out", str(tmp_path / "all.csv")]) == 0
+    assert len(rows(tmp_path / "all.csv")) == 48
     result = fdgjax.open_run(run)
     seen = result.data.domains < 2
     right = result.predict(result.data.inputs[seen]) == result.data.labels[seen]
@@ -140,6 +148,30 @@ def test_a_column_that_the_model_does_not_know_may_be_of_any_type(
         assert evaluate(["evaluate", str(run), "--data", str(file)]) == 0
         assert "of 24 rows" in capsys.readouterr().out
     assert said[0] == said[1]
+
+
+def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_header_and_labels(
+    tmp_path: Path,
+) -> None:
+    row, header = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,?", ",".join(COLUMNS)
+    texts = (f"{header}\n{row},'not_present'\n{row},'present'\n", f"{row},0\n{row},3\n")
+    texts += tuple(text.replace(",", ";") for text in texts)
+    facts: dict[str, Any] = {"columns": [{"name": name, "categories": []} for name in COLUMNS[:-1]], "missing": ["?"]}
+    facts |= {"classes": ["absent", "present"], "label": "num", "dataset": "heart_disease"}
+    expected = np.array([[*map(float, row.split(",")[:-1]), np.nan]] * 2, np.float32)
+    file = tmp_path / "own.csv"
+    for text in texts:
+        file.write_text(text)
+        found = labelled_samples(facts, file)
+        assert found.labels.tolist() == [0, 1]
+        for pieces in (found.pieces, samples_at(facts, [file]).pieces):
+            np.testing.assert_array_equal(np.concatenate([stored for _, stored in pieces]), expected)
+    file.write_text("\ufeff" + "\n".join(",".join(line.split(",")[-2::-1]) for line in texts[0].split()))
+    ((_, stored),) = samples_at(facts, [file]).pieces
+    np.testing.assert_array_equal(stored, expected)
+    file.write_text(f"{header}\n{row},0\n{row},?\n")
+    with pytest.raises(UserError, match="has no 'num' in line 3"):
+        labelled_samples(facts, file)
 
 
 def test_arrays_of_any_shape_train_and_are_predicted_from_files(

@@ -4,9 +4,11 @@ The label is whether a vessel is narrowed: `num` of UCI's files is 0 for absent 
 write it in words.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
+from fdgjax.data.sources.cells import as_number, spelt
 from fdgjax.data.sources.listing import is_folder
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import Tables
@@ -26,7 +28,10 @@ HOSPITALS = {
     "va": ("va.csv", "processed.va.data"),
 }
 """The domains, with the names of their files."""
-ABSENT = ("0", "0.0", "absent", "not_present")
+WORDS = {"0": "absent", "absent": "absent", "not_present": "absent"} | dict.fromkeys(
+    ("1", "2", "3", "4", "present"), "present"
+)
+"""The classes, by how they are written; other words, such as those for a missing label, stay."""
 
 
 def heart_disease(data_dir: str) -> Tables:
@@ -50,14 +55,24 @@ def heart_disease(data_dir: str) -> Tables:
 
 
 def read_hospital(path: Path) -> Any:
-    """A hospital's file, with or without a header, its label in two words; raises like `read_table`."""
+    """A hospital's file, or another one with these columns, its label, if it has one, in two words; raises like
+    `read_table`."""
     import pyarrow as pa
 
-    with open(path, "rb") as stream:
-        headless = not stream.read(256).lstrip().lower().startswith(b"age")
-    table = read_table(path, COLUMNS if headless else ())
+    table = read_table(path, COLUMNS if without_header(path) else ())
     if LABEL not in table.column_names:
         return table
-    words = [str(value).strip(" '\"") for value in table.column(LABEL).to_pylist()]
-    label = pa.array(["absent" if word in ABSENT else "present" for word in words])
+    found = [None if value is None else spelt(str(value).strip(" '\"")) for value in table.column(LABEL).to_pylist()]
+    label = pa.array([None if word is None else WORDS.get(word, word) for word in found], pa.string())
     return table.set_column(table.column_names.index(LABEL), LABEL, label)
+
+
+def without_header(path: Path) -> bool:
+    """Whether a file begins with a value, as UCI's do, instead of a column's name; False if it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(256).decode("utf-8", "replace")
+    except OSError:
+        return False
+    first = re.split("[,;\t\r\n]", start)[0].strip()
+    return first == "?" or as_number(first) is not None

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
@@ -20,10 +21,11 @@ from fdgjax.data.sources.cache import (
 )
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.folders import folder_data
-from fdgjax.data.sources.heart_disease import heart_disease
+from fdgjax.data.sources.heart_disease import heart_disease, read_hospital
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import NO_OPTIONS, TableOptions, Tables, read_tables, table_folder
 from fdgjax.utils.checksums import verify
 from fdgjax.utils.errors import UserError, printable
@@ -49,6 +51,9 @@ Found = Source | Tables | Domains
 TABLE_DATA: Mapping[str, Callable[[str], Tables]] = {"heart_disease": heart_disease, "table": table_folder}
 """Data sets of tables, by name."""
 
+TABLE_READERS: Mapping[str, Callable[[Path], Any]] = {"heart_disease": read_hospital}
+"""How one table is read, into a pyarrow table, by the data set's name; `read_table` reads those of others."""
+
 DATASETS: Registry[Callable[[str], Found]] = Registry("data set", {**FROM_FILES, **TABLE_DATA, "arrays": array_folder})
 """All data sets by name; user-defined ones are already arrays (`fdgjax.data.sources.arrays`)."""
 
@@ -57,6 +62,11 @@ SAME_IMAGES: Mapping[str, Callable[[str], Source]] = {
     "rotated_mnist": partial(rotated_mnist, same_images=True),
 }
 """The data sets whose domains can show the same images, by name."""
+
+
+def table_reader(name: str) -> Callable[[Path], Any]:
+    """What reads a table like those of the data set of this name."""
+    return TABLE_READERS.get(name, read_table)
 
 
 def find_data(
