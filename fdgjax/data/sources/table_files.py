@@ -2,12 +2,15 @@
 
 import csv
 import io
+import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable
 
+LOGGER = logging.getLogger("fdgjax")
 SUFFIXES = (".csv", ".tsv", ".parquet")
 DELIMITERS = ",;\t"
 
@@ -26,7 +29,7 @@ def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
 
     try:
         table = parquet(path) if path.suffix.lower() == ".parquet" else text_table(path, names)
-    except (OSError, pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, csv.Error, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(f"cannot read {path} ({reason}); expected a CSV file in UTF-8, or Parquet") from error
     found = [name.strip() for name in table.column_names]
@@ -40,10 +43,14 @@ def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
 
 
 def parquet(path: Path) -> Any:
-    """A Parquet file as a pyarrow table."""
+    """A Parquet file as a pyarrow table, without the index of a pandas frame, which numbers or names the rows."""
     import pyarrow.parquet
 
-    return pyarrow.parquet.read_table(path)
+    table = pyarrow.parquet.read_table(path)
+    index = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    if found := [name for name in table.column_names if name in index]:
+        LOGGER.info(printable(f"{path} has the index of a pandas frame, {', '.join(found)}, which is left out"))
+    return table.drop_columns(found)
 
 
 def text_table(path: Path, names: tuple[str, ...]) -> Any:
@@ -53,7 +60,7 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
 
     with open(path, encoding="utf-8-sig", newline="") as stream:
         header, rest = stream.readline(), stream.read()
-    delimiter = max(DELIMITERS, key=header.count)
+    delimiter = delimiter_of(header, path)
     check_lines(header + rest, delimiter, path)
     columns = list(names) or next(csv.reader([header], delimiter=delimiter), list[str]())
     return pa_csv.read_csv(
@@ -62,6 +69,14 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
         parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
     )
+
+
+def delimiter_of(header: str, path: Path) -> str:
+    """The delimiter of a text file, from its first line: the most frequent outside of quotes, but tabs of a .tsv, whose
+    names may well have commas."""
+    if path.suffix.lower() == ".tsv" and "\t" in header:
+        return "\t"
+    return max(DELIMITERS, key=re.sub('"[^"]*("|$)', "", header).count)
 
 
 def check_lines(text: str, delimiter: str, path: Path) -> None:

@@ -1,9 +1,11 @@
 """Tables of domains: what is a number, a category or missing, and each mistake in one line."""
 
 import datetime
+import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from fdgjax.data.sources.cells import codes_of, of_texts
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import load_data
+from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import TableOptions
 from fdgjax.utils.errors import UserError
 
@@ -62,6 +65,35 @@ def test_parquet_semicolons_tabs_and_numbers_as_text_are_the_same_table(tmp_path
     second = loaded(other)
     np.testing.assert_array_equal(first.inputs, second.inputs)
     assert first.columns == second.columns
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row"),
+    [
+        ("a.tsv", "height, in cm, lying\tsick", "180\tyes"),
+        ("a.TSV", "height, in cm, lying\tsick", "180\tyes"),
+        ("a.tsv", '"height, in cm, lying";sick', "180;yes"),
+        ("a.csv", '"height, in cm, lying";sick', "180;yes"),
+        ("a.csv", '"height, in cm, lying"\tsick', "180\tyes"),
+        ("a.csv", '"height, in cm, lying",sick', "180,yes"),
+    ],
+)
+def test_a_column_may_have_commas_in_its_name(name: str, header: str, row: str, tmp_path: Path) -> None:
+    (path,) = written(tmp_path, {name: f"{header}\n{row}\n"}).iterdir()
+    assert read_table(path).to_pylist() == [{"height, in cm, lying": "180", "sick": "yes"}]
+
+
+@pytest.mark.parametrize("index", [["__index_level_0__"], ["patient"], [{"kind": "range", "start": 0, "stop": 2}]])
+def test_the_index_of_a_pandas_frame_is_no_column(index: list[Any], tmp_path: Path) -> None:
+    table = pa.table({"age": [50, 60], "sick": ["no", "yes"]})
+    for name in index:
+        table = table.append_column(name, pa.array([7, 9])) if isinstance(name, str) else table
+    metadata = {"pandas": json.dumps({"index_columns": index, "columns": []})}
+    for name in ("a", "b"):
+        pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), tmp_path / f"{name}.parquet")
+    assert loaded(tmp_path).columns == (Column("age"),)
+    pyarrow.parquet.write_table(table, tmp_path / "b.parquet")  # a column of this name that is no index
+    assert len(loaded(tmp_path).columns) == len(table.column_names) - 1
 
 
 def test_a_column_that_is_not_used_may_be_of_any_type_and_an_empty_one_of_none(tmp_path: Path) -> None:
