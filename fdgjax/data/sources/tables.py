@@ -5,6 +5,7 @@ if it is declared so; a column that a file lacks is missing in all of its rows.
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.sources.cells import Cells, categories_of, cells_of, codes_of, numbers_of
+from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 
 LOGGER = logging.getLogger("fdgjax")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 MOST_CATEGORIES = 50
 """A text column with more values than this, and more than half of them different, is a name rather than a category."""
 
@@ -128,8 +130,10 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
     """A column, from its cells in the domains that have it.
 
     Raises:
-      UserError: text among numbers, or so many texts that they are no categories.
+      UserError: numbers with decimal commas, text among numbers, or so many texts that they are no categories.
     """
+    if not categorical:
+        check_commas(name, cells, files)
     filled = [one for one in cells.values() if not one.empty]
     if not categorical and all(one.numbers is not None for one in filled):
         return Column(name)
@@ -146,6 +150,19 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
             f"expected categories; leave it out by config.data.ignored={name}, or declare config.data.categorical"
         )
     return Column(name, categories)
+
+
+def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path]) -> None:
+    """Raises a `UserError` if all texts of a column are numbers with a comma. They are not read as numbers, since 1,500
+    may be either of two."""
+    worded = {domain: one for domain, one in cells.items() if one.numbers is None}
+    texts = [text for one in worded.values() for text in one.texts if text is not None and as_number(text) is None]
+    if texts and all(DECIMAL_COMMA.fullmatch(text) for text in texts):
+        domain, (row, text) = next((domain, one.first_text()) for domain, one in worded.items())
+        raise UserError(
+            f"column '{name}' of {files[domain]} has '{text}' in line {row}, a number with a comma; expected decimal "
+            f"points, such as {text.replace(',', '.')}; write them so, or declare config.data.categorical={name}"
+        )
 
 
 def class_labels(

@@ -155,6 +155,11 @@ MISTAKES = {
         {},
         r"'age' of .*b.csv has 'old' in line 3",
     ),
+    "decimal commas": (
+        {"north.csv": "age;dose;sick\n50;;no\n60;1,5;yes\n", "south.csv": "age,dose,sick\n50,2,no\n"},
+        {},
+        r"column 'dose' of .*north.csv has '1,5' in line 3.* expected decimal points, such as 1.5",
+    ),
     "one class": ({"north.csv": "age,sick\n1,no\n", "south.csv": "age,sick\n2,no\n"}, {}, "has the only class 'no'"),
     "two spellings": ({"b.csv": "sick,Age\nno,41\n"}, {}, r"columns 'Age' of b.csv and 'age' of north.csv differ"),
     "a name twice": ({"b.csv": "sick,age,age\nno,41,2\n"}, {}, r"b.csv has the column 'age' twice"),
@@ -176,6 +181,14 @@ MISTAKES = {
     ),
     "an unknown option": ({}, {"ignored": ("weight",)}, "unknown column of config.data.ignored 'weight'"),
 }
+
+
+def test_texts_with_commas_may_be_declared_categories_or_stand_among_words(tmp_path: Path) -> None:
+    files = {"a.csv": "risks;sick\n1,2;no\n2;yes\n", "b.csv": "risks;sick\n1,3;no\n1,2;yes\n"}
+    data = loaded(written(tmp_path, files), categorical=("risks",))
+    assert data.columns == (Column("risks", ("1,2", "1,3", "2")),)
+    written(tmp_path, {"a.csv": "risks;sick\n1,2;no\nnone;yes\n"})
+    assert loaded(tmp_path).columns == (Column("risks", ("1,2", "1,3", "none")),)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
