@@ -91,8 +91,9 @@ def model_file(folder: Path, round_: int) -> Path:
 
 
 def write_model(file: Path, variables: PyTree, metadata: dict[str, str] | None = None) -> None:
-    """Writes a model's variables by their paths, with words on it if there are some."""
+    """Writes a model's variables by their paths, with words on it if there are some; its folder is made."""
     from safetensors.numpy import save
 
+    make_folder(file.parent)  # a client that no round has selected yet has no state, and so no folder
     model = flatten(jax.device_get(variables))
     write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}, metadata))

@@ -122,6 +122,21 @@ def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: Serv
     assert all("1 of 2 clients, without [1]" in line for line in said[:2])
 
 
+def test_clients_that_no_round_selected_are_evaluated_and_get_the_selected_rounds_model(
+    trial: Trial, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(trial.terms.config, clients_per_round=1, rounds=1)
+    for selection in ("last", "validation"):
+        terms = trial.terms._replace(config=dataclasses.replace(config, selection=selection))
+        said, folder = list[str](), tmp_path / selection
+        direct = Direct(node_settings(trial, folder))
+        run_rounds(make_server(agree(terms), trial.server), direct, folder / "server", Policy(), said.append)
+        assert "2 of 2 clients have written their model" in said
+        assert len(list(folder.glob("node*/states/*/state.npz"))) == 1
+        first, second = (file.read_bytes() for file in folder.glob("node*/states/*/model.safetensors"))
+        assert first == second, "FedAvg has one model"
+
+
 def test_every_party_chooses_the_units_that_a_method_needs(trial: Trial) -> None:
     fedbn = dataclasses.replace(trial.terms.config, method=METHODS["fedbn"].hyper(name="fedbn"))
     assert agree(trial.terms._replace(config=fedbn)).method.label("params/linear_1/bn/scale") == "local"
