@@ -56,7 +56,7 @@ def open_folder(folder: Path, terms: Terms) -> Workdir:
 
 def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
     """Writes the rounds so far: what a simulation records, and what only a deployment has."""
-    own = ("round", "participants", "train_loss", "server_loss", *DEPLOYED)
+    own = ("round", "participants", "dropped", "train_loss", "server_loss", *DEPLOYED)
     write_lines(workdir.path / "rounds.jsonl", [picked(record, own) for record in records])
     hidden = (*DEPLOYED, COUNTED)
     write_lines(workdir.metrics, [{k: v for k, v in record.items() if k not in hidden} for record in records])
@@ -142,7 +142,8 @@ def in_words(record: Record, terms: Terms) -> str:
         )
         if key in record
     )
-    loss = "loss withheld" if record["train_loss"] is None else f"loss {record['train_loss']:.4f}"
+    none = "loss withheld" if here else "no loss"
+    loss = none if record["train_loss"] is None else f"loss {record['train_loss']:.4f}"
     spent = f", epsilon {record['privacy_epsilon']:.4g}" if "privacy_epsilon" in record else ""
     seconds = record.get("seconds_evaluation")
     evaluated = "" if seconds is None else f", {seconds:.1f} to evaluate"

@@ -1,10 +1,12 @@
 """The server's rounds over any transport: requests, replies, deadlines, checkpoints and records."""
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.deploy.evaluated_rounds import make_evaluation
@@ -14,7 +16,7 @@ from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
-from fdgjax.deploy.server import DeployedState, ServerPrograms, begin_round, finish_round
+from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.deploy.wire import SELECTED, Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
@@ -114,10 +116,12 @@ def rounds(
         sending = begin_round(server, held)
         requests = requests_of(server, held, "train", sending.who, sending.sent)
         own = time.perf_counter() - begin
-        replies: dict[int, Reply] = {}
-        while len(replies) < min(policy.least, len(requests)):
-            came = transport.exchange(requests, policy.deadline)
-            replies = {reply.client: reply for reply in used(came, policy, int(held.state.round), drop, say)}
+        came: list[Reply] = []
+        # Whether an answer is used does not count: the same request would have the same answer.
+        while len(came) < min(policy.least, len(requests)):
+            told = transport.exchange(requests, policy.deadline)
+            came = list(answers(told, policy, int(held.state.round), say))
+        replies = {reply.client: reply for reply in used(came, int(held.state.round), drop, say)}
         after = time.perf_counter()
         messages = {terms.trained.index(party): reply.arrays for party, reply in replies.items()}
         result = finish_round(server, held, sending, messages)
@@ -128,27 +132,10 @@ def rounds(
             )
         own += time.perf_counter() - after
         held = result.held
-        parties = [terms.trained[client] for client in sending.who]
-        # Nodes that protect their samples keep their losses to themselves.
-        losses = [loss_of(replies.get(party)) for party in parties]
-        told = [loss for loss in losses if loss is not None]
-        nodes = max(float(reply.facts["seconds"]) for reply in replies.values())
         seconds = time.perf_counter() - begin
-        record: Record = {
-            "round": int(held.state.round),
-            "train_loss": float(np.mean(told)) if told else None,
-            "client_loss": losses,
-            **({} if result.loss is None else {"server_loss": result.loss}),
-            **privacy_figures(server.agreed, held.lengths, int(held.state.round), parties, replies, result.epsilon),
-            "participants": parties,
-            "missing": [party for party in parties if party not in replies],
+        record = round_record(server, result, sending, came, replies) | {
             "bytes_down": sum(payload(request.arrays) for request in requests),
-            "bytes_up": sum(payload(reply.arrays) for reply in replies.values()),
-            "compiled": sum(int(reply.facts["compiled"]) for reply in replies.values()),
-            "seconds": seconds,
-            "seconds_server": own,
-            "seconds_node": nodes,
-            "seconds_transport": seconds - own - nodes,
+            **seconds_of(seconds, own, came),
         }
         if is_due(config, int(held.state.round)):
             record |= evaluate(held)
@@ -156,13 +143,53 @@ def rounds(
         yield Progress(record["round"], [record], held, seconds)
 
 
+def round_record(
+    server: ServerPrograms,
+    result: DeployedRound,
+    sending: Sending,
+    came: Sequence[Reply],
+    replies: Mapping[int, Reply],
+) -> Record:
+    """A round's record, without its seconds: `came` are the answers of the round, `replies` those that were used."""
+    terms, held = server.agreed.terms, result.held
+    parties = [terms.trained[client] for client in sending.who]
+    # Nodes that protect their samples keep their losses to themselves.
+    losses = [loss_of(replies.get(party)) for party in parties]
+    told = [loss for loss in losses if loss is not None]
+    everyone = {reply.client: reply for reply in came}
+    dropped = [party for party in parties if party in everyone and party not in replies]
+    return {
+        "round": int(held.state.round),
+        "train_loss": float(np.mean(told)) if told else None,
+        "client_loss": losses,
+        **({} if result.loss is None else {"server_loss": result.loss}),
+        **privacy_figures(server.agreed, held.lengths, int(held.state.round), parties, everyone, result.epsilon),
+        "participants": parties,
+        **({"dropped": dropped} if dropped else {}),
+        "missing": [party for party in parties if party not in replies],
+        "bytes_up": sum(payload(reply.arrays) for reply in came),
+        "compiled": sum(int(reply.facts["compiled"]) for reply in came),
+    }
+
+
+def seconds_of(seconds: float, own: float, came: Sequence[Reply]) -> Record:
+    """The parts of a round's `seconds`, of which the server worked for `own`."""
+    nodes = max(float(reply.facts["seconds"]) for reply in came)
+    return {
+        "seconds": seconds,
+        "seconds_server": own,
+        "seconds_node": nodes,
+        "seconds_transport": seconds - own - nodes,
+    }
+
+
 def loss_of(reply: Reply | None) -> float | None:
     """The mean loss that a client sent; None if it sent none."""
     return float(reply.facts["loss"]) if reply and "loss" in reply.facts else None
 
 
-def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: bool, say: Say) -> Iterator[Reply]:
-    """The replies that are used in the round. Raises like `run_rounds`."""
+def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Iterator[Reply]:
+    """The replies that answer the round's requests. Raises like `run_rounds`."""
     for reply in told:
         if reply.error:
             if not policy.deadline:
@@ -171,13 +198,37 @@ def used(told: Sequence[Reply], policy: Policy, round_: int, drop_nonfinite: boo
         elif int(reply.facts["round"]) != round_:
             late = int(reply.facts["round"]) + 1
             say(f"round {round_ + 1} goes on without client {reply.client}: its answer is of round {late}, too late")
-        elif float(reply.facts["largest"]) < SQUARED_OVERFLOWS:
+        else:
             yield reply
-        elif not drop_nonfinite:
+
+
+def used(came: Sequence[Reply], round_: int, drop_nonfinite: bool, say: Say) -> Iterator[Reply]:
+    """The answers that are used in the round. Raises like `run_rounds`."""
+    for reply in came:
+        if largest_of(reply) < SQUARED_OVERFLOWS:
+            yield reply
+        elif drop_nonfinite:
+            words = "its answer has numbers that are not finite, or too large"
+            say(f"round {round_ + 1} goes on without client {reply.client}: {words}")
+        else:
             raise UserError(
                 f"client {reply.client} sent numbers that are not finite, or too large, in round {round_ + 1}; "
                 "expected finite ones; lower method.client_learning_rate, or set config.drop_nonfinite=True"
             )
+
+
+def largest_of(reply: Reply) -> float:
+    """The largest magnitude of an answer's numbers, infinite where one is NaN.
+
+    What the client says counts its new state, too, which it keeps; but a hostile client says what it likes.
+    """
+    each = [
+        float(np.max(np.abs(leaf.astype(np.float32)), initial=0))
+        for leaf in reply.arrays.values()
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    each.append(float(reply.facts["largest"]))
+    return math.inf if any(map(math.isnan, each)) else max(each)
 
 
 def deliver(

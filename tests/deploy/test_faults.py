@@ -1,22 +1,27 @@
 """Messages that are late or come twice, and nodes that do not fit: one line, nothing is lost, and the others go on."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
+from fdgjax.config import make_config, read_config
+from fdgjax.config.schema import DefenceConfig
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.kept import read_kept, state_file
 from fdgjax.deploy.request_handlers import serve
-from fdgjax.deploy.server import ServerPrograms
-from fdgjax.deploy.terms import to_words
+from fdgjax.deploy.rounds import Policy, run_rounds
+from fdgjax.deploy.server import ServerPrograms, make_server
+from fdgjax.deploy.terms import agree, to_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
 from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
-from tests.deploy.trial import Trial, node_settings
+from tests.deploy.trial import Trial, make_trial, node_settings
 from tests.runs import perceptron
 
 __all__ = ["perceptron", "server", "trial"]
@@ -89,6 +94,53 @@ def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
     assert "round 2 goes on without client 1: its folder is empty" in said
     with pytest.raises(UserError, match=r"^client 1: its folder is empty$"):
         run(server, Mistaken(node_settings(trial, tmp_path / "b")), tmp_path / "b")
+
+
+# Answers that are not finite
+
+
+def test_a_round_of_which_no_answer_is_finite_ends_as_in_the_simulation(
+    cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    class Twice(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            assert len(self.asked) <= 2 * (round_ + 1), "the same requests are asked again"
+            return replies
+
+    config = make_config("fedavg", "rotated_digits")
+    config.model.name, config.method.client_learning_rate = "perceptron", 1e30
+    config.data.cache_dir, config.data.clients = str(cache), 2
+    config.update({"rounds": 2, "local_epochs": 1, "batch_size": 6, "devices": 1, "drop_nonfinite": True})
+    diverging = make_trial(read_config(config), most=12)
+    said = run(
+        make_server(agree(diverging.terms), diverging.server), Twice(node_settings(diverging, tmp_path)), tmp_path
+    )
+    assert is_simulated(diverging, tmp_path)
+    for number in (1, 2):
+        for client in (0, 1):
+            assert any(line.startswith(f"round {number} goes on without client {client}: its answer") for line in said)
+    records = [json.loads(line) for line in (tmp_path / "server" / "metrics.jsonl").read_text().splitlines()]
+    assert [(record["dropped"], record["train_loss"]) for record in records] == [([0, 1], None)] * 2
+
+
+def test_a_client_that_sends_nan_is_left_out_whatever_it_says_of_it(trial: Trial, tmp_path: Path) -> None:
+    class Lies(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            nan = {path: np.full_like(leaf, np.nan) for path, leaf in replies[0].arrays.items()}
+            return [replies[0]._replace(arrays=nan, facts={**replies[0].facts, "largest": 1.0}), *replies[1:]]
+
+    class Away(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            return replies[1:]
+
+    config = dataclasses.replace(trial.terms.config, rounds=1, defence=DefenceConfig(clip="median"))
+    defended = make_server(agree(trial.terms._replace(config=config)), trial.server)
+    held = []
+    for kind in (Lies, Away):
+        transport, folder = kind(node_settings(trial, tmp_path / kind.__name__)), tmp_path / kind.__name__
+        held.append(run_rounds(defended, transport, folder / "server", Policy(), list[str]().append).state)
+    for lied, away in zip(*map(jax.tree.leaves, held), strict=True):
+        np.testing.assert_array_equal(lied, away)
 
 
 # Nodes that do not fit
