@@ -3,11 +3,14 @@
 `rounds.jsonl` beside them has what only a deployment has: who was missing, bytes, and seconds.
 """
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from fdgjax.config.privacy import Protection
@@ -15,16 +18,18 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
-from fdgjax.deploy.terms import Terms, no_samples
+from fdgjax.deploy.terms import Terms, agree, federation_of, no_samples
+from fdgjax.engine.round import init_state, run_round
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
 from fdgjax.experiments.facts import mean_of_sizes, privacy_facts
 from fdgjax.experiments.model import network_input
 from fdgjax.methods import METHODS
 from fdgjax.models.cost import cost
-from fdgjax.run.extend_rounds import earlier_rounds, prolong
+from fdgjax.run.extend_rounds import continued_from, earlier_rounds, prolong
 from fdgjax.run.memory_check import peak_bytes
 from fdgjax.run.records import Workdir, open_workdir, summarise, write_summary
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_lines
 
 DEPLOYED = (
@@ -47,11 +52,39 @@ def open_folder(folder: Path, terms: Terms) -> Workdir:
     """The server's folder for these terms, made if it does not exist; an earlier run of fewer rounds is continued.
 
     Raises:
-      UserError: the folder holds another experiment, or files of something else.
+      UserError: the folder holds another experiment, files of something else, or fewer rounds of a method whose rounds
+        depend on their number.
     """
     if earlier := earlier_rounds(folder, terms.config):
+        refuse_schedules(folder, terms, earlier)
         prolong(Workdir(folder), terms.config, earlier)
     return open_workdir(folder, terms.config)
+
+
+def refuse_schedules(folder: Path, terms: Terms, earlier: int) -> None:
+    """Raises a `UserError` if the longer run's rounds are not those of the run of `earlier` rounds: if they are other
+    programs, or have other noise."""
+    config = terms.config
+    shorter = terms._replace(config=dataclasses.replace(config, rounds=earlier))
+    # The noise by which all rounds cost epsilon is less with fewer rounds; it is computed once the clients have joined.
+    if config.privacy.epsilon or programs(terms) != programs(shorter):
+        raise UserError(
+            f"workdir {folder} holds {earlier} rounds of '{config.method.name}' with settings by which each depends on "
+            f"their number, and config.rounds is {config.rounds} here; expected {earlier}; make the app with another "
+            "--workdir to begin again"
+        )
+
+
+def programs(terms: Terms) -> list[str]:
+    """The text of the lowered programs that initialise a state and train all parties for a round, on a sample each."""
+    agreed = agree(terms)
+    federation = federation_of(terms, no_samples(terms), lengths=np.ones(terms.clients))
+    init = jax.jit(partial(init_state, agreed.method))
+    round_ = jax.jit(partial(run_round, agreed.method, agreed.plan))
+    seed = np.uint32(terms.config.seed)
+    state = jax.eval_shape(init, federation, seed)
+    lowered = (init.lower(federation, seed), round_.lower(state, federation))
+    return [each.as_text() for each in lowered]
 
 
 def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
@@ -79,7 +112,8 @@ def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, 
         "predicted_memory_bytes": 0,
         "peak_memory_bytes": peak_bytes(),
     }
-    write_summary(workdir, summarise(records, config.selection, facts_of(server, records), timings))
+    summary = summarise(records, config.selection, facts_of(server, records), timings)
+    write_summary(workdir, summary | continued_from(workdir))
 
 
 def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any]:

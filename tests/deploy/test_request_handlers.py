@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.contents import KINDS, contents_of
+from fdgjax.deploy.folder import open_folder
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.kept import read_kept, write_kept
 from fdgjax.deploy.message_log import MESSAGES, audited
@@ -135,6 +137,32 @@ def test_clients_that_no_round_selected_are_evaluated_and_get_the_selected_round
         assert len(list(folder.glob("node*/states/*/state.npz"))) == 1
         first, second = (file.read_bytes() for file in folder.glob("node*/states/*/model.safetensors"))
         assert first == second, "FedAvg has one model"
+
+
+def test_more_rounds_end_with_the_longer_runs_numbers(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
+    once = trial.terms._replace(config=dataclasses.replace(trial.terms.config, rounds=1))
+    direct, folder = Direct(node_settings(trial, tmp_path)), tmp_path / "server"
+    for programs in (make_server(agree(once), trial.server), server):
+        run_rounds(programs, direct, folder, Policy(), list[str]().append)
+    found = compare(trial, tmp_path)
+    assert max(found.server, found.rows) <= 1e-5 * found.largest
+    assert json.loads((folder / "summary.json").read_text())["continued_from"] == [1]
+    assert (folder / "summary_1.json").exists()
+
+
+@pytest.mark.parametrize(("method", "changes"), [("fedavg", {"client_schedule": "cosine"}), ("feddg_ga", {})])
+def test_more_rounds_than_a_schedule_was_made_for_are_refused(
+    method: str, changes: dict[str, Any], trial: Trial, tmp_path: Path
+) -> None:
+    chosen = METHODS[method].hyper(name=method, **changes)
+    for rounds in (1, 2):
+        terms = trial.terms._replace(config=dataclasses.replace(trial.terms.config, method=chosen, rounds=rounds))
+        refused = pytest.raises(
+            UserError, match=f"holds 1 rounds of '{method}' .*; expected 1; make the app with another"
+        )
+        with refused if rounds == 2 else nullcontext():
+            open_folder(tmp_path, terms)
+    assert json.loads((tmp_path / "config.json").read_text())["config"]["rounds"] == 1
 
 
 def test_every_party_chooses_the_units_that_a_method_needs(trial: Trial) -> None:
