@@ -25,6 +25,20 @@ AUTHORITY, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 """TLS files in the folder of keys."""
 CONNECTION = "config.toml"
 """Flower's own configuration in the folder of keys: where the command `flwr` finds the server."""
+LONGEST = 64
+"""The most characters of a common name in X.509; clients compare the names of `SubjectAlternativeName` alone."""
+SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""What an authority's key is for."""
 LOOPBACK = ("localhost", "127.0.0.1")
 """In every server certificate: SuperLink's own processes reach it there."""
 
@@ -43,11 +57,12 @@ def make_keys(
       now: certificates are valid for `DAYS` from then on, and `BEFORE` it; None for the present.
 
     Raises:
-      UserError: the folder has keys, which may be in use.
+      UserError: the folder has keys, which may be in use, or a host is empty or not ASCII.
     """
     if (folder / AUTHORITY).exists():
         raise UserError(f"--keys got '{folder}', which has keys already; expected a new folder; choose another name")
     hosts = list(dict.fromkeys([*hosts, *LOOPBACK]))
+    names = [general_name(host) for host in hosts]
     make_folder(folder)
     folder.chmod(0o700)
     now = now or datetime.datetime.now(datetime.UTC)
@@ -55,8 +70,12 @@ def make_keys(
     issuer = key_name("fdgjax test authority")
     root = certificate(issuer, issuer, authority.public_key(), now)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    leaf = certificate(key_name(hosts[0]), issuer, server.public_key(), now)
-    leaf = leaf.add_extension(x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False)
+    root = root.add_extension(SIGNS, critical=True)
+    leaf = certificate(key_name(hosts[0][:LONGEST]), issuer, server.public_key(), now)
+    # Python from 3.13 on checks by RFC 5280 strictly, which wants to know the issuer's key.
+    vouching = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    leaf = leaf.add_extension(vouching, critical=False)
+    leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
     for file, built in ((AUTHORITY, root), (CERTIFICATE, leaf)):
         write_bytes(folder / file, built.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM))
     write_private(folder / KEY, server, serialization.PrivateFormat.PKCS8)
@@ -108,11 +127,17 @@ def certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BEFORE)
         .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 
 def general_name(host: str) -> x509.GeneralName:
-    """A host's name or address."""
+    """A host's name or address; raises a `UserError` for an empty one, or one that is not ASCII."""
+    if not host or not host.isascii():
+        raise UserError(
+            f"--host got '{host}'; expected a name or address in ASCII, such as server.example or 192.0.2.1; write an "
+            "international name as in DNS, xn--..."
+        )
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

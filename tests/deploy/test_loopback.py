@@ -33,11 +33,13 @@ def test_the_authority_signs_the_servers_certificate_and_private_keys_are_privat
 
     from fdgjax.deploy.keys import make_keys
 
-    make_keys(tmp_path, 1, ["server.example"], 8123)
+    long = f"{'a' * 40}.{'b' * 40}.example"
+    make_keys(tmp_path, 1, [long, "server.example"], 8123)
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # Python's default from 3.13 on
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
-    for host in ("server.example", "localhost", "127.0.0.1", "elsewhere.example"):
+    for host in (long, "server.example", "localhost", "127.0.0.1", "elsewhere.example"):
         assert shakes_hands(context, server, host) is (host != "elsewhere.example")
     assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("server.key", "client0")} == {0}
     private = serialization.load_ssh_private_key((tmp_path / "client0").read_bytes(), None)
@@ -45,6 +47,10 @@ def test_the_authority_signs_the_servers_certificate_and_private_keys_are_privat
     assert private.public_key() == public
     with pytest.raises(UserError, match="has keys already"):
         make_keys(tmp_path, 1, ["server.example"], 8123)
+    for host in ("", "münchen.example"):
+        with pytest.raises(UserError, match="expected a name or address in ASCII"):
+            make_keys(tmp_path / "new", 1, [host], 8123)
+    assert not (tmp_path / "new").exists()
 
 
 def shakes_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> bool:
