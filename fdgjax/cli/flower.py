@@ -32,6 +32,7 @@ from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
 from fdgjax.data.columns import Column
+from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.probability_figures import names_in
@@ -132,9 +133,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     from fdgjax.deploy.terms import Terms
 
     config, workdir = parse(words)
-    classes = tuple(sorted(filter(None, asked.classes.split(","))))
-    columns, size = columns_in(asked.columns), config.data.image_size
     table = config.data.name in TABLE_DATA
+    classes, columns, size = classes_in(asked.classes, table), columns_in(asked.columns), config.data.image_size
     parties = config.data.clients or asked.clients
     if len(classes) < 2 or not parties or not (columns if table else size):
         form = "--columns 'age,sex=0|1,...'" if table else "--config.data.image_size=PIXELS"
@@ -145,8 +145,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     shape = (len(columns),) if table else (size, size, 3)
     unseen = unseen_in(asked.unseen, parties)
     clients = parties - (unseen is not None)
-    if len(set(classes)) < len(classes):
-        raise UserError(f"--classes got '{asked.classes}'; expected different words, such as a,b,c")
+    if table:
+        check_label(config.data.label, columns)
     if asked.least > clients:
         raise UserError(f"--least got {asked.least}, but {clients} clients train; expected at most as many")
     # A protocol with one client for each domain has no number of clients.
@@ -166,6 +166,35 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     print(f"flwr run {asked.app}: {config.method.name}, {clients} clients{left}; the server's folder is {workdir}")
     print(f"for administrators: {operations}/README.md")
     return 0
+
+
+def classes_in(words: str, table: bool) -> tuple[str, ...]:
+    """The classes in words, `a,b,c`, in the order of the labels, which is that of a simulation: for a table's label
+    that of numbers, if all are, and for folders that of the alphabet.
+
+    Raises:
+      UserError: a class that stands twice.
+    """
+    each = words_of(words)
+    classes = categories_of([of_texts(each, frozenset(), ())]) if table else tuple(sorted(set(each)))
+    if len(classes) < len(each):
+        raise UserError(f"--classes got '{words}'; expected different words, such as a,b,c")
+    return classes
+
+
+def check_label(label: str, columns: Sequence[Column]) -> None:
+    """Raises a `UserError` if a table's label is not named, or is a column that is trained on."""
+    names = [column.name for column in columns]
+    if not label:
+        raise UserError(
+            "config.data.label is empty; expected the column of all parties' tables with the class; add "
+            "--config.data.label=COLUMN"
+        )
+    if label in names:
+        raise UserError(
+            f"--columns got '{label}', which is config.data.label; expected columns to predict it from: "
+            f"{', '.join(name for name in names if name != label) or 'none is left'}; leave it out of --columns"
+        )
 
 
 def unseen_in(words: str, parties: int) -> int | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from fdgjax.cli.flower import columns_in
+from fdgjax.cli.flower import classes_in, columns_in
+from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.table_files import read_table
@@ -108,6 +110,27 @@ def test_columns_are_named_in_words() -> None:
     for words in ("age,age", "=a|b"):
         with pytest.raises(UserError, match="expected each name once"):
             columns_in(words)
+
+
+def test_classes_are_in_the_simulations_order() -> None:
+    assert classes_in("10, 2,1.0", table=True) == ("1", "2", "10")
+    assert classes_in("10,2,b", table=True) == classes_in("10, 2, b", table=False) == ("10", "2", "b")
+    for words, table in (("a, a", False), ("1,1.0", True)):
+        with pytest.raises(UserError, match="expected different words"):
+            classes_in(words, table)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"), [("", "config.data.label is empty"), ("sick", "'sick', which is config.data.label; .*: age;")]
+)
+def test_the_label_is_named_and_is_no_column_to_train_on(
+    label: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [f"--app={tmp_path / 'app'}", "--classes=0,1", f"--workdir={tmp_path / 'run'}", "--columns=age, sick"]
+    experiment = ["--config=fedavg:table", "--config.data.clients=2", f"--config.data.label={label}"]
+    assert flower(["fdgjax flower", *asked, *experiment]) == 2
+    assert re.search(words, capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
