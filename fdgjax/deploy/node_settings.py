@@ -1,8 +1,9 @@
 """A node's own settings, which no other party sees, and how `--node-config` names them."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fdgjax.deploy.evaluation import SMALLEST
 from fdgjax.deploy.own_samples import OwnPlaces
@@ -38,31 +39,43 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
     """The node's settings.
 
     Raises:
-      UserError: one of them is missing.
+      UserError: one of them is missing, or is not what it should be.
     """
     samples = [str(settings[name]) for name in ("images", "table") if name in settings]
     missing = [name for name in ("client", "states") if name not in settings]
-    missing += [] if isinstance(settings.get("client", 0), int) else ["the client's number"]
+    missing += [] if type(settings.get("client", 0)) is int else ["the client's number"]
     if missing or len(samples) != 1:
         lack = missing if missing else ["images or table"] if not samples else ["a choice between images and table"]
         raise UserError(
             f"--node-config lacks {', '.join(lack)}; expected --node-config \"client=0 images='DIR' states='DIR'\", or "
             "table='FILE' instead of images"
         )
+    fresh = settings.get("fresh", False)
+    if not isinstance(fresh, bool):
+        raise UserError(f"--node-config got fresh='{fresh}'; expected fresh=true or fresh=false, without quotes")
+    place = str(settings.get("held_out", ""))
+    whole = place == "none"
     return NodeSettings(
         int(settings["client"]),
         Path(samples[0]),
         Path(str(settings["states"])),
-        bool(settings.get("fresh", False)),
-        epsilon=float(settings.get("epsilon", 0.0)),
-        **held_out_settings(settings),
+        fresh,
+        held_out=Path(place) if place and not whole else None,
+        whole=whole,
+        smallest=int(number_in(settings, "smallest", SMALLEST, 1)),
+        epsilon=float(number_in(settings, "epsilon", 0.0, 0.0)),
     )
 
 
-def held_out_settings(settings: Mapping[str, bool | int | float | str]) -> dict[str, Any]:
-    """What a node's own settings say on its evaluation; raises a `UserError` for a smallest number below 1."""
-    place, smallest = str(settings.get("held_out", "")), int(settings.get("smallest", SMALLEST))
-    if smallest < 1:
-        raise UserError(f"--node-config got smallest={smallest}; expected the smallest number of samples, at least 1")
-    whole = place == "none"
-    return {"held_out": Path(place) if place and not whole else None, "whole": whole, "smallest": smallest}
+def number_in(settings: Mapping[str, bool | int | float | str], name: str, default: float, least: float) -> float:
+    """A number of the node's settings, a whole one where the default is.
+
+    Raises:
+      UserError: another value, or a number below `least`.
+    """
+    got = settings.get(name, default)
+    kinds = (int,) if isinstance(default, int) else (int, float)
+    if isinstance(got, bool) or not isinstance(got, kinds) or not least <= got < math.inf:
+        what = "a whole number" if isinstance(default, int) else "a number"
+        raise UserError(f"--node-config got {name}={got}; expected {what} from {least:g}, such as {name}=8")
+    return got

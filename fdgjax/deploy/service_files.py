@@ -36,9 +36,9 @@ class Service(NamedTuple):
     own: str
 
 
-def requirements(private: bool) -> str:
-    """The versions installed here, for `pip install -r`; private: whether samples or clients are protected by noise."""
-    extras = {"fdgjax": "[flower,privacy]" if private else "[flower]"}
+def requirements(needed: Sequence[str]) -> str:
+    """The versions installed here, for `pip install -r`; needed: fdgjax's extras besides `flower`."""
+    extras = {"fdgjax": f"[{','.join(('flower', *needed))}]"}
     return "".join(f"{name}{extras.get(name, '')}{pin(name)}\n" for name in PINNED)
 
 

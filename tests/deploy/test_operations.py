@@ -2,6 +2,7 @@
 for."""
 
 import configparser
+import math
 import re
 import shlex
 import shutil
@@ -19,11 +20,13 @@ from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
 from fdgjax.deploy.app import ServerSettings
 from fdgjax.deploy.contents import FACTS, KINDS, contents_of
-from fdgjax.deploy.operations import write_operations
+from fdgjax.deploy.node_settings import node_settings
+from fdgjax.deploy.operations import extras_of, write_operations
 from fdgjax.deploy.request_handlers import ACTIONS
 from fdgjax.deploy.service_files import NODE_PORT, Service, compose, node_unit, requirements, superlink_unit
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import OwnSamples, Terms
+from fdgjax.utils.errors import UserError
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -132,11 +135,28 @@ def test_versions_are_those_installed(tmp_path: Path) -> None:
     write_operations(tmp_path / "here", tmp_path / "app", settings, "h", 8000)
     pins = dict(line.split("==") for line in (tmp_path / "here" / "requirements.txt").read_text().split())
     assert (pins["jax"], pins["fdgjax[flower]"]) == (version("jax"), version("fdgjax"))
-    assert "fdgjax[flower,privacy]==" in requirements(private=True)
+    assert "fdgjax[flower,privacy]==" in requirements(["privacy"])
     page = (tmp_path / "here" / "README.md").read_text()
     # Without authentication there is no key to install.
     assert "client.key" not in page
     assert "whoever reaches the port can take part" in page
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "extras"),
+    [
+        ("folder", {}, []),
+        ("folder", {"privacy.unit": "client", "privacy.noise": 1.0}, ["privacy"]),
+        ("pretrained_folder", {}, ["pretrained"]),
+        ("pretrained_folder", {"model.pretrained": "timm/resnet18.tv_in1k"}, []),
+    ],
+)
+def test_each_party_installs_what_the_experiment_needs(
+    data: str, changes: dict[str, object], extras: list[str]
+) -> None:
+    config = make_config("fedavg", data)
+    config.update_from_flattened_dict(changes)
+    assert extras_of(read_config(config)) == extras
 
 
 # The files
@@ -204,9 +224,25 @@ def test_flower_and_we_read_the_nodes_own_settings(samples: str) -> None:
     pytest.importorskip("flwr")
     from flwr.common.config import parse_config_args
 
-    from fdgjax.deploy.client_app import node_settings
-
     words = started(node_unit(SERVICE._replace(samples=samples)))[-1].replace("${CLIENT}", "2")
     found = node_settings(parse_config_args([words]))
     assert (found.client, found.states) == (2, Path("/var/lib/fdgjax/states"))
     assert str(found.samples) == samples.split("'")[1]
+
+
+def test_a_nodes_own_settings_are_refused_in_one_line() -> None:
+    least: dict[str, Any] = {"client": 0, "images": "/data", "states": "/states"}
+    for more, words in (
+        ({"smallest": "ten"}, "smallest=ten; expected a whole number from 1"),
+        ({"smallest": 0}, "smallest=0; expected a whole number from 1"),
+        ({"smallest": 2.5}, "smallest=2.5; expected a whole number"),
+        ({"epsilon": "three"}, "epsilon=three; expected a number from 0"),
+        ({"epsilon": -1.0}, "epsilon=-1.0; expected a number from 0"),
+        ({"epsilon": math.nan}, "epsilon=nan; expected a number from 0"),
+        ({"fresh": "false"}, "fresh='false'; expected fresh=true or fresh=false"),
+        ({"client": True}, "lacks the client's number"),
+    ):
+        with pytest.raises(UserError, match=re.escape(words)):
+            node_settings(least | more)
+    found = node_settings(least | {"smallest": 2, "epsilon": 3, "fresh": True})
+    assert (found.smallest, found.epsilon, found.fresh) == (2, 3.0, True)
