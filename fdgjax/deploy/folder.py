@@ -104,9 +104,8 @@ def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, 
     """Writes `summary.json`, once all rounds are done."""
     config = server.agreed.terms.config
     seconds = [record["seconds"] for record in records]
-    images = float(config.local_epochs * np.sum(lengths))
     timings = {
-        "images_per_second": images / statistics.median(seconds),
+        "images_per_second": images_of(server, lengths) / statistics.median(seconds),
         "wall_seconds": sum(seconds),
         "seconds_per_round": statistics.median(seconds),
         "predicted_memory_bytes": 0,
@@ -114,6 +113,19 @@ def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, 
     }
     summary = summarise(records, config.selection, facts_of(server, records), timings)
     write_summary(workdir, summary | continued_from(workdir))
+
+
+def images_of(server: ServerPrograms, lengths: np.ndarray) -> float:
+    """Training images per round, at clients of these numbers of samples and at the server; see
+    `fdgjax.run.loop.images_per_round`."""
+    agreed = server.agreed
+    config, batch = agreed.terms.config, agreed.terms.config.batch_size
+    at_server = (
+        np.asarray(server.federation.server.length) if agreed.method.server_training is not None else np.zeros(1)
+    )
+    seen = [np.sum(held // batch * batch if config.drop_last else held) for held in (lengths, at_server)]
+    share = (config.clients_per_round or len(lengths)) / len(lengths)
+    return float(config.local_epochs * (share * seen[0] + seen[1]))
 
 
 def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any]:

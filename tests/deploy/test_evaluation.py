@@ -16,10 +16,12 @@ from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
+from fdgjax.deploy.folder import images_of
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.terms import Terms, agree, from_words
+from fdgjax.run.loop import images_per_round
 from fdgjax.utils.errors import UserError
 from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, make_trial, node_settings, simulated_figures
@@ -138,6 +140,22 @@ def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptro
         kept = [file.name for file in own.parent.glob("evaluated-*")]
         assert f"evaluated-{chosen}.safetensors" in kept
         assert len(kept) <= 2
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("fedavg", {"clients_per_round": 1, "drop_last": True, "batch_size": 5}),
+        ("ssfl", {"data.protocol": "labelled_server", "local_epochs": 2}),
+    ],
+)
+def test_images_per_second_are_those_that_a_round_trains_on(
+    method: str, changes: dict[str, Any], cache: Path, perceptron: None
+) -> None:
+    those = trial(cache, method, **changes)
+    lengths = np.array([len(own.labels) for own in those.clients], np.int32)
+    server = make_server(agree(those.terms), those.server)
+    assert [images_of(server, lengths)] == images_per_round(those.experiment)
 
 
 def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
