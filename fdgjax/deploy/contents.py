@@ -24,7 +24,7 @@ FACTS: Mapping[str, str] = {
     "privacy_epsilon": "how much privacy the node has spent, in place of the loss where samples are protected",
     "round": "the number of finished rounds",
     "samples": "the number of training samples",
-    "selected": "the round whose models are the best so far, -1 for none",
+    "selected": "the round whose models are the best so far, or whose model is written, -1 for none",
     "seconds": "how long the node worked",
     "withheld": "of which of its samples the node sends no counts, as they are too few",
     "written": "that the model is written",
@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "describe": Kind("once, before the first round", (), WORK),
     "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
     "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED), ("withheld", *WORK)),
-    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", *WORK)),
+    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", SELECTED, *WORK)),
 }
 """The messages, by a request's `action`."""
 

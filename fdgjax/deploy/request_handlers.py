@@ -1,6 +1,7 @@
 """A node's request handlers, which work on its own folders; each request may run in a new process."""
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -133,14 +134,22 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
 
 def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
-    selected round if the request names one."""
+    selected round if the request names one; replies with that round, `NEVER` for the last one, which is also written
+    where this client was not asked to evaluate the selected one, or could not."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     written, chosen = file.parent / "model.safetensors", int(request.facts[SELECTED])
     if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
         write_bytes(written, kept.read_bytes())
-        return Reply(settings.client, {}, {"written": True})
+        return Reply(settings.client, {}, {"written": True, SELECTED: chosen})
     write_model(written, model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file)))
-    return Reply(settings.client, {}, {"written": True})
+    if chosen not in (NEVER, int(request.facts["round"])):
+        logging.getLogger("fdgjax").warning("%s holds %s", written, instead_of(chosen))
+    return Reply(settings.client, {}, {"written": True, SELECTED: NEVER})
+
+
+def instead_of(chosen: int) -> str:
+    """What a client has that did not evaluate the selected round."""
+    return f"the last round's model, as the selected one, of round {chosen}, was not evaluated here"
 
 
 ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Prepared]], Reply]] = {

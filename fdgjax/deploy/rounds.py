@@ -15,6 +15,7 @@ from fdgjax.deploy.kept import write_model
 from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
+from fdgjax.deploy.request_handlers import instead_of
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
@@ -251,7 +252,13 @@ def deliver(
     sent = [sent_to(server, held, client) for client in range(count)]
     told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), policy.deadline)
     failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]
-    say(f"{len(told) - len(failed)} of {count} clients have written their model" + "".join(f"; {x}" for x in failed))
+    others = [
+        f"client {reply.client}: {instead_of(chosen)}"
+        for reply in told
+        if chosen not in (None, config.rounds) and not reply.error and reply.facts[SELECTED] != chosen
+    ]
+    written = f"{len(told) - len(failed)} of {count} clients have written their model"
+    say("; ".join([written, *failed, *others]))
     if not unseen_from_server(method, server.federation, server.placement):
         say("the model for an unseen domain needs what is at the nodes: the server has none")
         return

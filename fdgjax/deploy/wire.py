@@ -13,7 +13,8 @@ OWN, UNSEEN = "own", "unseen"
 domain."""
 SELECTED = "selected"
 """A fact of requests to evaluate and to finish: the round that is selected so far, if the run selects one by the
-clients' held-out samples; -1 for none."""
+clients' held-out samples; -1 for none. Of the reply to the latter: the round whose model is written, -1 for the
+last."""
 
 
 class Request(NamedTuple):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.terms import Terms, agree, from_words
+from fdgjax.deploy.wire import Reply, Request
 from fdgjax.run.loop import images_per_round
 from fdgjax.utils.errors import UserError
 from tests.deploy.test_request_handlers import Direct
@@ -140,6 +142,25 @@ def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptro
         kept = [file.name for file in own.parent.glob("evaluated-*")]
         assert f"evaluated-{chosen}.safetensors" in kept
         assert len(kept) <= 2
+
+
+def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_the_last_model(
+    cache: Path, perceptron: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Misses(Direct):
+        def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
+            self.away = {1} if requests[0].action == "evaluate" else set()
+            return super().exchange(requests, deadline)
+
+    monkeypatch.setattr("fdgjax.deploy.rounds.chosen_round", lambda records, config: 1)
+    those, said = trial(cache, "fedavg", selection="validation"), list[str]()
+    server = make_server(agree(those.terms), those.server)
+    run_rounds(server, Misses(node_settings(those, tmp_path)), tmp_path / "server", Policy(1.0), said.append)
+    line = "the last round's model, as the selected one, of round 1, was not evaluated here"
+    assert f"2 of 2 clients have written their model; client 1: {line}" in said
+    assert [record.getMessage() for record in caplog.records if line in record.getMessage()] == [
+        f"{next(tmp_path.glob('node1/states/*/model.safetensors'))} holds {line}"
+    ]
 
 
 @pytest.mark.parametrize(
