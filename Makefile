@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 
 MINUTES ?= 60
+# After how many minutes no further slow test begins; empty: all are run.
+SLOW_MINUTES ?=
 
 # The newest versions that pyproject.toml allows, on another Python; what touches most of them, a minute of one core.
 NEWEST ?= $(shell for p in python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13.*/bin/python3; do \
@@ -27,7 +29,7 @@ test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m 'not slow'
 
 slow: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow $(if $(SLOW_MINUTES),--minutes $(SLOW_MINUTES))
 
 newest:
 	@if test -z "$(NEWEST)"; then \

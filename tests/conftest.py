@@ -3,7 +3,9 @@
 import gc
 import itertools
 import logging
+import math
 import os
+import time
 from pathlib import Path
 
 import jax
@@ -25,7 +27,22 @@ COMPILED = "FDGJAX_TEST_CACHE"
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 
 
+BEGUN = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "slow tests that have not begun after so many minutes are skipped, so that CI ends on a slow machine, too"
+    parser.addoption("--minutes", type=float, default=math.inf, help=words)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("minutes")
+    if item.get_closest_marker("slow") and time.monotonic() - item.config.stash[BEGUN] > 60 * minutes:
+        pytest.skip(f"{minutes:g} minutes are over: run `make slow` without SLOW_MINUTES for all of them")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGUN] = time.monotonic()
     # Threads that wait for each other by spinning take the other worker's core.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     gc.freeze()
