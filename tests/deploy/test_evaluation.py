@@ -100,7 +100,8 @@ def test_a_method_whose_models_stay_at_the_nodes_has_no_figures_of_the_unseen_do
     for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
         assert {"ood_accuracy", OF_UNSEEN}.isdisjoint(found)
         for key in ("id_accuracy", "id_all_accuracy", "client_accuracy", "id_loss", "id_ece"):
-            same(found[key], expected[key])
+            # Programs round BatchNorm by the processor; one sample more or less would be a hundred times that.
+            same(found[key], expected[key], 1e-5)
 
 
 @pytest.mark.slow
