@@ -32,9 +32,9 @@ from fdgjax.models.user_module import Network
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun
 from fdgjax.run.loop import Observer, Progress, keep_records
-from fdgjax.run.records import Workdir, check_place, finished, mean_figures
+from fdgjax.run.records import Workdir, check_place, finished
 from fdgjax.run.reopen import reopen, restored
-from fdgjax.run.runner import Interrupted, mean_loss, run_experiment, train_with_records
+from fdgjax.run.runner import Interrupted, means_of, run_experiment, train_with_records
 from fdgjax.run.summaries import of_all_seeds
 from fdgjax.sweeps.coalitions import coalitions_of
 from fdgjax.utils.errors import UserError
@@ -224,8 +224,7 @@ def as_one(records: Sequence[Record]) -> Record:
     if len(records) == 1:
         return records[0]
     spent = {key: records[0][key] for key in ("privacy_epsilon",) if key in records[0]}
-    means = {"train_loss": mean_loss(records), **mean_figures(records)}
-    return {"round": records[0]["round"], **means, **spent, "seeds": list(records)}
+    return {"round": records[0]["round"], **means_of(records), **spent, "seeds": list(records)}
 
 
 def in_memory(built: Experiment, shown: Console, stop: Stop, observers: Sequence[Observer]) -> Result:

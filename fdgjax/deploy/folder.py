@@ -27,6 +27,7 @@ from fdgjax.experiments.model import network_input
 from fdgjax.methods import METHODS
 from fdgjax.models.cost import cost
 from fdgjax.run.extend_rounds import continued_from, earlier_rounds, prolong
+from fdgjax.run.loop import trained_images
 from fdgjax.run.memory_check import peak_bytes
 from fdgjax.run.records import Workdir, open_workdir, summarise, write_summary
 from fdgjax.utils.errors import UserError
@@ -116,16 +117,9 @@ def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, 
 
 
 def images_of(server: ServerPrograms, lengths: np.ndarray) -> float:
-    """Training images per round, at clients of these numbers of samples and at the server; see
-    `fdgjax.run.loop.images_per_round`."""
-    agreed = server.agreed
-    config, batch = agreed.terms.config, agreed.terms.config.batch_size
-    at_server = (
-        np.asarray(server.federation.server.length) if agreed.method.server_training is not None else np.zeros(1)
-    )
-    seen = [np.sum(held // batch * batch if config.drop_last else held) for held in (lengths, at_server)]
-    share = (config.clients_per_round or len(lengths)) / len(lengths)
-    return float(config.local_epochs * (share * seen[0] + seen[1]))
+    """Training images per round, at clients of these numbers of samples and at the server."""
+    serves = server.agreed.method.server_training is not None
+    return trained_images(server.agreed.terms.config, lengths, serves * np.asarray(server.federation.server.length))
 
 
 def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any]:

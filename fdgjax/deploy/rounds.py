@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
+from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
 from fdgjax.deploy.kept import write_model
@@ -223,13 +223,8 @@ def largest_of(reply: Reply) -> float:
 
     What the client says counts its new state, too, which it keeps; but a hostile client says what it likes.
     """
-    each = [
-        float(np.max(np.abs(leaf.astype(np.float32)), initial=0))
-        for leaf in reply.arrays.values()
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    each.append(float(reply.facts["largest"]))
-    return math.inf if any(map(math.isnan, each)) else max(each)
+    said = float(reply.facts["largest"])
+    return math.inf if math.isnan(said) else max(said, float(largest_magnitude(reply.arrays)))
 
 
 def deliver(

@@ -17,7 +17,6 @@ from fdgjax.data.encoding import Encoding, from_plain, to_plain
 from fdgjax.data.federation import TABLES, Federation, Rows
 from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.data.sources.arrays import content_digest
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, compile_init
 from fdgjax.experiments.components import (
@@ -43,7 +42,7 @@ class DataDescription(NamedTuple):
     clients: number of clients that hold data.
     samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
-    content: what tells the data from others (`content_digest`); '' in folders of before that entry.
+    content: what tells the data from others (`content_digest`), in a run's folder; '' in those of before that entry.
     """
 
     class_names: tuple[str, ...]
@@ -103,7 +102,6 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         columns=data.columns,
         encodings=experiment.encodings[member],
         label_scales=experiment.label_scales[member],
-        content=content_digest(data),
     )
 
 

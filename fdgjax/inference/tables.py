@@ -74,8 +74,8 @@ def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
     """
     found = list[Path]()
     for path in paths:
-        here = list_folder(path).others if path.is_dir() else []
-        below = [one for one in here if one.suffix.lower() in suffixes] if path.is_dir() else [path]
+        here = list_folder(path).others if path.is_dir() else [path]
+        below = [one for one in here if one.suffix.lower() in suffixes or one == path]
         if not path.exists() or not below:
             lack = "has no such file" if path.exists() else "does not exist"
             raise UserError(f"{path} {lack}; expected files that end in {', '.join(suffixes)}, or a folder of them")

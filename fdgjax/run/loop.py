@@ -22,16 +22,17 @@ from fdgjax.utils.errors import UserError
 def images_per_round(experiment: Experiment) -> list[float]:
     """Training images per round, at clients and at the server, for each seed; the expected number if a round selects
     only some of the clients."""
-    config = experiment.config
+    train, serves = experiment.train, experiment.method.server_training is not None
+    each = zip(np.atleast_2d(train.train.length), np.atleast_2d(train.server.length), strict=True)
+    return [trained_images(experiment.config, clients, serves * server) for clients, server in each]
 
-    def seen(lengths: jax.Array) -> np.ndarray:
-        counts = np.atleast_2d(np.asarray(lengths))
-        return (counts // config.batch_size * config.batch_size if config.drop_last else counts).sum(axis=1)
 
-    clients, server = seen(experiment.train.train.length), seen(experiment.train.server.length)
-    total = experiment.train.train.length.shape[-1]
-    share, own = (config.clients_per_round or total) / total, experiment.method.server_training is not None
-    return [float(config.local_epochs * (share * c + own * s)) for c, s in zip(clients, server, strict=True)]
+def trained_images(config: Config, clients: np.ndarray, server: np.ndarray) -> float:
+    """Training images per round, at clients and at a server of these numbers of samples, `[clients]` and `[rows]`; see
+    `images_per_round`."""
+    batch, total = config.batch_size, len(clients)
+    at_clients, at_server = (np.sum(n // batch * batch if config.drop_last else n) for n in (clients, server))
+    return float(config.local_epochs * ((config.clients_per_round or total) / total * at_clients + at_server))
 
 
 class Progress(NamedTuple):

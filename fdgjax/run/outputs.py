@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fdgjax.config import Config
 from fdgjax.contract import PyTree
+from fdgjax.data.sources.arrays import content_digest
 from fdgjax.distributed import is_coordinator
 from fdgjax.experiments import Experiment, describe
 from fdgjax.run.records import Checkpoint, Checkpoints, History, Workdir, open_checkpoints, write_description
@@ -32,8 +33,9 @@ def places(outputs: Sequence[RunOutput]) -> list[slice]:
 def write_descriptions(outputs: Sequence[RunOutput], experiment: Experiment) -> None:
     """Process 0 writes the description of the experiment's data into each folder, if it is not there."""
     if is_coordinator():
+        content = content_digest(experiment.data)
         for output, place in zip(outputs, places(outputs), strict=True):
-            write_description(output.workdir, describe(experiment, place))
+            write_description(output.workdir, describe(experiment, place)._replace(content=content))
 
 
 def open_outputs(outputs: Sequence[RunOutput], warn: Callable[[str], None]) -> Checkpoints:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config import Config
+from fdgjax.data.sources.arrays import content_digest
 from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
-from fdgjax.experiments import Experiment, build, describe
+from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
 from fdgjax.models.client_model import note_dtype
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
@@ -104,7 +105,7 @@ def run_experiment(
         if earlier:
             refuse_schedules(path, experiment, earlier)
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
-        check_data(Workdir(path), describe(experiment))
+        check_data(Workdir(path), content_digest(experiment.data))
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
@@ -176,8 +177,7 @@ def train_with_records(
             durations.append(progress.seconds)
             for one, record in zip(logs, progress.records, strict=bool(outputs)):
                 one.write(record)
-            mean = {"train_loss": mean_loss(progress.records), **mean_figures(progress.records)}
-            show({"round": progress.number, **mean})
+            show({"round": progress.number, **means_of(progress.records)})
 
         def save(progress: Progress) -> None:
             nonlocal selected
@@ -218,10 +218,10 @@ def say_memory(memory: Memory, console: Console) -> None:
         console.say(warning)
 
 
-def mean_loss(seeds: Sequence[Record]) -> float | None:
-    """The mean over the seeds of a round's training loss; None where no client's is finite."""
+def means_of(seeds: Sequence[Record]) -> Record:
+    """The means over the seeds of a round's figures and training loss; of a loss None where no client's is finite."""
     losses = [record["train_loss"] for record in seeds if record["train_loss"] is not None]
-    return statistics.fmean(losses) if losses else None
+    return {"train_loss": statistics.fmean(losses) if losses else None, **mean_figures(seeds)}
 
 
 def leave_if(stop: Stop, done: int, rounds: int) -> None:

@@ -156,22 +156,22 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 def write_description(workdir: Workdir, data: DataDescription) -> None:
     """Writes `data.json`, unless it is there and undamaged; raises like `check_data`."""
-    check_data(workdir, data)
+    check_data(workdir, data.content)
     with contextlib.suppress(Damaged):
         if read_description(workdir) is not None:
             return
     write_checked_json(workdir.data, from_description(data))
 
 
-def check_data(workdir: Workdir, data: DataDescription) -> None:
-    """Raises a `UserError` if the folder's run was begun with other data, wherever they lay; paths of data are no part
-    of what an experiment is. Folders of before the digest, or whose description is damaged, are not compared."""
+def check_data(workdir: Workdir, content: str) -> None:
+    """Raises a `UserError` if the folder's run was begun with data of another `content_digest`, wherever they lie;
+    paths are no part of an experiment. Folders without a digest, or with a damaged description, are not compared."""
     with contextlib.suppress(Damaged):
         begun = read_description(workdir)
-        if begun is not None and begun.content and begun.content != data.content:
+        if begun is not None and begun.content and begun.content != content:
             raise UserError(
                 f"workdir {workdir.path} holds a run of other data: their digest is {begun.content} there and "
-                f"{data.content} here; choose another --workdir, or give that run the data it was begun with"
+                f"{content} here; choose another --workdir, or give that run the data it was begun with"
             )
 
 
