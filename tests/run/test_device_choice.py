@@ -41,7 +41,7 @@ from fdgjax.run.records.workdir import open_workdir
 from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
 from fdgjax.utils.checksums import read_checked_json
-from fdgjax.utils.threads import VARIABLES
+from fdgjax.utils.threads import VARIABLES, cores
 from tests.runs import never, perceptron, small
 
 __all__ = ["perceptron"]
@@ -298,14 +298,15 @@ def test_a_machine_with_fewer_cores_is_told_once_in_one_line(
 
 @pytest.mark.slow
 def test_a_process_has_the_devices_that_it_needs_whatever_starts_jax(tmp_path: Path) -> None:
-    """PartialFed computes something while it is made, a network with frozen stages too."""
+    """PartialFed computes something while it is made, a network with frozen stages too. Two clients have a device each
+    on any machine with two cores, however fast it measures them."""
     program = (
         "import sys; from fdgjax.experiments import build; from fdgjax.config.command_line import parse; "
         "print(build(parse(sys.argv)[0]).config.devices)"
     )
-    words = ["--config=partialfed", "--config.clients_per_round=3", f"--config.data.cache_dir={tmp_path}"]
+    words = ["--config=partialfed", "--config.clients_per_round=2", f"--config.data.cache_dir={tmp_path}"]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) == fastest_on_cpu([np.ones(3, int)], MOST_DEVICES)
+    assert int(done.stdout.split()[-1]) == min(2, cores())
 
 
 @pytest.mark.slow
