@@ -267,7 +267,7 @@ def round_info(participants: Iterable[int], **others: Any) -> RoundInfo:
     """The diagnostics of a round in which nothing happened to these clients."""
     who = np.asarray(list(participants))
     one = np.ones(len(who), np.float32)
-    return RoundInfo(who, one, one, one > 0, np.asarray(True), **{"coefficients": {}} | others)
+    return RoundInfo(who, one, one, one > 0, np.asarray(True), {})._replace(**others)
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:

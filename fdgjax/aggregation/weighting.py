@@ -9,7 +9,7 @@ from fdgjax.contract import PyTree
 def normalise_weights(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
-    Weights that are all zero stay zero, so that a round in which no client counts changes nothing.
+    Weights that are all zero stay zero, so that where no client counts the sum is zero.
     """
     if weights is None:
         weights = jnp.ones(clients, jnp.float32)

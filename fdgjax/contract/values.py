@@ -203,8 +203,8 @@ class Context(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw, and the
-    number of optimiser steps (int32)."""
+    """One client after its local epochs: variables, optimiser state, the mean loss over the samples it saw (NaN if it
+    saw none), and the number of optimiser steps (int32)."""
 
     variables: Variables
     optimizer: PyTree

@@ -185,8 +185,9 @@ def seconds_of(seconds: float, own: float, came: Sequence[Reply]) -> Record:
 
 
 def loss_of(reply: Reply | None) -> float | None:
-    """The mean loss that a client sent; None if it sent none."""
-    return float(reply.facts["loss"]) if reply and "loss" in reply.facts else None
+    """The mean loss that a client sent; None if it sent none, or trained on no sample."""
+    loss = float(reply.facts["loss"]) if reply and "loss" in reply.facts else math.nan
+    return None if math.isnan(loss) else loss
 
 
 def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Iterator[Reply]:

@@ -199,7 +199,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
         epoch, start, (jax.random.split(key, batching.epochs), context.round.astype(jnp.float32) + finished)
     )
     seen = jnp.minimum(steps * size, number) * batching.epochs
-    mean_loss = total / jnp.maximum(seen, 1).astype(jnp.float32)
+    mean_loss = jnp.where(seen > 0, total / jnp.maximum(seen, 1).astype(jnp.float32), jnp.nan)
     return Trained(variables, state, mean_loss, steps * batching.epochs)
 
 

@@ -48,7 +48,7 @@ class RoundPlan(NamedTuple):
     clients_per_round: participants that each round selects; 0 for all clients.
     execution: how clients are run, see `over_clients`.
     drop_nonfinite: leave a client whose update is not finite out of the round (its own state stays as it was); a
-      defence always does.
+      defence always does. A round of which all are left out changes nothing but what the server trains itself.
     attack: what hostile clients do; None for nothing. defence: what is done about it; None for nothing.
     privacy: how much of a client, or of a sample, others may see; None for everything.
     """
@@ -66,8 +66,8 @@ class RoundInfo(NamedTuple):
     """Diagnostics of a round; training does not depend on them.
 
     participants: positions of the clients that took part, `[participants]`.
-    loss: each participant's mean training loss. largest: the largest magnitude in its message and its new state.
-    finite: whether its square fits float32.
+    loss: each participant's mean training loss, NaN for one that trained on no sample. largest: the largest magnitude
+      in its message and its new state. finite: whether its square fits float32.
     coefficients: the factors of the updates in the aggregation rule.
     pseudo_labels: the pseudo-labels, `[participants, longest]` in the order of each participant's training samples;
       None where there are none.
@@ -226,7 +226,12 @@ def server_round(
             messages, verdict = defend(method, plan.defence, messages, weights)
         aggregate, coefficients = method.aggregate(server, clients, messages, weights)
     server_step = ServerStep(state.round, stream(state.seed, Purpose.SERVER, state.round))
-    server, clients = method.update(server, clients, aggregate, server_step)
+    moved = method.update(server, clients, aggregate, server_step)
+    if plan.drop_nonfinite or plan.defence:
+        # Else the server's momentum, or what a method keeps of earlier rounds, would move it without any update.
+        counts = jnp.any(weights > 0)
+        moved = jax.tree.map(lambda new, old: jnp.where(counts, new, old), moved, (server, clients))
+    server, clients = moved
     server, loss = train_server(method, plan, state, server, federation, last=True)
     return server, clients, coefficients, loss, verdict
 

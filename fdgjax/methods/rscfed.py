@@ -118,6 +118,10 @@ def rscfed(setup: Setup, h: RSCFed) -> Method:
     )
 
 
+ROUNDING = 9
+"""Decimals to which a number of clients is rounded, so that .55 of 20 are 11 and not a little more."""
+
+
 def next_own(context: Context, trained: Trained) -> Own:
     """The teacher after training, and the key of this round's draws."""
     key = jax.random.fold_in(jax.random.wrap_key_data(context.client.more.key), context.round)
@@ -135,7 +139,7 @@ def draw_subsets(keys: jax.Array, weights: jax.Array, subsets: int, share: float
     lots = jax.vmap(lambda key: jax.random.bits(jax.random.wrap_key_data(key), (subsets,)), out_axes=1)(keys)
     absent = jnp.broadcast_to(weights == 0, lots.shape)
     places = jnp.argsort(jnp.lexsort((lots, absent), axis=1), axis=1)
-    return places < max(1, math.ceil(share * len(weights)))
+    return places < max(1, math.ceil(round(share * len(weights), ROUNDING)))
 
 
 ENTRY = Entry(

@@ -110,10 +110,12 @@ def tell(key: jax.Array, batch: Batch, context: Context, h: StableFDG) -> tuple[
     size = len(batch.labels)
     explore = jax.random.bernoulli(coin_key, h.probability, (PLACES,))
     copies = h.copies * size if h.probability else 0
-    origin = jnp.concatenate([jnp.arange(size), rarest_first(copy_key, batch, copies)])
-    # A partial minibatch has copies for its samples, not for its padding.
-    used = (jnp.arange(copies, dtype=jnp.float32) < h.copies * jnp.sum(batch.mask)) & jnp.any(explore)
-    counted = jnp.concatenate([batch.mask, used.astype(batch.mask.dtype)])
+    # A partial minibatch has copies for its samples, not for its padding: they lie where its samples do in every block
+    # of its length, as BatchNorm expects where it counts samples alone.
+    real = jnp.tile(batch.mask, h.copies)[:copies]
+    places = jnp.maximum(jnp.cumsum(real > 0) - 1, 0)
+    origin = jnp.concatenate([jnp.arange(size), rarest_first(copy_key, batch, copies)[places]])
+    counted = jnp.concatenate([batch.mask, real * jnp.any(explore).astype(real.dtype)])
     labels = batch.labels[origin]
 
     def of_rows(draw: Callable[[jax.Array, int], jax.Array], key: jax.Array, place: int) -> jax.Array:

@@ -53,13 +53,14 @@ def choice_table(choice: Mapping[str, Any], number: int) -> Table:
 def in_words(choice: Mapping[str, Any]) -> str:
     """How to read the table."""
     count, equal = len(choice["methods"]), len(choice["indistinguishable"])
-    found = f"{equal} of {count} methods cannot be told from the best on these domains"
+    told = f"{equal} of {count} methods cannot be told from the best on these domains"
+    found = told if equal < count else f"no difference between the {count} methods was found on these domains"
     kind, seeds = figure_kind(choice["figure"]), len(choice["seeds"])
-    unit = f" {kind.unit}" if kind.unit else ""
+    unit, better = f" {kind.unit}" if kind.unit else "", "" if kind.sign > 0 else " (smaller is better)"
     words = [
-        f"{'Percent, ' if unit else ''}{choice['figure']} of each domain while it was left out, mean over {seeds} "
-        f"seeds; {found if equal < count else f'no difference between the {count} methods was found on these domains'} "
-        f"(sign flips, 5 % for all candidates together), of which {choice['recommended']} is the cheapest."
+        f"{'Percent, ' if unit else ''}{choice['figure']}{better} of each domain while it was left out, mean over "
+        f"{seeds} seeds; {found} (sign flips, 5 % for all candidates together), of which "
+        f"{choice['recommended']} is the cheapest."
     ]
     if choice["interval"]:
         low, high = map(kind.briefly, choice["interval"])

@@ -1,5 +1,6 @@
 """The contributions of clients as a table and as a picture."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,10 @@ def contributions_markdown(found: Mapping[str, Any]) -> str:
       found: `fdgjax.api.contributions.as_json`.
     """
     domains, seeds, orders = domains_of(found), len(found["seeds"]), found["orders"]
-    how = f"estimated from {orders} random orders of the clients" if orders else "exact, by all coalitions"
+    estimated = 0 < orders < math.factorial(len(found["clients"]))
+    how = f"estimated from {orders} random orders of the clients" if estimated else "exact, by all coalitions"
     errors = f"standard errors over {seeds} seeds" if seeds > 1 else "one seed, no standard errors"
-    errors += "; the choice of the orders adds an error that is not shown" if orders else ""
+    errors += "; the choice of the orders adds an error that is not shown" if estimated else ""
     header = ["client", *(named(name, found["target"]) for name in domains)]
     lines = [
         f"Shapley values, {how}, in points of accuracy ({errors}). Those of a domain add up to the accuracy of all",

@@ -173,9 +173,10 @@ def records_of(
 def round_record(round_: int, info: RoundInfo) -> Record:
     """One line of `metrics.jsonl`: losses and aggregation weights of the clients that took part."""
     dropped = [int(who) for who, fine in zip(info.participants, info.finite, strict=True) if not fine]
+    counted = info.loss[info.finite & ~np.isnan(info.loss)]
     return {
         "round": round_,
-        "train_loss": float(np.mean(info.loss[info.finite])) if info.finite.any() else None,
+        "train_loss": float(np.mean(counted)) if len(counted) else None,
         "client_loss": as_plain(info.loss),
         **({} if info.server_loss is None else {"server_loss": as_plain(info.server_loss)}),
         "participants": as_plain(info.participants),

@@ -28,9 +28,10 @@ AS_FAST = 1.1
 class Judged(NamedTuple):
     """A candidate's results.
 
-    scores: the figure by left-out domain, of each seed. score: of all domains. difference, error: from FedAvg, paired
-    by domain and seed, positive where it is better; None for FedAvg, and without it. bytes_per_round: sent and received
-    by all clients. seconds_per_round: of one seed. values: its drawn hyperparameters, empty for the config's own.
+    scores: the figure by left-out domain, of each seed. score: of all domains. difference, error: the figure minus
+    FedAvg's, paired by domain and seed, so negative where a smaller figure is better and it is better; None for FedAvg,
+    and without it. bytes_per_round: sent and received by all clients. seconds_per_round: of one seed. values: its drawn
+    hyperparameters, empty for the config's own.
     """
 
     name: str
@@ -231,9 +232,11 @@ def in_words(choice: Choice) -> list[str]:
     """What the table says, and what it does not."""
     count, equal = len(choice.methods), choice.indistinguishable
     seeds = f"{len(choice.seeds)} seed{'s' if len(choice.seeds) > 1 else ''}"
-    what = "Percent, " if figure_kind(choice.figure).unit else ""
+    kind = figure_kind(choice.figure)
+    what, better = "Percent, " if kind.unit else "", "" if kind.sign > 0 else " (smaller is better)"
     lines = [
-        f"{what}{choice.figure} of each domain while it was left out, mean over {seeds}; ± standard error, by seeds."
+        f"{what}{choice.figure}{better} of each domain while it was left out, mean over {seeds}; ± standard error, by "
+        "seeds."
     ]
     if count == 1:
         lines.append(f"{choice.recommended} is the only candidate.")

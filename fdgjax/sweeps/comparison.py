@@ -100,7 +100,7 @@ def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
     if mean is None:
         return None
     deviation, images = nested(summary.get("std", {}), name), nested(summary, f"test_images.{name}")
-    seeds = len(summary.get("per_seed", {})) or 1
+    seeds = sum(nested(own, name) is not None for own in summary.get("per_seed", {}).values()) or 1
     own = Spread(mean, deviation, seeds)
     return Measured(own, 0.0) if table_scale(name) == 1 else as_measured(own, images)
 

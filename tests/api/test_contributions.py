@@ -115,6 +115,7 @@ def test_shapley_values_are_those_of_separately_trained_coalitions(clients: str,
     again = asked.contributions(tmp_path, orders=24)
     assert again.orders > 0
     np.testing.assert_allclose(again.shapley, found.shapley, atol=1e-6)
+    assert "exact, by all coalitions" in contributions_markdown(as_json(again))
     said = contributions_markdown(as_json(found))
     assert f"| {clients[0]} |" in said
     assert "e (unseen)" in said

@@ -146,7 +146,7 @@ class PlainRound:
                 variables, optimizer, loss = step(variables, optimizer, done, batch, step_key_i, context)
                 losses += [float(loss)] * int(mask.sum())
                 steps += 1
-        mean_loss = np.float32(np.mean(losses) if losses else 0.0)
+        mean_loss = np.float32(np.mean(losses) if losses else np.nan)
         return Trained(variables, optimizer, *jax.device_put((mean_loss, np.int32(steps))))
 
     def train_server(self, state: State, server: PyTree, federation: Federation, last: bool) -> PyTree:

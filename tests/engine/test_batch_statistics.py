@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from fdgjax.contract import Method, PyTree, Setup
 from fdgjax.engine import RoundPlan, local
 from fdgjax.methods import METHODS
+from fdgjax.models import HEADS, UNITS
 from fdgjax.models.client_model import as_model
+from fdgjax.models.stages import Passage, flattened
 from fdgjax.nn import BatchStatistics
 from tests.marks import mostly_slow
-from tests.toy_models import tiny_network
+from tests.toy_models import CLASSES, IMAGE, tiny_network
 from tests.toys import BATCH, DOMAINS, close, make_case, make_plan, small_hyper, toy_federation
 
 PARTIAL = BATCH - 1
@@ -27,9 +30,9 @@ def built(name: str, statistics: BatchStatistics) -> Method:
     return METHODS[name].build(Setup(model, 4, rounds=3, domains=DOMAINS), small_hyper(name))
 
 
-def after_a_round(name: str, plan: RoundPlan, statistics: BatchStatistics, lengths: tuple[int, ...]) -> PyTree:
+def after_a_round(method: Method, plan: RoundPlan, lengths: tuple[int, ...]) -> PyTree:
     """The states after a round of clients with so many samples, whole batches and a partial one."""
-    return make_case(built(name, statistics), toy_federation(lengths), plan).advance(1)[2:]
+    return make_case(method, toy_federation(lengths), plan).advance(1)[2:]
 
 
 def with_batches_of(size: int, axis: str) -> RoundPlan:
@@ -42,12 +45,12 @@ CASES = [(name, axis) for name in ("fedavg", "fdse", "ditto") for axis in ("map"
 
 @pytest.mark.parametrize(("name", "axis"), mostly_slow(CASES, [("fedavg", "map"), ("fdse", "vmap")]))
 def test_a_partial_batch_is_that_batch_alone(name: str, axis: str) -> None:
-    lengths, statistics = (PARTIAL,) * 4, BatchStatistics(unbiased=True, masked=True)
-    filled, alone = (after_a_round(name, with_batches_of(n, axis), statistics, lengths) for n in (BATCH, PARTIAL))
+    method = built(name, BatchStatistics(unbiased=True, masked=True))
+    filled, alone = (after_a_round(method, with_batches_of(n, axis), (PARTIAL,) * 4) for n in (BATCH, PARTIAL))
     close(filled, alone)
 
 
-def differs(name: str, monkeypatch: pytest.MonkeyPatch, statistics: BatchStatistics) -> bool:
+def differs(method: Method, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether other samples that fill up partial batches change what clients learn."""
 
     def by_the_last(rows: jax.Array, count: jax.Array, start: jax.Array | int, size: int) -> tuple[Any, Any]:
@@ -55,10 +58,10 @@ def differs(name: str, monkeypatch: pytest.MonkeyPatch, statistics: BatchStatist
         return rows[jnp.minimum(positions, jnp.maximum(count - 1, 0))], positions < count
 
     lengths = (6, 8, 3, 11)
-    before = after_a_round(name, make_plan(), statistics, lengths)
+    before = after_a_round(method, make_plan(), lengths)
     with monkeypatch.context() as patch:
         patch.setattr(local, "slice_rows", by_the_last)
-        after = after_a_round(name, make_plan(), statistics, lengths)
+        after = after_a_round(method, make_plan(), lengths)
     return any(
         not np.allclose(one, other, rtol=2e-4, atol=2e-6)
         for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
@@ -68,8 +71,30 @@ def differs(name: str, monkeypatch: pytest.MonkeyPatch, statistics: BatchStatist
 
 @pytest.mark.parametrize("name", mostly_slow(sorted(METHODS.keys() - ELSEWHERE), ("fedavg", "fdse", "fedsimclr")))
 def test_what_fills_up_a_batch_has_no_effect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not differs(name, monkeypatch, BatchStatistics(masked=True))
+    assert not differs(built(name, BatchStatistics(masked=True)), monkeypatch)
+
+
+class NormAfterMap(nn.Module):
+    """BatchNorm sees what StableFDG adds at its first place: copies, mixed with each other."""
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        x = Passage("map")(nn.Dense(4, name="linear_1")(x.reshape(len(x), 2, 2, -1)))
+        x = UNITS["norm"](nn.Dense, 4, name="linear_2")(x, train=train)
+        x = Passage("features")(flattened(Passage("map")(x)))
+        self.sow("intermediates", "features", x)
+        return nn.Dense(self.classes, name="linear_3")(x)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_nor_have_the_copies_of_stablefdg(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = as_model(HEADS["styled"](NormAfterMap, CLASSES, 1.0), IMAGE, statistics=BatchStatistics(masked=True))
+    explores = small_hyper("stablefdg", copies=copies, probability=1.0)
+    method = METHODS["stablefdg"].build(Setup(model, 4, rounds=3, domains=DOMAINS), explores)
+    assert not differs(method, monkeypatch)
 
 
 def test_what_fills_up_a_batch_is_counted_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert differs("fedavg", monkeypatch, BatchStatistics())
+    assert differs(built("fedavg", BatchStatistics()), monkeypatch)

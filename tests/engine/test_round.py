@@ -37,6 +37,7 @@ from tests.toys import (
     make_case,
     make_plan,
     poison,
+    poisonable,
     reorder,
     row,
     shared_case,
@@ -229,15 +230,29 @@ def test_what_is_not_finite_is_named_and_left_out(name: str) -> None:
     chex.assert_trees_all_equal((row(state.clients, victim), row(state.optimizers, victim)), kept)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "hfedf", "local"])
-def test_a_round_in_which_nobody_is_finite_keeps_everything_finite(name: str) -> None:
-    case = shared_case(name, plan=WHOLE)
-    federation = case.federation
+def without_change(case: Case) -> State:
+    """The state after a round in which nobody is finite, which must be that before it."""
+    federation, before = case.federation, case.advance(1)
     for client in case.everyone:
         federation = poison(federation, client)
-    state, info = case.round(case.start(), federation)
+    kept = copy(before)
+    state, info = case.round(before, federation)
     assert not np.asarray(info.finite).any()
+    chex.assert_trees_all_equal((state.clients, state.optimizers), (kept.clients, kept.optimizers))
+    if not case.method.server_training:
+        chex.assert_trees_all_equal(state.server, kept.server)
+    return state
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_round_in_which_nobody_is_finite_changes_nothing(name: str) -> None:
+    state = without_change(some(name))
     assert np.isfinite(flat((state.server, state.clients))).all()
+
+
+def test_nor_does_momentum_move_the_server_then() -> None:
+    method = build("fedavg", toy_federation(), server_momentum=0.9)
+    without_change(make_case(method._replace(objective=poisonable(method.objective)), plan=WHOLE))
 
 
 def test_a_client_without_samples_weighs_nothing() -> None:
@@ -247,7 +262,7 @@ def test_a_client_without_samples_weighs_nothing() -> None:
     wanted, _ = plain("fedavg")(case.start(), case.federation, [0, 2, 3])
     state, info = case.round(case.start(), empty)
     close(state, wanted)
-    assert info.loss[1] == 0
+    assert np.isnan(info.loss[1])
 
 
 def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:

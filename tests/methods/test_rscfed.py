@@ -55,6 +55,8 @@ def test_lots_are_fair_and_the_absent_come_last() -> None:
     order = jnp.asarray([3, 4, 0, 2, 1])
     np.testing.assert_array_equal(draw_subsets(keys[order], weights[order], 400, 0.4), members[:, order])
     assert np.asarray(draw_subsets(keys, weights, 3, 1.0)).all()
+    twenty = jnp.tile(keys, (4, *[1] * (keys.ndim - 1)))
+    assert (np.asarray(draw_subsets(twenty, jnp.ones(20), 3, 0.55)).sum(axis=1) == 11).all(), ".55 of 20 are 11"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fdgjax.config import Config
@@ -12,10 +13,11 @@ from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import Log
 from fdgjax.run.compilation import compile_ahead
 from fdgjax.run.console import Console
-from fdgjax.run.loop import Observer, Progress
+from fdgjax.run.loop import Observer, Progress, round_record
 from fdgjax.run.records import Checkpoints, open_checkpoints, open_log
 from fdgjax.run.runner import Interrupted, run_experiment
 from tests.runs import StopAfter, never, perceptron, small
+from tests.toys import round_info
 
 __all__ = ["perceptron"]
 
@@ -61,6 +63,15 @@ class Watched:
         with contextlib.suppress(Interrupted):
             run_experiment(build(config), self.path, Console(), stop or never(), observers)
         return ", ".join(self.events)
+
+
+def test_a_client_that_trained_on_nothing_has_no_loss() -> None:
+    """As where none of its pseudo-labels is sure enough."""
+    losses = [(np.array([np.nan, 2.0, 4.0]), 3.0), (np.full(3, np.nan), None)]
+    for loss, mean in losses:
+        record = round_record(1, round_info(range(3), loss=loss.astype(np.float32)))
+        assert record["train_loss"] == mean
+        assert record["client_loss"][0] is None
 
 
 def test_a_round_begins_before_the_one_before_it_is_written(

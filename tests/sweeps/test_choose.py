@@ -85,6 +85,8 @@ def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_pa
         assert one.difference == (None if other.difference is None else pytest.approx(-other.difference))
     assert loss.interval[1] > 1, "no share"
     assert "Percent" not in str(loss)
+    assert "ood_log_loss (smaller is better)" in str(loss)
+    assert "smaller" not in str(accuracy)
     with pytest.raises(UserError, match="runs all have the figure 'ood_auroc'"):
         read_choice(choosing, cells, tmp_path / "loss", "ood_auroc", "mean", {})
     args = parser().parse_args(["--config=:rotated_digits", "--out", str(tmp_path), "--figure", "ood_brier"])

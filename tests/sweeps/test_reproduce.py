@@ -233,6 +233,8 @@ def test_a_seed_without_the_figure_is_left_out_of_a_means_deviation(tmp_path: Pa
     row = rows_of(cells, tmp_path, {})["mean"]
     # Means 30 % and 50 % of the seeds 0 and 2.
     assert (row.seeds, row.deviation) == (2, pytest.approx(200**0.5))
+    assert rows_of(cells, tmp_path, {})["one"].seeds == 2
+    assert rows_of(cells, tmp_path, {})["two"].seeds == 3
 
 
 def test_less_is_better_of_losses(tmp_path: Path) -> None:

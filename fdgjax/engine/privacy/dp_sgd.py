@@ -100,7 +100,8 @@ def train_privately(
 
     start = (context.received, begin, jnp.zeros((), jnp.float32), jnp.zeros((), count.dtype))
     variables, state, total, seen = training.repeat(steps, number_of_steps(batching, longest), step, start)
-    return Trained(variables, state, total / jnp.maximum(seen, 1).astype(jnp.float32), steps)
+    mean_loss = jnp.where(seen > 0, total / jnp.maximum(seen, 1).astype(jnp.float32), jnp.nan)
+    return Trained(variables, state, mean_loss, steps)
 
 
 def _beside(mask: jax.Array, leaf: jax.Array) -> jax.Array:
