@@ -58,6 +58,10 @@ def main(argv: Sequence[str]) -> int:
     figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
     show(found, Console(), args, len(skipped), KINDS[described(predictor.facts)])
+    if THRESHOLD in predictor.facts and len(predictor.class_names) == 2:
+        at = f"p({printable(predictor.class_names[1])}) >= {predictor.facts[THRESHOLD]:.3f}"
+        words = f"above: by the most probable class; below: by {at}, where a figure needs a decision"
+        Console().print(words, markup=False, highlight=False, soft_wrap=True)
     Console().print(figures_table(figures))
     if args.json:
         about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fdgjax.deploy.evaluation import has_predictions
+from fdgjax.deploy.evaluation import SMALLEST, has_predictions
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
 from fdgjax.deploy.privacy import guards_samples
@@ -66,13 +66,19 @@ def make_evaluation(
         for reply in told:
             if reply.error and not deadline:
                 raise UserError(f"client {reply.client}: {reply.error}")
-            if withheld := reply.error or reply.facts.get("withheld"):
+            if withheld := reply.error or too_few(str(reply.facts.get("withheld", ""))):
                 say(f"client {reply.client} sends no figures: {withheld}")
         replies = {reply.client: reply.arrays for reply in told if not reply.error}
         count = len(next(iter(models.values()))) if models else 1
         return {**figures_of(replies, terms, count), **sample_counts(replies)}
 
     return evaluate
+
+
+def too_few(withheld: str) -> str:
+    """Why a node sends no counts of some of its tables, by their names in `Tallies`; '' for no such tables."""
+    words = "it evaluates on fewer samples than `smallest` in its node-config"
+    return f"{words} (by default {SMALLEST}): {withheld}" if withheld else ""
 
 
 def sample_counts(replies: Mapping[int, Leaves]) -> Record:

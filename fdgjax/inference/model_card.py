@@ -156,7 +156,10 @@ def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
     rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in SHOWN.items() if key in record]
     further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
-    further[THRESHOLD] = "threshold of the second class, by the clients' validation data"
+    further[THRESHOLD] = (
+        "threshold of the second class, by the clients' validation data, at which F1, balanced accuracy, sensitivity "
+        "and specificity are; `fdgjax predict` writes the most probable class"
+    )
     rows += [f"| {title} (`{key}`) | {record[key]:.3f} |" for key, title in further.items() if key in record]
     by_domain = record.get("per_domain_accuracy", {})
     rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]

@@ -33,15 +33,20 @@ USE_TABLES = """```python
 import csv, numpy
 {read}
 def cell(text, column):
-    word = text.strip().removesuffix(".0")
+    word, names = text.strip(), column["categories"]
+    try:
+        number = float(word)
+        word = str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    except ValueError:
+        pass
     if word in facts["missing"]:
         return float("nan")
-    names = column["categories"]
     if not names:
         return float(word)
     return names.index(word) if word in names else -1
 
-rows = csv.DictReader(open("new.csv"))
+with open("new.csv", encoding="utf-8-sig", newline="") as file:
+    rows = list(csv.DictReader(file))  # with semicolons: csv.DictReader(file, delimiter=";")
 samples = [[cell(row[column["name"]], column) for column in facts["columns"]] for row in rows]
 {answers} = program.call(numpy.array(samples, "float32"))  # {of}
 ```

@@ -77,7 +77,7 @@ def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
         here = list_folder(path).others if path.is_dir() else [path]
         below = [one for one in here if one.suffix.lower() in suffixes or one == path]
         if not path.exists() or not below:
-            lack = "has no such file" if path.exists() else "does not exist"
+            lack = "holds no such file" if path.exists() else "does not exist"
             raise UserError(f"{path} {lack}; expected files that end in {', '.join(suffixes)}, or a folder of them")
         found += below
     return found

@@ -163,8 +163,8 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     note = "Differences are paired by target and seed, in points or a number's unit; the interval is of 95 %."
     if not all(map(larger_is_better, found)):
         note += (
-            " Of log loss, Brier score (times 100) and errors of numbers smaller values are better, and a negative "
-            "difference is worse."
+            " Log loss and Brier score are times 100, too. Of these and of errors of numbers smaller values are "
+            "better, and a negative difference is worse."
         )
     return "\n".join([*lines, "", note, "", ""])
 

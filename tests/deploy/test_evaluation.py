@@ -189,7 +189,8 @@ def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
     assert "id_accuracy" not in first
     assert OF_UNSEEN not in first
     assert "ood_accuracy" in last
-    assert "client 0 sends no figures: source,target" in said
+    words = "it evaluates on fewer samples than `smallest` in its node-config (by default 10): source,target"
+    assert f"client 0 sends no figures: {words}" in said
 
 
 @pytest.mark.parametrize("selection", ["last", "validation"])

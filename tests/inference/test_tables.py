@@ -4,6 +4,7 @@ import csv
 import datetime
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fdgjax
 from fdgjax.cli.evaluate import main as evaluate
 from fdgjax.cli.export import main as export
 from fdgjax.cli.predict import main as predict
+from fdgjax.data.columns import Column
+from fdgjax.data.sources.cells import TEXT_MISSING, codes_of, numbers_of, of_texts
 from fdgjax.data.sources.heart_disease import COLUMNS
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import in_batches, open_classifier, probabilities_of
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.new_samples import samples_at
 from fdgjax.inference.program import read_program
+from fdgjax.inference.program_use import use_tables
 from fdgjax.utils.errors import UserError
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
@@ -108,11 +114,27 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     np.testing.assert_allclose(np.asarray(told["probabilities"]), expected[data.domains == 1], atol=1e-6)
     header, *lines = (hospitals / "north.csv").read_text().splitlines()
     lines = [re.sub(r"^[^,]*", word, line) for word, line in zip(("NA", "null", "", " ?"), lines, strict=False)]
-    (out / "new.csv").write_text("\n".join([header, *lines]))
+    (out / "new.csv").write_text("\ufeff" + "\r\n".join([header, *lines]), encoding="utf-8")  # as spreadsheets do
     assert predict(["predict", str(run), "new.csv", "--out", "out.csv"]) == 0
     exec(code, told)
     own = [float(one["p(yes)"]) for one in rows(out / "out.csv")]
     np.testing.assert_allclose(np.asarray(told["probabilities"])[:, 1], own, atol=2e-6)
+
+
+@given(number=st.one_of(st.integers(-99, 99), st.floats(-1e30, 1e30)), form=st.sampled_from(["", ".2f", ".1f", "e"]))
+def test_the_cards_code_reads_a_cell_as_predict_does(number: float, form: str) -> None:
+    columns = (Column("thal", ("3", "7")), Column("age", ()))
+    facts = {"columns": [{"name": name, "categories": list(names)} for name, names in columns]}
+    facts |= {"missing": [*TEXT_MISSING, "-9"], "classes": ["a", "b"]}
+    (code,) = re.findall(r"(?s)(?<=\n)(def cell.*?)\nwith open", use_tables(facts))
+    told: dict[str, Any] = {"facts": facts}
+    exec(code, told)
+    text = f" {format(number, form)}"
+    cells = of_texts([text.strip()], frozenset(TEXT_MISSING), [-9.0])
+    for column, read in zip(columns, (partial(codes_of, categories=columns[0].categories), numbers_of), strict=True):
+        with np.errstate(over="ignore"):
+            found = np.float32(told["cell"](text, column._asdict()))
+        np.testing.assert_array_equal(found if np.isfinite(found) else np.nan, read(cells)[0])
 
 
 def test_a_table_with_labels_is_evaluated(

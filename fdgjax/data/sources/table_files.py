@@ -29,6 +29,8 @@ def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
 
     try:
         table = parquet(path) if path.suffix.lower() == ".parquet" else text_table(path, names)
+    except UserError:
+        raise
     except (OSError, pa.ArrowException, csv.Error, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(f"cannot read {path} ({reason}); expected a CSV file in UTF-8, or Parquet") from error
