@@ -7,7 +7,7 @@
     w <- w + sum_i p_i (w_i - w) over clients with non-empty D_fix;    w <- local epochs at the server from w
 
 a and A are weak and strong views: shifts, and shifts with a rectangle cut out
-(`fdgjax.data.augmentations.weak_strong`), instead of the paper's RandAugment, which this package does not have.
+(`fdgjax.data.augmentations.weak_strong`), instead of the paper's RandAugment.
 Pseudo-labels are generated once a round; m is drawn for each minibatch. A client with empty D_fix is left out of the
 aggregate and keeps its row. BatchNorm layers are as in SSFL. With tau = lambda = 0, no augmentation, the server
 `first`, and SSFL's weights, momentum and order of the server's samples, it is SSFL with `guess=argmax`.
