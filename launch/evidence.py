@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fdgjax.config.schema import PLACES
+from fdgjax.config.schema import PLACES, experiment_identity
 from fdgjax.run.records import Workdir, write_summary
 from fdgjax.utils.checksums import CHECKSUM, read_checked_json, write_checked_json
 from fdgjax.utils.command import command
@@ -40,6 +40,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder that gets a folder for each run, of its name")
     parser.add_argument("--commit", required=True, help="commit of the project that the runs were made with")
     args = parser.parse_args(argv[1:])
+    names = [run.name for run in args.runs]
+    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UserError(f"RUN got {names.count(doubled[0])} folders called '{doubled[0]}'; expected each name once")
     for run in args.runs:
         keep(Workdir(run), Workdir(args.out / run.name), args.commit)
     return 0
@@ -49,7 +52,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
     """Writes what is kept of a run; an earlier state of the same run is replaced.
 
     Raises:
-      UserError: no run, or one of several seeds.
+      UserError: no run, one of several seeds, or one of another experiment than what is kept by this name.
     """
     if not (run.config.is_file() and run.metrics.is_file()):
         raise UserError(
@@ -60,11 +63,20 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
     data = content["config"]["data"] | dict.fromkeys(PLACES, "")
     out.path.mkdir(parents=True, exist_ok=True)
     config = content["config"] | {"data": data}
+    if out.config.is_file() and identity(content_of(out.config)["config"]) != identity(config):
+        raise UserError(f"{out.path} keeps another experiment than {run.path}; expected another name; copy the folder")
     write_checked_json(out.config, {"config": config, "versions": versions, "commit": commit})
     records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
     write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     if run.summary.is_file():
         write_summary(out, compact(content_of(run.summary)))
+    else:
+        out.summary.unlink(missing_ok=True)
+
+
+def identity(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What identifies a run, its number of rounds apart, which may grow."""
+    return experiment_identity(config) | {"rounds": 0}
 
 
 def content_of(path: Path) -> dict[str, Any]:

@@ -160,12 +160,18 @@ class Result:
         """The samples as an array of the type that is stored; raises like `predict_proba`."""
         data = self.built.data
         found, shape, kind = np.asarray(samples), list(data.inputs.shape[1:]), data.inputs.dtype
-        found = found if data.images or not np.issubdtype(found.dtype, np.number) else found.astype(np.float32)
+        if not data.images and np.issubdtype(found.dtype, np.number):
+            with np.errstate(over="ignore"):
+                found = found.astype(np.float32)
         if found.dtype != kind or list(found.shape[1:]) != shape or not len(found):
             raise UserError(
                 f"{'images' if data.images else 'samples'} got {found.dtype} {list(found.shape)}; expected {kind} "
                 f"[n, {', '.join(map(str, shape))}], as those trained on{channels_first(found.shape)}"
             )
+        # In a table NaN stands for a missing value.
+        if not (data.images or data.columns or np.isfinite(found).all()):
+            count = int((~np.isfinite(found)).sum())
+            raise UserError(f"samples got {count:,} numbers that are not finite; expected finite ones")
         return found
 
 

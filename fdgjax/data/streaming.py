@@ -1,7 +1,8 @@
 """Images that stay on disk: a compiled program requests the rows of each batch from the host.
 
 The program requests the same rows at the same steps as it would read from an array in the device's memory; only the
-source of the bytes differs. So samples, their order and random views are the same, and so are the results, to rounding, as another program is compiled (tested on CPUs only).
+source of the bytes differs. So samples, their order and random views are the same, and so are the results, to rounding,
+as another program is compiled (tested on CPUs only).
 """
 
 from __future__ import annotations

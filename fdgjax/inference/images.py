@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.data.sources.decoding import CONTENTS, decode_image
+from fdgjax.data.sources.decoding import CONTENTS, decode_image, quiet_pillow
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, say_skipped
 from fdgjax.inference.classifier import IMAGES_AT_ONCE, in_compiled_batches
 from fdgjax.inference.predictor import Predictor
@@ -108,7 +108,8 @@ def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> I
     some_read = False
     for start in range(0, len(images), IMAGES_AT_ONCE):
         some = images[start : start + IMAGES_AT_ONCE]
-        read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
+        with quiet_pillow():
+            read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
         pixels = [one for _, one in read if one is not None]
         if pixels:
             some_read = True

@@ -8,7 +8,8 @@ from fdgjax.loggers.base import Logger, RunInfo, Sink
 
 
 def open_tensorboard(place: RunInfo) -> Sink:
-    """Opens the run's event file; events of rounds after `place.done`, written by a killed run, are purged."""
+    """Opens an event file for all rounds from the first one on, which purges those of earlier files: they may lack
+    rounds that were trained without TensorBoard, and have rounds after `place.done` of a killed run."""
     # Not tensorboardX's SummaryWriter: on a full disk its thread dies silently, and then its queue blocks the run.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -17,10 +18,9 @@ def open_tensorboard(place: RunInfo) -> Sink:
     # Protocol buffers create their classes at import, so that their arguments cannot be type-checked.
     event: Any = Event
     folder = place.folder / "tensorboard"
-    held = place.done if any(folder.glob("events.*")) else 0
     folder.mkdir(parents=True, exist_ok=True)
-    events = EventsWriter(str(folder / "events"), f".{held:06d}")
-    events.write_event(event(step=held + 1, session_log=SessionLog(status=SessionLog.START)))
+    events = EventsWriter(str(folder / "events"), f".{place.done:06d}")
+    events.write_event(event(step=1, session_log=SessionLog(status=SessionLog.START)))
 
     def write(round_: int, numbers: Mapping[str, float]) -> None:
         now = time.time()
@@ -28,7 +28,7 @@ def open_tensorboard(place: RunInfo) -> Sink:
             events.write_event(event(wall_time=now, step=round_, summary=scalar(name, value)))
         events.flush()
 
-    return Sink(held, write, events.close)
+    return Sink(0, write, events.close)
 
 
 ENTRY = Logger("tensorboard", "TensorBoard's events", "tensorboardX", open_tensorboard)

@@ -55,7 +55,7 @@ def replaced_statistics(model: Model) -> Objective:
 
     The variables have one more collection, `seen`, a float32 scalar that counts the samples and begins with 0. The
     update `m s + (1 - m) b` of a layer's running statistics s by a batch's b is affine, whatever its m: its value at
-    s = 0 and its derivative give b.
+    s = 0 and its derivative give b. Statistics that the pass leaves alone (m = 1), as of a frozen layer, stay.
     """
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
@@ -72,7 +72,12 @@ def replaced_statistics(model: Model) -> Objective:
         here = jnp.sum(batch.mask)
         seen = variables["seen"] + here
         share = here / jnp.maximum(seen, 1)
-        mean = jax.tree.map(lambda old, b, m: old + share * (b / (1 - m) - old), bare["batch_stats"], new, kept)
-        return jnp.zeros(()), {"batch_stats": mean, "seen": seen}
+
+        def mean(old: jax.Array, b: jax.Array, m: jax.Array) -> jax.Array:
+            moved = m < 1
+            return jnp.where(moved, old + share * (b / jnp.where(moved, 1 - m, 1) - old), old)
+
+        replaced = jax.tree.map(mean, bare["batch_stats"], new, kept)
+        return jnp.zeros(()), {"batch_stats": replaced, "seen": seen}
 
     return objective

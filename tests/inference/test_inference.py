@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from safetensors import safe_open
 from fdgjax.cli import export, predict
 from fdgjax.experiments import build, describe, make_outline, to_description
 from fdgjax.inference.exporting import NAMES
+from fdgjax.inference.images import decoded_images, images_at
 from fdgjax.inference.temperature import fit_temperature, nll
 from fdgjax.methods import METHODS
 from fdgjax.run.compilation import state_shapes
@@ -264,3 +266,12 @@ def test_the_temperature_of_labels_drawn_from_the_model_is_found() -> None:
     found = fit_temperature(logits, labels)
     assert found == pytest.approx(2.5, rel=0.05)
     assert nll(logits, labels, found) <= min(nll(logits, labels, found * factor) for factor in (0.9, 1.1))
+
+
+def test_pillow_prints_no_lines_of_its_own(tmp_path: Path) -> None:
+    image = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).convert("P")
+    image.save(tmp_path / "palette.png", transparency=bytes([0, 100, 200]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ((places, pixels),) = decoded_images((8, 8, 3), images_at([tmp_path / "palette.png"]))
+    assert (places, pixels.shape) == ([0], (1, 8, 8, 3))

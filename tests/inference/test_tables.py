@@ -213,6 +213,8 @@ def test_arrays_of_any_shape_train_and_are_predicted_from_files(
     read = fdgjax.experiment("fedavg:arrays", model="perceptron", **keys).train(tmp_path / "read")
     new = data["b"][0].astype(np.float32)
     np.testing.assert_array_equal(given.predict_proba(new), read.predict_proba(new))
+    with pytest.raises(UserError, match="got 10 numbers that are not finite"):
+        given.predict_proba(np.full((1, 5, 2), 1e39))
     np.save(tmp_path / "new.npy", new)
     assert (
         predict(["predict", str(tmp_path / "read"), str(tmp_path / "new.npy"), "--out", str(tmp_path / "p.csv")]) == 0

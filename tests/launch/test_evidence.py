@@ -41,6 +41,22 @@ def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:
     assert shortened({"a": [0.123456789, 3], "b": "x", "c": None}) == {"a": [0.12346, 3], "b": "x", "c": None}
 
 
+def test_a_run_that_goes_on_has_no_summary_until_it_ends(tmp_path: Path) -> None:
+    folder = kept(tmp_path, 6)
+    (tmp_path / "run").rename(tmp_path / "before")
+    assert not list(kept(tmp_path, 4).rglob("summary.json"))
+    assert len(read_runs([folder])[0].folders[0].seeds[0].records) == 4
+
+
+def test_no_run_takes_the_place_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (str(write_run(tmp_path / place / "run", seeds=(seed,))) for place, seed in (("a", 3), ("b", 4)))
+    more = ["--out", str(tmp_path / "kept"), "--commit", "abc1234"]
+    for runs, words in (([one, other], "2 folders called 'run'"), ([other], "keeps another experiment")):
+        assert main(["evidence", *runs, *more]) == 2
+        assert words in capsys.readouterr().err
+        assert main(["evidence", one, *more]) == 0
+
+
 def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evidence", str(tmp_path), "--out", str(tmp_path / "kept"), "--commit", "abc1234"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -45,18 +45,28 @@ def test_every_number_is_there_under_its_name_at_its_round(tmp_path: Path) -> No
     }
 
 
+def shown(folder: Path) -> list[int]:
+    """The steps that TensorBoard shows: it leaves out what it read before from the step of a START on."""
+    kept: list[int] = []
+    for event in events(folder / "tensorboard"):
+        if event.session_log.status == SessionLog.START:
+            kept = [step for step in kept if step < event.step]
+        kept += [event.step] * len(event.summary.value)
+    return kept
+
+
 def test_rounds_that_a_killed_run_left_are_purged(tmp_path: Path) -> None:
     for done in (0, 2):
         log = opened(tmp_path, [{"round": i} for i in range(1, done + 1)], pytest.fail)
         for round_ in range(done + 1, 5):
             log.write({"round": round_})
-    # TensorBoard leaves out what it read before from the step of a START on.
-    kept: list[int] = []
-    for event in events(tmp_path / "tensorboard"):
-        if event.session_log.status == SessionLog.START:
-            kept = [step for step in kept if step < event.step]
-        kept += [event.step] * len(event.summary.value)
-    assert kept == [1, 2, 3, 4]
+    assert shown(tmp_path) == [1, 2, 3, 4]
+
+
+def test_rounds_that_were_trained_without_it_are_written_later(tmp_path: Path) -> None:
+    opened(tmp_path, [], pytest.fail).write({"round": 1})
+    opened(tmp_path, [{"round": i} for i in range(1, 4)], pytest.fail).write({"round": 4})  # two without TensorBoard
+    assert shown(tmp_path) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("failing", ["write", "flush"])

@@ -8,7 +8,6 @@ import errno
 import itertools
 import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ import grain
 import numpy as np
 import tensorflow_datasets as tfds
 
-from fdgjax.data.sources.decoding import decode_file
+from fdgjax.data.sources.decoding import decode_file, quiet_pillow
 from fdgjax.data.sources.source import Source
 from fdgjax.utils.errors import UserError
 
@@ -119,7 +118,7 @@ def decoded(records: DomainImages, size: int) -> Iterator[tuple[np.ndarray, int,
         source = records.as_data_source(split="train", decoders={"image": tfds.decode.SkipDecoding()})
     decode = partial(_decode, size=size, channels=records.builder_config.source.channels)
     threads = grain.ReadOptions(num_threads=4, prefetch_buffer_size=64)
-    with _quiet_pillow():
+    with quiet_pillow():
         for image, label, domain in grain.MapDataset.source(source).map(decode).to_iter_dataset(threads):
             if isinstance(image, UserError):
                 raise image
@@ -150,17 +149,3 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
         if bars:
             tfds.enable_progress_bar()
-
-
-@contextlib.contextmanager
-def _quiet_pillow() -> Iterator[None]:
-    """Silences Pillow's warnings about damaged images, which raise errors here."""
-    logger = logging.getLogger("PIL")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"PIL\.")
-            yield
-    finally:
-        logger.setLevel(level)

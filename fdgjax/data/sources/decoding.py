@@ -1,6 +1,10 @@
 """Decoding one image file's bytes into an array."""
 
+import contextlib
 import io
+import logging
+import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,3 +58,17 @@ def _eight_bits(image: "Image") -> "Image":
     if image.mode == "F" or grey.min() < 0 or grey.max() > 65535:
         raise ValueError("grey of 32 bits; expected 8 or 16")
     return fromarray((grey >> 8).astype(np.uint8))
+
+
+@contextlib.contextmanager
+def quiet_pillow() -> Iterator[None]:
+    """Silences Pillow's warnings about damaged images, which raise errors here."""
+    logger = logging.getLogger("PIL")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            yield
+    finally:
+        logger.setLevel(level)

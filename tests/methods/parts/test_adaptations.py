@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.contract import Model, Variables
+from fdgjax.contract import Batch, Context, Model, Variables
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.loops import dynamic_loop, masked_loop
 from fdgjax.evaluation.adaptation import adapt, count_adapted
 from fdgjax.methods.parts.adaptations import SCOPES, AdaptationConfig, adaptation_of, class_directions
 from fdgjax.models.client_model import as_model
+from fdgjax.objectives import replaced_statistics
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, DenseNet, NormNet, SilentNet
@@ -110,6 +112,26 @@ def test_statistics_of_full_batches_are_averaged_and_mixed_with_those_of_trainin
         after["batch_stats"]["norm"]["mean"], 0.25 * was + 0.75 * values.mean(0), rtol=1e-4, atol=1e-5
     )
     close(adapted(AdaptationConfig(kind="statistics", source_share=1.0)), trained())
+
+
+class PartlyFrozen(nn.Module):
+    """A network of which one BatchNorm layer is as evaluation has it, also in training."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        return NormNet(name="rest")(nn.BatchNorm(use_running_average=True, name="fixed")(x), train=train)
+
+
+def test_statistics_that_no_pass_changes_stay() -> None:
+    frozen = as_model(PartlyFrozen(), IMAGE)
+    variables, objective = frozen.init(jax.random.key(0)), replaced_statistics(frozen)
+    batch = Batch(jnp.asarray(images(), jnp.float32), jnp.zeros(UNSEEN, jnp.int32), jnp.ones(UNSEEN))
+    context = Context((), (), variables, jnp.int32(1))
+    _, changed = objective({**variables, "seen": jnp.float32(0)}, batch, jax.random.key(0), context)
+    before, after = variables["batch_stats"], changed["batch_stats"]
+    chex.assert_trees_all_equal(after["fixed"], before["fixed"])
+    chex.assert_tree_all_finite(after)
+    assert not np.allclose(after["rest"]["norm"]["mean"], before["rest"]["norm"]["mean"])
 
 
 def test_tents_first_step_goes_down_the_entropy_of_batch_normalised_predictions() -> None:
