@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add_common(made)
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
     add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
-    made.set_defaults(only=[], devices=1)
+    made.set_defaults(only=[], devices=None)
     return made
 
 
@@ -178,7 +178,7 @@ def training(asked: Asked) -> Sweep:
     sweep, recommended = asked.sweep, recommended_in(asked.args.out)
     (candidate,) = (one for one in asked.choosing.candidates if one.name == recommended)
     config = trained_config(candidate.config, asked.choosing.target)
-    config.data.dir, config.devices = sweep.shown[0].config.data.dir, asked.args.devices
+    config.data.dir, config.devices = sweep.shown[0].config.data.dir, sweep.shown[0].config.devices
     cell = Cell(f"trained-{recommended}", config, figures_of(config))
     return sweep._replace(cells=[cell], shown=[*sweep.shown, cell], jobs=1)
 

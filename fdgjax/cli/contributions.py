@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add_common(made)
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
     add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
-    made.set_defaults(only=[], devices=1)
+    made.set_defaults(only=[], devices=None)
     return made
 
 

@@ -27,10 +27,12 @@ def cost_table(models: Mapping[str, Backbone], image_size: int, classes: int) ->
                 numbers = (it.parameters / 1e6, it.bytes / 2**20, it.flops / 1e6)
                 yield ROW.format(name, title, *(f"{number:,.2f}" for number in numbers))
         except UserError as error:
-            yield f"{name:20s} {error}"
+            yield f"{name:20s} none: {error}"
             continue
         ratios = (f"{after / before:.3f}" for before, after in zip(*counted, strict=True))
         yield ROW.format("", "dse / own", *ratios)
+    size = f"{image_size}x{image_size}"
+    yield f"For RGB images of {size} pixels, or the samples that a network is made for, and {classes} classes."
 
 
 def listing(models: Mapping[str, Backbone]) -> Iterator[str]:

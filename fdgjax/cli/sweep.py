@@ -110,7 +110,7 @@ def planned(sweep: Sweep) -> list[str]:
     lines = [f"  {cell.name}{' (finished)' if cell.name in done else ''}" for cell in sweep.cells]
     count, all_cells = len(sweep.cells), len(sweep.shown)
     runs = f"{count} runs" if count == all_cells else f"this share's {count} of {all_cells} runs"
-    left = f"{count - len(done)} left with {trained} seeds in all; the time is said after the first"
+    left = f"{count - len(done)} left to train, {trained} seeds in all; the first one tells how long the others take"
     return [*lines, f"{runs} in {sweep.out}: {left if trained else 'all finished'}"]
 
 

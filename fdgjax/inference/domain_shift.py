@@ -42,7 +42,8 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
     if experiment.data.numeric:
         raise UserError("shift pairs samples by class, and this is a run of a regression; expected one that classifies")
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)
-    rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names)}
+    excluded = experiment.facts.get("excluded", [])
+    rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names) if name not in excluded}
     gradients = gradients_of(trained, rows, (repeats, batches), rng)
     first = trained.client_variables(0)
     features = dict(zip(rows, trained.features([(first, own) for own in rows.values()]), strict=True))

@@ -12,7 +12,7 @@ from fdgjax.config.command_line import set_keys
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import LISTED, UserError
 
 NOT_REDUCING = frozenset(
     {
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs as one program that differ in numbers or unseen domains alone",
     )
-    add("--devices", type=positive_number, default=1, metavar="N", help="config.devices of every cell")
+    add("--devices", type=positive_number, metavar="N", help="config.devices of every run; 1 unless the config has it")
 
 
 def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
@@ -82,13 +82,17 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
     names = [cell.name for cell in chosen]
-    if not chosen or len(set(names)) < len(names):
+    if not chosen:
+        every = ", ".join(cell.name for cell in cells[:LISTED]) + (", ..." if len(cells) > LISTED else "")
         raise UserError(
-            f"the sweep has {len(names)} runs, {len(set(names))} names; expected one or more, each its own name"
+            f"no run's name has {' or '.join(args.only) or 'a word'} (--only); expected a part of {every or 'a name'}; "
+            "--dry-run lists them"
         )
+    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UserError(f"{names.count(doubled[0])} runs are called '{doubled[0]}'; expected a name for each run")
     chosen = without_partial_groups(cells, chosen)
     for cell in chosen:
-        cell.config.devices = args.devices
+        cell.config.devices = args.devices or cell.config.devices or 1
         cell.config.data.dir = args.data_dir or cell.config.data.dir
     return Selected(chosen, chosen[share.number - 1 :: share.shares])
 

@@ -211,8 +211,8 @@ def attempt_trial(
         # A run's own lines have figures of the unseen domain, by which nobody should choose.
         with screen(search.out, name, alone=False, console=console) as log:
             study.tell(trial, run_trial(search, trial, values, console, log, stop))
-    except Interrupted:
-        raise
+    except Interrupted as news:
+        raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_search(search, study)}") from news
     except GivenUp:
         study.tell(trial, state=TrialState.PRUNED)
     except UserError as error:

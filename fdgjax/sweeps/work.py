@@ -103,8 +103,8 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
         begin = time.perf_counter()
         try:
             run_cells(sweep, mine, console, stop)
-        except Interrupted:
-            raise
+        except Interrupted as news:
+            raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_sweep(sweep)}") from news
         except Exception as error:  # One cell's bug or lack of memory must not stop the others.
             if len(mine) == 1:
                 note_failure(sweep.out, mine[0].name, reason_of(error))

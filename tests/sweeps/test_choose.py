@@ -186,7 +186,7 @@ def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: p
     assert [line.strip() for line in said.splitlines()[:10]] == [
         f"{m}-{d}" for m in ("fedavg", "local") for d in DOMAINS
     ]
-    assert "10 left with 30 seeds in all" in said
+    assert "10 left to train, 30 seeds in all" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -1,14 +1,16 @@
 """Flags describe the cells that a spec would list, and mistakes in them are one line."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fdgjax.cli.sweep import main, parser
+from fdgjax.config import make_config
 from fdgjax.sweeps.cells import Cell, own_specs, read_spec, spec_file
 from fdgjax.sweeps.grid import grid
-from fdgjax.sweeps.options import spanned
+from fdgjax.sweeps.options import add_options, selected_cells, spanned
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -88,8 +90,19 @@ def test_a_dry_run_lists_the_runs_and_leaves_nothing(tmp_path: Path, capsys: pyt
     *names, said = capsys.readouterr().out.splitlines()
     assert names[:2] == ["  fedavg-r0", "  fedavg-r30"]
     assert said.startswith("this share's 6 of 12 runs in ")
-    assert "6 left with 18 seeds in all" in said
+    assert "6 left to train, 18 seeds in all" in said
     assert not out.exists()
+
+
+def test_devices_are_the_configs_unless_the_command_says_otherwise() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    for asked, of_config, devices in ((None, 0, 1), (None, 2, 2), (3, 2, 3)):
+        words = ["--out", "out", *([] if asked is None else ["--devices", str(asked)])]
+        config = make_config("fedavg", "rotated_digits")
+        config.devices = of_config
+        (cell,) = selected_cells([Cell("one", config)], parser.parse_args(words)).all
+        assert cell.config.devices == devices
 
 
 @pytest.mark.slow
@@ -129,7 +142,7 @@ def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
         (["--config=fedavg", "--set", "rounds=3,many"], "config.rounds got 'many'"),
         (["--config=fedavg", "--set", "rounds=0,3"], "config.rounds got 0"),
         (["--config=fedavg", "--seeds", "0"], "config.seeds got 0"),
-        (["--config=fedavg", "--set", "rounds=3,3"], "the sweep has 2 runs, 1 names"),
+        (["--config=fedavg", "--set", "rounds=3,3"], "2 runs are called 'fedavg-rounds=3-r45'; expected a name for each run"),
         (
             ["--config=fdse", "--set", "data.protocol=every_domain", "data.target=", "--targets", "r0"],
             "which has no unseen domain; expected no --targets",
