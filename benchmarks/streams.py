@@ -84,11 +84,13 @@ def number_of_clients(images: int) -> int:
 
 
 def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
-    """A run of fdgjax that decodes the images into the cache, then the one that counts; both are stopped before their
+    """A run of fdgjax that decodes the images into a new cache, then the one that counts; both are stopped before their
     last round, so that nothing of what follows a run is in the figures."""
     runs = folder.with_name(f"{folder.name}-{'streamed' if streaming else 'in_memory'}")
-    shutil.rmtree(runs, ignore_errors=True)
-    words = [sys.executable, "-m", "fdgjax.main", *arguments(folder, images, chosen.rounds + 2, streaming)]
+    cache = runs.with_name(f"{runs.name}-cache")
+    for old in (runs, cache):
+        shutil.rmtree(old, ignore_errors=True)
+    words = [sys.executable, "-m", "fdgjax.main", *arguments(folder, cache, images, chosen.rounds + 2, streaming)]
     times = []
     for name, rounds in (("first", 1), ("again", 1 + chosen.rounds)):
         begin = time.perf_counter()
@@ -122,11 +124,11 @@ def round_ends(run: subprocess.Popen[str], records: Path, rounds: int) -> list[f
     return ends
 
 
-def arguments(folder: Path, images: int, rounds: int, streaming: bool) -> list[str]:
+def arguments(folder: Path, cache: Path, images: int, rounds: int, streaming: bool) -> list[str]:
     """The command line of such a run."""
     keys: Mapping[str, object] = {
         "data.dir": folder.absolute(),
-        "data.cache_dir": folder.absolute().with_name(f"{folder.name}-cache"),
+        "data.cache_dir": cache.absolute(),
         "data.target": f"domain_{DOMAINS - 1}",
         "data.image_size": PIXELS,
         "data.clients": number_of_clients(images),

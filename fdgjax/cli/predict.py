@@ -20,7 +20,8 @@ client's model, --coverage and --refuse-above measure it on the run's data. An e
 
 --adapt adapts the model to all SAMPLES, without labels, before it predicts them: as the run was tested
 (`config.adaptation`, or the method's own way), or by a KIND: statistics, tent, shot or t3a. It suits many images of one
-new domain. Sets and distances are of the model that was trained, and are left out.
+new domain. Sets and distances are of the model that was trained, and are left out; the temperature of --calibrated
+was fitted for that model, too, and is used unchanged.
 """
 
 import argparse

@@ -26,7 +26,7 @@ def test_images_are_made_once_in_folders_of_domains_and_classes(
 
 
 def test_a_round_of_the_run_is_as_long_as_the_others(tmp_path: Path) -> None:
-    few, many = (streams.arguments(tmp_path, images, 2, True) for images in (2000, 100_000))
+    few, many = (streams.arguments(tmp_path, tmp_path / "cache", images, 2, True) for images in (2000, 100_000))
     differ = {a for a, b in zip(few, many, strict=True) if a != b}
     assert differ == {f"--config.data.clients={streams.number_of_clients(2000)}"}
     assert streams.number_of_clients(2000) >= streams.PARTICIPANTS
