@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 
 RANGE = (0.02, 50.0)
-STEPS = 60
-GOLDEN = (5**0.5 - 1) / 2
 
 
 def probabilities_at(logits: ArrayLike, temperature: float) -> jax.Array:
@@ -18,20 +17,14 @@ def probabilities_at(logits: ArrayLike, temperature: float) -> jax.Array:
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """The T in `RANGE` with the least `-mean log p(label)`, p being the mean over models of `softmax(logits / T)`.
 
-    For one model the loss is convex in 1 / T, and golden section search finds its minimum.
+    For one model the loss is convex in 1 / T, so that a bounded search finds its minimum.
 
     Args:
       logits: `[models, samples, classes]`.
       labels: `[samples]`.
     """
-    low, high = np.log(RANGE)
-    for _ in range(STEPS):
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        if nll(logits, labels, np.exp(left)) <= nll(logits, labels, np.exp(right)):
-            high = right
-        else:
-            low = left
-    return float(np.exp((low + high) / 2))
+    found = minimize_scalar(lambda log: nll(logits, labels, np.exp(log)), bounds=np.log(RANGE), method="bounded")
+    return float(np.exp(found.x))
 
 
 def nll(logits: np.ndarray, labels: np.ndarray, temperature: float) -> float:
