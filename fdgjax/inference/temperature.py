@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 RANGE = (0.02, 50.0)
 
@@ -23,6 +22,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
       logits: `[models, samples, classes]`.
       labels: `[samples]`.
     """
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(lambda log: nll(logits, labels, np.exp(log)), bounds=np.log(RANGE), method="bounded")
     return float(np.exp(found.x))
 
