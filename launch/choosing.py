@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
 def keep(folder: Path, name: str) -> None:
     """Writes the finished runs' figures as `NAME.csv`, with five significant digits."""
     rows = []
-    for cell in read_spec(SPECS / "choosing.py")(NAMES[name]):
+    for cell in read_spec(SPECS / "choosing.py", NAMES[name]):
         summary, data = summary_of(folder, cell.name), cell.config.data
         if not summary:
             continue

@@ -18,6 +18,8 @@ TESTS = itertools.count(1)
 QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 """XLA:CPU then compiles a round of a tiny model in less than half of the time; `XLA_FLAGS= pytest` tests with its
 defaults."""
+UNOPTIMISED = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+"""Tiny programs take longer to optimise than to run; `JAX_DISABLE_MOST_OPTIMIZATIONS=false pytest` optimises them."""
 WITHOUT_QUICK = (0, 11)
 """The first jaxlib that is not known to know these flags: an unknown one ends the process."""
 GARBAGE = (50_000, 20, 100)
@@ -50,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # XLA reads its flags when the first program is compiled; the processes that tests start inherit them.
     if jaxlib.version.__version_info__ < WITHOUT_QUICK:
         os.environ.setdefault("XLA_FLAGS", QUICK)
+    os.environ.setdefault(UNOPTIMISED, "true")
+    jax.config.update(UNOPTIMISED.lower(), os.environ[UNOPTIMISED] != "false")
     # The same small programs are compiled by many tests; tracing still happens every time.
     if folder := os.environ.get(COMPILED, str(_user_cache() / "fdgjax" / "tests-compiled")):
         jax.config.update("jax_compilation_cache_dir", folder)

@@ -24,7 +24,6 @@ from fdgjax.models.stages import Passage
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.records import TIMINGS, Checkpoint, newest_checkpoint
 from fdgjax.utils.checksums import read_checked_json
-from tests.toys import compiling_quickly
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,8 +45,8 @@ class Perceptron(nn.Module):
 
 @pytest.fixture(scope="module")
 def perceptron() -> Iterator[None]:
-    """The model of `small` runs is in the registry, and compiles quickly; imported by the modules that run it."""
-    with pytest.MonkeyPatch.context() as patch, compiling_quickly():
+    """The model of `small` runs is in the registry; imported by the modules that run it."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODELS, "perceptron", Backbone(Perceptron, "of the tests"))
         yield
 

@@ -1,6 +1,5 @@
 """A federation small enough to be trained by a plain Python loop, and every method on it, compiled once."""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup
 from fdgjax.data.federation import Federation, Rows, pool
@@ -245,22 +243,6 @@ def shared_case(name: str, model: str = "dense", plan: RoundPlan | None = None) 
     """`shared_method` on the standard federation, compiled once for all tests."""
     method = shared_method(name, model, plan.execution.devices if plan else 1)
     return make_case(method, toy_federation(lengths_for(name)), plan)
-
-
-@contextlib.contextmanager
-def compiling_quickly() -> Iterator[None]:
-    """Tiny programs take longer to optimise than to run."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture(autouse=True, scope="package")
-def compile_quickly() -> Iterator[None]:
-    """Imported by the folders that compile many tiny programs."""
-    with compiling_quickly():
-        yield
 
 
 def round_info(participants: Iterable[int], **others: Any) -> RoundInfo:

@@ -86,7 +86,7 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
     Raises:
       UserError: an unknown key, a section, or a value of another type than the key's.
     """
-    known = dict(leaves(config))
+    known = leaves(config)
     for written, value in values.items():
         key = written.replace("__", ".")
         check_no_section(key, known)

@@ -52,7 +52,7 @@ class Words(Template):
 def main(argv: Sequence[str]) -> int:
     """Prints the script; returns the exit status."""
     argparse.ArgumentParser(prog="fdgjax completion", description=str(__doc__).partition("\n")[0]).parse_args(argv[1:])
-    keys = dict.fromkeys(key for name in METHODS for key, _ in leaves(make_config(name)))
+    keys = dict.fromkeys(key for name in METHODS for key in leaves(make_config(name)))
     words = {"commands": COMMANDS, "methods": METHODS, "presets": PRESETS}
     written = {name: " ".join(found) for name, found in words.items()}
     print(Words(SCRIPT).substitute(written, keys=" ".join(["--config", *(f"--config.{key}" for key in keys)])), end="")

@@ -47,7 +47,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--config", required=True, metavar="METHOD[:PRESET]", help="the federation of all clients, as of fdgjax train")
-    add("--seeds", type=positive_number, default=1, metavar="N", help="seeds of every run, trained in one program")
+    add(
+        "--seeds",
+        type=positive_number,
+        metavar="N",
+        help="seeds of every run, trained in one program; else the config's",
+    )
     add(
         "--orders",
         type=int,
@@ -89,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 def config_of(args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:
     """The config of all clients; runs log to their own files alone unless asked."""
     (config,) = base_configs(args.config, [])
-    config.seeds, config.writers = args.seeds, ""
+    config.seeds, config.writers = args.seeds or config.seeds, ""
     config.data.dir = args.data_dir or config.data.dir
     set_keys(config, words)
     return config

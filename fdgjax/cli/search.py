@@ -20,14 +20,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fdgjax.cli.subcommands import files_of_with
-from fdgjax.config import completed, experiment_identity, make_config, read_config, to_plain
+from fdgjax.cli.subcommands import with_words
+from fdgjax.config import completed, experiment_identity, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.evaluation.probability_figures import with_figure
 from fdgjax.evaluation.selection import accuracy_key
 from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
+from fdgjax.sweeps.grid import base_configs
 from fdgjax.sweeps.options import add_common, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.share import share_of
@@ -122,8 +123,7 @@ def read_search(args: argparse.Namespace) -> Search:
       UserError: an unknown method, preset or key, an invalid value or shard, a method without labels, a selection that
         uses the unseen domain, or a hyperparameter that declares no values.
     """
-    method, _, preset = args.config.partition(":")
-    config = make_config(method, *([preset] if preset else []))
+    (config,) = base_configs(args.config, [])
     fixed = single_values(args.set)
     before = config.figures
     set_keys(config, fixed)
@@ -135,9 +135,15 @@ def read_search(args: argparse.Namespace) -> Search:
     share = share_of(args.shard, os.environ)
     refuse_unseen(config)
     space = space_of(config, args.tune)
-    files = [word for file in files_of_with() for word in ("--with", file)]
     data = [f"--config.data.dir={args.data_dir}"] if args.data_dir else []
-    words = ["fdgjax", *files, "train", f"--config={args.config}", *(f"--config.{word}" for word in fixed), *data]
+    words = [
+        "fdgjax",
+        *with_words(),
+        "train",
+        f"--config={args.config}",
+        *(f"--config.{word}" for word in fixed),
+        *data,
+    ]
     return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share, figure)
 
 

@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 
 def spec_cells(spec: Path, args: argparse.Namespace) -> tuple[list[Cell], Figures]:
     """The cells of a spec with the settings of `--set`, and the published figures beside it."""
-    return spanned(read_spec(spec)(args.scale), args.set), read_published(spec)
+    return spanned(read_spec(spec, args.scale), args.set), read_published(spec)
 
 
 def start_sweep(cells: Sequence[Cell], published: Figures, args: argparse.Namespace, command: Sequence[str]) -> int:

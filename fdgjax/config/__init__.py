@@ -2,6 +2,7 @@
 
 from fdgjax.config.make import completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import (
+    INCIDENTAL,
     AttackConfig,
     Config,
     DataConfig,
@@ -14,6 +15,7 @@ from fdgjax.config.schema import (
 )
 
 __all__ = [
+    "INCIDENTAL",
     "AttackConfig",
     "Config",
     "DataConfig",

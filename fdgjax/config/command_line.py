@@ -3,11 +3,12 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from absl import flags
+from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict, config_flags
 
 from fdgjax.config.make import make_config, read_config
@@ -68,7 +69,7 @@ def check_words(words: Sequence[str]) -> None:
 def known_keys(words: Sequence[str]) -> list[str]:
     """The keys of the config that `--config` names; FedAvg's, if it is a file or none of the package's own."""
     name = next((word.partition("=")[2].partition(":")[0] for word in words if is_config(word)), "")
-    return [key for key, _ in leaves(make_config(name if name in METHODS else "fedavg"))]
+    return list(leaves(make_config(name if name in METHODS else "fedavg")))
 
 
 def near_keys(name: str, keys: Sequence[str]) -> list[str]:
@@ -100,7 +101,7 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
     Raises:
       UserError: an unknown key, a section, or a value that cannot be read as the type of the key's default.
     """
-    known = dict(leaves(config))
+    known = leaves(config)
     for word in words:
         key, equals, text = word.partition("=")
         check_no_section(key, known)
@@ -228,13 +229,10 @@ def first_user_error(error: BaseException | None) -> UserError | None:
     return found
 
 
-def leaves(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: ConfigDict) -> dict[str, Any]:
     """All keys of a nested config, in the form `data.target`, with their values."""
-    for key, value in config.items():
-        if isinstance(value, ConfigDict):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    found: dict[str, Any] = flatten_dict(config.to_dict(), sep=".")
+    return found
 
 
 def default_workdir(config: Config) -> str:

@@ -93,7 +93,7 @@ def synopsis() -> Iterator[str]:
 
 def explained(config: ConfigDict, group: str) -> Iterator[str]:
     """The lines for each key of a group: its value and, indented below, its meaning and allowed values."""
-    values = dict(leaves(config))
+    values = leaves(config)
     for key in keys_of(group, config.method.name):
         yield f"  --config.{key}={values[key]}"
         section, _, name = key.rpartition(".")

@@ -110,6 +110,11 @@ def provenance(config: Config) -> dict[str, Any]:
     return {REGISTERED: found} if found else {}
 
 
+def registering_files(content: Mapping[str, Any]) -> list[str]:
+    """The files, by a run's `config.json`, that register names which it uses."""
+    return sorted({one["from"] for one in content.get(REGISTERED, {}).values() if one["from"]})
+
+
 def check_registered(where: str, content: Mapping[str, Any]) -> None:
     """Raises a `UserError` if the run uses names that are not registered; it says which, and what file registers them.
 

@@ -286,6 +286,15 @@ def to_plain(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+INCIDENTAL = frozenset(
+    {
+        *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
+        *("eval_batch_size", "checkpoint_every", "figures", "figures_resamples"),
+        *("writers", "data.dir", "data.cache_dir"),
+    }
+)
+"""Keys that no protocol prescribes: the seeds, where and how a run is computed, and what is measured and logged."""
+
 TOLD = ("writers",)
 """Keys that choose where a run's numbers are logged and do not change the experiment."""
 

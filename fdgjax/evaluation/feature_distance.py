@@ -15,6 +15,7 @@ square root of m, so that it is about 1 for training images whatever the network
     d(f) = min_y sqrt((f - mean_y)^T C^-1 (f - mean_y) / m)
 """
 
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -57,10 +58,7 @@ def feature_sums(features: np.ndarray, labels: np.ndarray, classes: int) -> Feat
 
 def added(each: Iterable[FeatureSums]) -> FeatureSums:
     """The sums of all images of which `each` are the sums; at least one."""
-    total, *others = each
-    for one in others:
-        total = FeatureSums(*(a + b for a, b in zip(total, one, strict=True)))
-    return total
+    return functools.reduce(lambda total, one: FeatureSums(*map(np.add, total, one)), each)
 
 
 def feature_space(sums: FeatureSums) -> FeatureSpace:

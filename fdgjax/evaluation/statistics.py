@@ -110,11 +110,8 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 def by_point(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sample standard deviation over the seeds of `[seeds, points]`, of finite values; NaN for the mean of
     none and for the deviation of fewer than two."""
-    there = np.isfinite(values)
-    count = there.sum(axis=0)
-    mean = np.where(there, values, 0).sum(axis=0) / np.maximum(count, 1)
-    square = np.where(there, (values - mean) ** 2, 0).sum(axis=0)
-    return np.where(count > 0, mean, np.nan), np.where(count > 1, np.sqrt(square / np.maximum(count - 1, 1)), np.nan)
+    known = np.ma.masked_invalid(values)
+    return known.mean(axis=0).filled(np.nan), known.std(axis=0, ddof=1).filled(np.nan)
 
 
 def paired(one: Values, other: Values) -> Difference | None:
@@ -143,7 +140,7 @@ def paired(one: Values, other: Values) -> Difference | None:
 
 
 def over_targets(values: Values) -> Spread | None:
-    """The mean over targets, and its deviation over the seeds that every target has."""
+    """The mean over targets, and its deviation over the seeds that every target has; without any it counts as one."""
     targets = {target for target, _ in values}
     by_target = [[value for (t, _), value in values.items() if t == target] for target in targets]
     if not by_target:
@@ -151,7 +148,7 @@ def over_targets(values: Values) -> Spread | None:
     whole = sorted({seed for _, seed in values if all((target, seed) in values for target in targets)})
     means = spread([float(np.mean([values[target, seed] for target in targets])) for seed in whole])
     mean = float(np.mean([np.mean(each) for each in by_target]))
-    return Spread(mean, means and means.std, len(whole))
+    return Spread(mean, means and means.std, max(len(whole), 1))
 
 
 def ranking(methods: Mapping[str, Values], larger: bool = True) -> list[Ranked]:

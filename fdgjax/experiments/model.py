@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any
 
 import flax.linen as nn
+import numpy as np
 
 from fdgjax.config import Config, DataConfig, ModelConfig
+from fdgjax.data.augmentations.training import OF_COLOURS
 from fdgjax.data.columns import column_statistics, layout_of, merged
 from fdgjax.data.encoding import Encoding, standardising, unstandardised
 from fdgjax.data.federation import Partition
@@ -19,7 +21,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching
 from fdgjax.experiments.components import of_a_round
 from fdgjax.methods import Entry
-from fdgjax.methods.parts.requirements import Given, check_needs
+from fdgjax.methods.parts.requirements import IMAGES, Given, check_needs
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.cost import cost
 from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_features
@@ -118,6 +120,21 @@ def check_no_images(data: Domains, where: DataConfig) -> None:
             )
 
 
+def check_colours(config: Config, entry: Entry, data: Domains, encoding: Encoding | None) -> None:
+    """Raises a `UserError` where colours would be changed of samples with the axes of images that are no pixels: their
+    numbers would be cut off at -1 and 1."""
+    shape = data.inputs.shape[1:]
+    if data.images or len(shape) != 3 or (encoding is None and np.abs(data.inputs).max(initial=0) <= 1):
+        return
+    coloured = [name for name in map(str.strip, config.data.augmentation.split(",")) if name in OF_COLOURS]
+    if coloured or entry.unlabelled or IMAGES in entry.needs:
+        what = f"config.data.augmentation={coloured[0]}" if coloured else f"method '{entry.name}'"
+        raise UserError(
+            f"{what} changes the colours of images, which are bytes (uint8) or numbers in [-1, 1], and got samples "
+            f"{list(shape)} with other numbers; expected such images, or fedavg with data.augmentation=flip or none"
+        )
+
+
 def network_of(chosen: ModelConfig, data: Domains) -> partial[nn.Module]:
     """What makes the config's network for a data set; see `make_network`."""
     return partial(
@@ -187,6 +204,8 @@ def fit_model(
     """
     chosen = model_config(config.model, entry)
     make = partial(client_model, data=data, encoding=encoding, where=config.data, weights=weights, dtype=config.dtype)
+
+    check_colours(config, entry, data, encoding)
 
     def given(client: ClientModel) -> Given:
         own = network_input(data, config.data, encoding)

@@ -30,9 +30,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
 def nll(logits: np.ndarray, labels: np.ndarray, temperature: float) -> float:
     """The mean negative log-likelihood at a temperature."""
-    scaled = logits.astype(np.float64) / temperature
-    shifted = scaled - scaled.max(axis=-1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    of_label = log_p[:, np.arange(len(labels)), labels]
-    most = of_label.max(axis=0)
-    return float(-np.mean(most + np.log(np.exp(of_label - most).mean(axis=0))))
+    from scipy.special import log_softmax, logsumexp
+
+    of_label = log_softmax(logits.astype(np.float64) / temperature, axis=-1)[:, np.arange(len(labels)), labels]
+    return float(np.log(len(logits)) - np.mean(logsumexp(of_label, axis=0)))

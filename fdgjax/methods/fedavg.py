@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fdgjax.aggregation import mean
 from fdgjax.aggregation.weighting import keep_rows
@@ -51,7 +52,7 @@ from fdgjax.methods.parts.sharing import (
 )
 from fdgjax.objectives import cross_entropy
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import merge, select, subtract
+from fdgjax.utils.variables import merge, select
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +129,7 @@ def fedavg(
         shared, personal, local = (
             select(trained.variables, label, one) for one in ("shared", *ClientVariables._fields)
         )
-        return Message(subtract(shared, select(context.sent, label, "shared")), personal), ClientVariables(
+        return Message(optax.tree.sub(shared, select(context.sent, label, "shared")), personal), ClientVariables(
             personal, local
         )
 

@@ -30,7 +30,6 @@ from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.methods.parts.hyper import FDSE_LEARNING_RATES, hyper
 from fdgjax.objectives import cross_entropy, proximal, shifted
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +71,7 @@ def feddyn(setup: Setup, h: FedDyn) -> Method:
         return Regulariser(zero, jnp.sum(base.weights(fresh.federation.train.length)))
 
     def next_h(context: Context, trained: Trained) -> PyTree:
-        way = subtract(trained.variables["params"], context.received["params"])
+        way = optax.tree.sub(trained.variables["params"], context.received["params"])
         return jax.tree.map(lambda h_i, d: h_i - h.alpha * d, context.client.more, way)
 
     at_row = RowExtension(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_h)

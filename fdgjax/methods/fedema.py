@@ -28,7 +28,7 @@ from fdgjax.methods.parts.requirements import PREDICTOR
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.setting_presets import UNLABELLED
 from fdgjax.objectives.two_views import of_model
-from fdgjax.utils.variables import flatten, subtract
+from fdgjax.utils.variables import flatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def fedema(setup: Setup, h: FedEMA) -> Method:
 
 def encoder_distance(left: PyTree, right: PyTree) -> jax.Array:
     """The norm of the difference of two models' parameters, without their predictors."""
-    apart = flatten(subtract(left, right))
+    apart = flatten(optax.tree.sub(left, right))
     return optax.tree.norm({path: leaf for path, leaf in apart.items() if not of_predictor(path)})
 
 

@@ -42,7 +42,6 @@ from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +100,7 @@ def fedgala(setup: Setup, h: FedGaLA) -> Method:
         server: Extended, clients: ClientVariables, step: Message, server_step: ServerStep
     ) -> tuple[Extended, ClientVariables]:
         after, clients = extended.update(server, clients, step, server_step)
-        moved = subtract(after.base.variables["params"], server.base.variables["params"])
+        moved = optax.tree.sub(after.base.variables["params"], server.base.variables["params"])
         return after._replace(more=reference(moved, server_step.key) if h.local else {}), clients
 
     return extended._replace(
@@ -141,7 +140,7 @@ def regularised(h: FedGaLA, objective: Objective) -> Objective:
         if h.l2:
             loss += 0.5 * h.l2 * optax.tree.norm(params, squared=True)
         if h.proximal:
-            loss += 0.5 * h.proximal * optax.tree.norm(subtract(params, context.received["params"]), squared=True)
+            loss += 0.5 * h.proximal * optax.tree.norm(optax.tree.sub(params, context.received["params"]), squared=True)
         return loss, rest
 
     return with_both

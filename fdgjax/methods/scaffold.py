@@ -33,7 +33,6 @@ from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.objectives import cross_entropy, shifted
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import subtract
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +66,7 @@ def mean_corrected_gradient(rate: jax.Array, context: Context, trained: Trained)
 
 def displacement(rate: jax.Array, context: Context, trained: Trained) -> PyTree:
     """`(x - y_i) / (K eta_l)`, eta_l the learning rate of this round."""
-    way = subtract(context.received["params"], trained.variables["params"])
+    way = optax.tree.sub(context.received["params"], trained.variables["params"])
     return optax.tree.scale(1 / (trained.steps.astype(jnp.float32) * rate), way)
 
 
@@ -95,11 +94,11 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         return Control(optax.tree.zeros_like(fresh.server.variables["params"]), total)
 
     def correction(context: Context) -> PyTree:
-        return subtract(context.sent.more, context.client.more)
+        return optax.tree.sub(context.sent.more, context.client.more)
 
     def next_control(context: Context, trained: Trained) -> PyTree:
         rate = h.client_learning_rate * learning_rate_factor(h, context.round.astype(jnp.float32), setup.rounds)
-        new = subtract(corrected(rate, context, trained), correction(context))
+        new = optax.tree.sub(corrected(rate, context, trained), correction(context))
         # A client without a step (fewer samples than a batch) has no gradient and keeps its control variate.
         return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.more)
 
@@ -108,7 +107,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         server=at_server,
         sent=lambda server, row: server.more.variate,
         row=RowExtension(lambda fresh: optax.tree.zeros_like(fresh.models()["params"]), next_control),
-        message=lambda context, trained, control: subtract(control, context.client.more),
+        message=lambda context, trained, control: optax.tree.sub(control, context.client.more),
     )
 
     def aggregate(

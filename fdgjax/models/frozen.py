@@ -182,7 +182,7 @@ def write_features(trunk: Trunk, images: np.ndarray, copies: Copies | None, path
         for block in range(blocks):
             for start in range(0, len(images), IMAGES_AT_ONCE):
                 some = np.asarray(images[start : start + IMAGES_AT_ONCE])
-                filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), (0, 0), (0, 0), (0, 0)))
+                filled = np.pad(some, [(0, IMAGES_AT_ONCE - len(some)), *[(0, 0)] * (some.ndim - 1)])
                 features = of_copy(filled, start, block) if block else of_bytes(filled)
                 stream.write(np.asarray(features, "<f4")[: len(some)].tobytes())
 

@@ -1,9 +1,12 @@
 """User-defined networks as entries of the registry: any Flax module, linen or nnx."""
 
+import ast
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 import flax.linen as nn
@@ -161,10 +164,44 @@ def as_linen(module: nn.Module) -> nn.Module:
 
 
 def module_name(network: Network) -> str:
-    """A name that changes with the module's class and attributes: `MyNet-` and 8 hexadecimal digits."""
+    """A name that changes with the module's attributes, and with the text of its class and of what the class names in
+    its own file: `MyNet-` and 8 hexadecimal digits."""
     made = made_by(network, 2)
     kind = made.nnx_class if isinstance(made, nnx.bridge.ToLinen) else type(made)
     # A function's address differs from process to process.
-    words = re.sub(r" at 0x[0-9a-f]+", "", repr(made))
+    words = re.sub(r" at 0x[0-9a-f]+", "", repr(made)) + "".join(program_text(kind, kind.__module__, set()))
     title = re.sub(r"\W", "", getattr(kind, "__name__", ""), flags=re.ASCII) or "model"
     return f"{title}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+
+def program_text(named: Any, module: str, seen: set[int]) -> Iterator[str]:
+    """The text of a function, or of a class's methods and bases, and then of all that these name in the same module."""
+    if id(named) in seen or getattr(named, "__module__", None) != module:
+        return
+    seen.add(id(named))
+    function = inspect.unwrap(named) if callable(named) else named
+    if isinstance(named, type):
+        inner = [*vars(named).values(), *named.__bases__]
+    elif isinstance(function, FunctionType) and function.__code__.co_filename != "<string>":  # not of a dataclass
+        yield text_of(function)
+        inner = [function.__globals__.get(name) for name in names_in(function.__code__)]
+    else:
+        return
+    for one in inner:
+        yield from program_text(one, module, seen)
+
+
+def text_of(function: FunctionType) -> str:
+    """A function's text without comments and layout, or its bytes where no text is kept."""
+    try:
+        return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, SyntaxError):
+        return function.__code__.co_code.hex()
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function's program uses, those of its inner functions included."""
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from names_in(one)

@@ -11,9 +11,11 @@ from fdgjax.report.reading import Run
 from fdgjax.report.tables import Table
 from fdgjax.report.trained_states import trained_state
 from fdgjax.utils.errors import UserError, printable
-from fdgjax.utils.files import write_bytes
+from fdgjax.utils.files import write_bytes, write_text
 
 PAGE = "report.html"
+LISTED = ".report"
+"""The file that lists the files of a report, a line each."""
 
 
 def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
@@ -74,7 +76,7 @@ def report(
 
 
 def write(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes the files to their folder; those of an earlier report are replaced.
+    """Writes the files to their folder, in which those of an earlier report are replaced or removed.
 
     Raises:
       UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
@@ -87,6 +89,10 @@ def write(out: Path, files: Mapping[str, str | bytes]) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
+    earlier = (out / LISTED).read_text().splitlines() if (out / LISTED).is_file() else []
+    for name in {*earlier} - {*files}:
+        (out / name).unlink(missing_ok=True)
+    write_text(out / LISTED, "".join(f"{name}\n" for name in files))
     for name, content in files.items():
         (out / name).parent.mkdir(exist_ok=True)
         write_bytes(out / name, content if isinstance(content, bytes) else content.encode())

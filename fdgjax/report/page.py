@@ -63,7 +63,8 @@ def make_page(
 def advance(run: Run) -> str:
     """The rounds that all seeds of a run have done, of those configured."""
     done = min(len(seed.records) for seed in run.seeds)
-    return f"{done} of {run.folders[0].config['rounds']} rounds"
+    rounds = run.folders[0].config["rounds"]
+    return f"{done} of {rounds} rounds{'' if done < rounds else ', without a summary'}"
 
 
 def title(runs: Sequence[Run]) -> str:

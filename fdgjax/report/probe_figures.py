@@ -70,7 +70,7 @@ def domain_shift(runs: Sequence[Run]) -> Figure | None:
                     color=colour(0),
                     markerfacecolor=colour(0) if seen else "none",
                 )
-                name = " ".join(domain.partition("_")[0] for domain in pair["domains"])
+                name = ", ".join(pair["domains"])
                 axes.annotate(
                     for_figure(name), (x, each.mean()), (4, 3), textcoords="offset points", fontsize=7, color=INK
                 )

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
-from fdgjax.config import read_config, to_plain
-from fdgjax.report.reading import SAME, Run, settings_of
+from fdgjax.config import INCIDENTAL, read_config, to_plain
+from fdgjax.report.reading import Run, settings_of
 from fdgjax.sweeps.cells import read_published, read_spec
 from fdgjax.sweeps.papers import EXPERIMENTS
 
@@ -32,11 +32,11 @@ def published_cells() -> Iterator[Known]:
     """The cells of all papers' tables that have figures, at the paper's scale."""
     for spec in EXPERIMENTS.values():
         figures = read_published(spec)
-        for cell in read_spec(spec)("paper") if figures else ():
+        for cell in read_spec(spec, "paper") if figures else ():
             own = {name: each.mean / 100 for (of, name), each in figures.items() if of == cell.name}
             if own:
                 flat = flatten_dict(to_plain(read_config(cell.config)), sep=".")
-                yield Known({key: value for key, value in flat.items() if key not in SAME}, own)
+                yield Known({key: value for key, value in flat.items() if key not in INCIDENTAL}, own)
 
 
 def figures_for(keys: Mapping[str, Any], known: Sequence[Known]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,24 +9,16 @@ from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
-from fdgjax.config.make import completed
+from fdgjax.config import INCIDENTAL, completed
+from fdgjax.config.register import registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
-from fdgjax.run.records import Workdir, read_summary
-from fdgjax.utils.checksums import read_checked_json
+from fdgjax.run.records import Workdir, read_description, read_summary
+from fdgjax.utils.checksums import Damaged, read_checked_json
 from fdgjax.utils.errors import UserError
-
-SAME = frozenset(
-    {
-        *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
-        *("eval_batch_size", "checkpoint_every", "figures", "figures_resamples"),
-        *("writers", "data.dir", "data.cache_dir"),
-    }
-)
-"""Keys of a config that do not distinguish experiments: where and how they are computed, and their seeds."""
 
 ROWS = ("method.name", "data.target")
 """Keys that every table shows anyway."""
@@ -49,13 +42,15 @@ class Seed(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The results of one command: its folder, config, versions and seeds, and the commit, '' where none was kept."""
+    """The results of one command: its folder, config, versions and seeds, the commit, '' where none was kept, and the
+    files that register its method, model or data."""
 
     path: Path
     config: Record
     versions: dict[str, str]
     seeds: list[Seed]
     commit: str = ""
+    registering: Sequence[str] = ()
 
 
 class Run(NamedTuple):
@@ -161,7 +156,9 @@ def read_run_folder(path: Path) -> Folder:
         ) from error
     places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
     seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
-    return Folder(path, config, content.get("versions", {}), seeds, content.get("commit", ""))
+    return Folder(
+        path, config, content.get("versions", {}), seeds, content.get("commit", ""), registering_files(content)
+    )
 
 
 def read_seed(path: Path, seed: int, selection: str) -> Seed:
@@ -240,10 +237,18 @@ def settings_of(folder: Folder) -> dict[str, Any]:
     earlier version lacks at their defaults."""
     flat = flatten_dict(completed(folder.config), sep=".")
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
-    flat["data.target"] = summary.get("target") or flat["data.target"]
+    flat["data.target"] = summary.get("target") or flat["data.target"] or named_target(folder.path)
     # Without the weights of another network it has always been this one.
     flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
-    return {key: value for key, value in flat.items() if key not in SAME}
+    return {key: value for key, value in flat.items() if key not in INCIDENTAL}
+
+
+def named_target(path: Path) -> str:
+    """The unseen domain of a run that has begun, by its `data.json`; '' where there is none."""
+    with contextlib.suppress(Damaged):
+        if begun := read_description(Workdir(path)):
+            return begun.target
+    return ""
 
 
 def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:

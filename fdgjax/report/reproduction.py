@@ -25,13 +25,14 @@ def command_of(folder: Folder) -> str:
         for key, value in config.items()
         if key not in OMITTED and known.get(key, ...) != value
     ]
-    words = ["fdgjax", "train", f"--config={method}:{dataset}", f"--workdir={folder.path}", *changed]
+    files = [word for file in folder.registering for word in ("--with", file)]
+    words = ["fdgjax", *files, "train", f"--config={method}:{dataset}", f"--workdir={folder.path}", *changed]
     return shlex.join(words)
 
 
 def defaults(method: str, dataset: str) -> Mapping[str, Any]:
     """The keys of a method's config for a data set; none where the package has no such config."""
     try:
-        return dict(leaves(make_config(method, dataset)))
+        return leaves(make_config(method, dataset))
     except UserError:
         return {}

@@ -46,7 +46,7 @@ def refuse_schedules(path: Path, experiment: Experiment, earlier: int) -> None:
         of_what = f"'{config.method.name}'" + ("" if schedule == "constant" else f" with client_schedule={schedule}")
         raise UserError(
             f"workdir {path} holds {earlier} rounds of {of_what}, each of which depends on their number, and "
-            f"config.rounds is {config.rounds} here; expected {earlier}; choose another --workdir to begin again"
+            f"config.rounds is {config.rounds} here; expected {earlier}; choose another folder to begin again"
         )
 
 

@@ -10,6 +10,7 @@ from jax.stages import Compiled
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import EXHAUSTED, UserError
 from fdgjax.utils.process_memory import available_bytes, peak_resident_bytes, total_bytes
+from fdgjax.utils.variables import bytes_of
 
 MEBIBYTE = 2**20
 
@@ -100,7 +101,7 @@ def lacks_memory(error: BaseException) -> bool:
 def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
     """Raises `TooLarge` if a run's state alone (given as arrays or their shapes) exceeds the total memory."""
     copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
-    needed = copies * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    needed = copies * bytes_of(state)
     if capacity is not None and needed > capacity:
         raise TooLarge(
             f"the state of the run needs {needed / MEBIBYTE:,.0f} MiB of memory and there are "

@@ -5,9 +5,9 @@ A spec is a Python file with `cells(scale: str) -> Sequence[Cell]`; SPEC.csv bes
 
 import ast
 import csv
-import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
+from fdgjax.config.register import of_file
 from fdgjax.utils.errors import UserError, unknown
 
-SPECS = Path(__file__).parent / "specs"
+PACKAGE = "fdgjax.sweeps.specs"
+SPECS = Path(__file__).resolve().parent / "specs"
 """The specs of the package."""
 
 
@@ -91,23 +93,30 @@ def own_specs() -> dict[str, str]:
     return {name: text.partition(". ")[0].rstrip(".") for name, text in texts.items()}
 
 
-def read_spec(path: Path) -> Callable[[str], Sequence[Cell]]:
-    """The spec's `cells`.
+def read_spec(path: Path, scale: str) -> list[Cell]:
+    """The cells of a spec at a scale.
 
     Raises:
-      UserError: no such file, or no such function in it.
+      UserError: no such file, no such function in it, or one that fails or gives something else.
     """
-    found = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
-    if found is None or found.loader is None:
+    expected = "cells(scale) -> list of fdgjax.sweeps.cells.Cell"
+    if not path.is_file():
         raise UserError(f"SPEC got '{path}'; expected a Python file, such as fdgjax/sweeps/specs/hfedf_pacs.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    if not hasattr(module, "cells"):
+    try:
+        own = path.resolve().parent == SPECS
+        module = import_module(f"{PACKAGE}.{path.stem}") if own else of_file(path.absolute())
+        if not callable(getattr(module, "cells", None)):
+            raise UserError(f"SPEC '{path}' has no function cells; expected {expected}")
+        found = list(module.cells(scale))
+    except UserError:
+        raise
+    except Exception as error:  # a user's program may fail in any way
         raise UserError(
-            f"SPEC '{path}' has no function cells; expected cells(scale) -> list of fdgjax.sweeps.cells.Cell"
-        )
-    cells: Callable[[str], Sequence[Cell]] = module.cells
-    return cells
+            f"SPEC '{path}' cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected {expected}"
+        ) from error
+    if other := [cell for cell in found if not isinstance(cell, Cell)]:
+        raise UserError(f"SPEC '{path}' gave {other[0]!r}; expected {expected}")
+    return found
 
 
 def read_published(spec: Path) -> Figures:

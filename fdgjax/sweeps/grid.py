@@ -29,6 +29,8 @@ def grid(args: argparse.Namespace) -> list[Cell]:
     Raises:
       UserError: an unknown method, preset, domain or key, an invalid value, or data that cannot be found.
     """
+    if args.targets and any(word.startswith("data.target=") and word != "data.target=" for word in args.set):
+        raise UserError("sweep got --targets and --set data.target; expected the unseen domains in one place")
     rows = []
     for config in base_configs(args.config, split(args.methods)):
         config.data.dir = args.data_dir or config.data.dir

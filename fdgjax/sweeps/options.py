@@ -8,20 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fdgjax.config import INCIDENTAL
 from fdgjax.config.command_line import set_keys
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import LISTED, UserError
 
-NOT_REDUCING = frozenset(
-    {
-        *("seed", "seeds", "model.pretrained"),
-        *("seed_axis", "client_axis", "chunk", "unroll", "eval_batch_size", "checkpoint_every"),
-    }
-)
-"""Keys that do not change a paper's protocol: the seeds, which verdicts count, the location of weights, speed, memory,
-and checkpoints."""
+NOT_REDUCING = INCIDENTAL | {"model.pretrained"}
+"""Keys that do not change a paper's protocol; of the weights it is the location."""
 
 PAPER = "paper"
 """The scale of a spec's whole protocol."""
@@ -77,16 +72,20 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     finished.
 
     Raises:
-      UserError: no cell is selected, two cells have the same name, or there is no such share.
+      UserError: no cell is selected, two cells have the same name, a name is none of a folder, or there is no such
+        share.
     """
     share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
     names = [cell.name for cell in chosen]
+    if not cells:
+        raise UserError("the spec has no cells; expected at least one")
+    if wrong := [name for name in names if not is_inside(name)]:
+        raise UserError(f"a run is called '{wrong[0]}'; expected the name of a folder inside of --out")
     if not chosen:
         every = ", ".join(cell.name for cell in cells[:LISTED]) + (", ..." if len(cells) > LISTED else "")
         raise UserError(
-            f"no run's name has {' or '.join(args.only) or 'a word'} (--only); expected a part of {every or 'a name'}; "
-            "--dry-run lists them"
+            f"no run's name has {' or '.join(args.only)} (--only); expected a part of {every}; --dry-run lists them"
         )
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UserError(f"{names.count(doubled[0])} runs are called '{doubled[0]}'; expected a name for each run")
@@ -95,6 +94,11 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
         cell.config.devices = args.devices or cell.config.devices or 1
         cell.config.data.dir = args.data_dir or cell.config.data.dir
     return Selected(chosen, chosen[share.number - 1 :: share.shares])
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name is that of a folder inside of another one."""
+    return not Path(name).is_absolute() and ".." not in Path(name).parts and Path(name) != Path()
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
@@ -108,8 +112,13 @@ def spanned(cells: Sequence[Cell], words: Sequence[str]) -> list[Cell]:
     which then are part of its name. A change of the protocol is noted in `reduced`.
 
     Raises:
-      UserError: no such key, or a value of another type.
+      UserError: no such key, one that is given twice, or a value of another type.
     """
+    keys = [word.partition("=")[0] for word in words]
+    if doubled := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise UserError(
+            f"--set got {doubled[0]} {keys.count(doubled[0])} times; expected it once; {doubled[0]}=A,B runs both"
+        )
     return [assign(cell, chosen) for chosen in itertools.product(*map(readings, words)) for cell in cells]
 
 

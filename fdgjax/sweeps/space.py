@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -229,11 +230,11 @@ def drawn_at_random(search: Search, generator: random.Random) -> dict[str, Any]:
         del key
         if not isinstance(values, Range):
             return generator.choice(values)
-        return (
-            generator.randint(*map(int, examples(values)))
-            if isinstance(values.low, int)
-            else generator.uniform(*examples(values))
-        )
+        low, high = examples(values)
+        if values.log:
+            found = math.exp(generator.uniform(math.log(low), math.log(high)))
+            return round(found) if isinstance(values.low, int) else min(max(found, low), high)
+        return generator.randint(low, high) if isinstance(values.low, int) else generator.uniform(low, high)
 
     return drawn(search, draw)
 

@@ -163,7 +163,8 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
         for name in cell.figures
         if (figure := summary_figure(summary, name)) is not None
     )
-    result = figures or f"failed: {failure_of(sweep.out, cell.name).partition(chr(10))[0]}"
+    failure = failure_of(sweep.out, cell.name).partition("\n")[0]
+    result = f"failed: {failure}" if failure else figures or f"no figure called {' or '.join(cell.figures)}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs
     eta = f"; {left} left, about {duration(rest)}" if left and done else f"; {left} left"
     return f"[{len(sweep.cells) - left}/{len(sweep.cells)}] {cell.name}: {result}, {seconds:.0f} s{eta}"

@@ -67,11 +67,6 @@ def merge(*parts: Variables) -> Variables:
     return unflatten(leaves)
 
 
-def subtract(left: PyTree, right: PyTree) -> PyTree:
-    """`left - right`, leaf by leaf."""
-    return jax.tree.map(lambda a, b: a - b, left, right)
-
-
 def bytes_of(tree: PyTree) -> int:
     """The total bytes of all leaves, which are arrays or their shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -26,7 +26,6 @@ from fdgjax.sweeps.coalitions import Coalitions, coalition_name, drawn_orders
 from fdgjax.utils.checksums import sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import perceptron
-from tests.toys import compiling_quickly
 
 __all__ = ["perceptron"]
 
@@ -142,18 +141,17 @@ def test_another_experiments_folder_is_refused_and_what_is_kept_is_of_the_summar
         with lending(trainer.given):
             return excluded_accuracies(tmp_path / "game/a")
 
-    with compiling_quickly():
-        first = asked(rounds=1).contributions(tmp_path / "game")
-        with pytest.raises(UserError, match=r"holds another experiment: config\.rounds is 1 there and 3 here"):
-            asked(rounds=3).contributions(tmp_path / "game")
-        longer = asked(data__excluded="b")
-        assert absent(longer) == {"0": {"b": first.accuracies[frozenset({0})][0, 1]}}
-        longer.train(tmp_path / "game/a")
-        with lending(longer.given):
-            assert export(["export", str(tmp_path / "game/a"), "--out", str(tmp_path / "model")]) == 0
-        assert "; domains: `a`, `e`.\n" in (tmp_path / "model/README.md").read_text(), "b was excluded"
-        alone = accuracies(trained(drawn("abe"), data__excluded="b"), "b", 0)[0]
-        assert absent(longer) == {"0": {"b": pytest.approx(alone)}}
+    first = asked(rounds=1).contributions(tmp_path / "game")
+    with pytest.raises(UserError, match=r"holds another experiment: config\.rounds is 1 there and 3 here"):
+        asked(rounds=3).contributions(tmp_path / "game")
+    longer = asked(data__excluded="b")
+    assert absent(longer) == {"0": {"b": first.accuracies[frozenset({0})][0, 1]}}
+    longer.train(tmp_path / "game/a")
+    with lending(longer.given):
+        assert export(["export", str(tmp_path / "game/a"), "--out", str(tmp_path / "model")]) == 0
+    assert "; domains: `a`, `e`.\n" in (tmp_path / "model/README.md").read_text(), "b was excluded"
+    alone = accuracies(trained(drawn("abe"), data__excluded="b"), "b", 0)[0]
+    assert absent(longer) == {"0": {"b": pytest.approx(alone)}}
 
 
 def test_names_too_long_for_a_folder_are_a_number_and_a_digest() -> None:

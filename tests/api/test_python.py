@@ -187,15 +187,48 @@ X, Y = arrays()["one"]
         ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
         ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 samples"),
         ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),
-        ({"a": (X, Y), "b": (X, Y - 1)}, "labels of int64 from -1; expected whole numbers from 0"),
+        ({"a": (X, Y), "b": (X, Y - 1)}, "labels of int64 from -1 to 1; expected whole numbers from 0"),
         ({"a": (X, Y), "b": (X[:, :2], Y)}, r"data\['b'\] has images of \[2, 3, 1\] and data\['a'\] of \[4, 3, 1\]"),
         ({"a": (X, Y + 7), "b": (X, Y)}, "the label 9, but 9 classes"),
+        ({"a": (X, Y), "b": (X, Y + 2**32)}, "labels of int64 from 4294967296 to"),
+        ({"a": (X, Y + 0.5), "b": (X, Y * 1e300)}, r"data\['b'\] has labels that are not finite"),
     ],
 )
 def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
     classes = tuple("abcdefghi") if said.startswith("the label") else None
     with pytest.raises(UserError, match=said):
         domains_of(data, classes)
+
+
+def test_a_word_is_no_list_of_classes() -> None:
+    with pytest.raises(UserError, match="a single word; expected a list of names"):
+        domains_of({"a": (X, Y % 2), "b": (X, Y % 2)}, "ab")
+
+
+def wide(shift: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Numbers with the axes of images, in [-1, 1] and beyond by the shift."""
+    labels = np.arange(8) % 2
+    inputs = np.linspace(-1, 1, 8 * 16, dtype=np.float32).reshape(8, 4, 4, 1) + np.float32(shift)
+    return dict.fromkeys("abc", (inputs, labels))
+
+
+@pytest.mark.parametrize(
+    ("method", "augmentation", "what"),
+    [
+        ("fedavg", "trivial", "config.data.augmentation=trivial"),
+        ("fedavg", "flip,domainbed", "config.data.augmentation=domainbed"),
+        ("feddg", "none", "method 'feddg'"),
+    ],
+)
+def test_colours_are_changed_of_pixels_alone(method: str, augmentation: str, what: str) -> None:
+    def built(shift: float, augmentation: str = augmentation, method: str = method) -> object:
+        asked = {"data__target": "c", "data__augmentation": augmentation, "data__validation": 0.5, "devices": 1}
+        return fdgjax.experiment(method, data=wide(shift), model="linear", **asked).built
+
+    assert built(0.0)
+    with pytest.raises(UserError, match=f"{what} changes the colours .* got samples .4, 4, 1. with other numbers"):
+        built(0.5)
+    assert built(0.5, "flip", "fedavg")
 
 
 def test_the_name_of_arrays_changes_with_all_of_them() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import chex
@@ -22,13 +21,6 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of
 from tests.deploy.parties import DEPLOYED, PARTIES, Parties, apart, one_round, parties, simulated
 from tests.marks import mostly_slow
-from tests.toys import compiling_quickly
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quickly() -> Iterator[None]:
-    with compiling_quickly():
-        yield
 
 
 @pytest.fixture(scope="module")

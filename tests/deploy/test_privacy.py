@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, compare, make_trial, node_settings
 from tests.engine.privacy.test_noise import check_gaussian, without_gradient
 from tests.runs import perceptron
-from tests.toys import BATCH, compiling_quickly, flat, make_plan
+from tests.toys import BATCH, flat, make_plan
 
 __all__ = ["perceptron"]
 
@@ -41,12 +41,6 @@ CLIP, NOISE, RATE = 0.7, 1.3, 0.1
 SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
 PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
 """The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quickly() -> Iterator[None]:
-    with compiling_quickly():
-        yield
 
 
 def secret_guards(folder: Path) -> list[Guard]:

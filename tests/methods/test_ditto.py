@@ -3,12 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from fdgjax.contract import Batch, Context, Method, Variables
 from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.ditto import one_model, two_models
-from fdgjax.utils.variables import bytes_of, subtract
+from fdgjax.utils.variables import bytes_of
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
@@ -34,7 +35,7 @@ def test_the_pull_moves_the_personal_models_alone() -> None:
 
     def gap(state: State) -> float:
         """How far the personal models are from the global one."""
-        differences = jax.vmap(subtract, (0, None))(
+        differences = jax.vmap(optax.tree.sub, (0, None))(
             one_model(state.clients.local, "personal"), one_model(state.server.variables, "global")
         )
         return float(np.linalg.norm(flat(differences)))

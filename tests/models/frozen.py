@@ -19,7 +19,7 @@ from fdgjax.models import MODELS, Backbone, StageRange
 from fdgjax.models.stages import ALL_STAGES, Passage, through
 from fdgjax.models.units import NormUnit, Unit
 from tests.runs import small
-from tests.toys import compiling_quickly, small_hyper
+from tests.toys import small_hyper
 
 
 class Tiny(nn.Module):
@@ -45,7 +45,7 @@ class Tiny(nn.Module):
 
 @pytest.fixture(scope="module", autouse=True)
 def tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch, compiling_quickly():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODELS, "tiny", Backbone(Tiny, "of the tests", ("first", "second")))
         yield
 

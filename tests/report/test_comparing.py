@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from fdgjax.config import read_config, to_plain
+from fdgjax.config import INCIDENTAL, read_config, to_plain
 from fdgjax.report.drawing import REFERENCES, OpenPanel, panels_of, sheet
 from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_domain, accuracy_by_round, keys_of
 from fdgjax.report.gallery import TABLES, make_tables
 from fdgjax.report.making import PAGE, report
 from fdgjax.report.published import figures_for, published_cells
-from fdgjax.report.reading import SAME, Run, read_runs
+from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.references import lines_of
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
 from tests.report.folders import write_run
@@ -114,9 +114,9 @@ def test_lines_to_compare_with_are_drawn_where_they_are_known(runs: list[Run]) -
 def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
     known, figures = list(published_cells()), read_published(SPECS / f"{spec}.py")
     found = {}
-    for cell in read_spec(SPECS / f"{spec}.py")("paper"):
+    for cell in read_spec(SPECS / f"{spec}.py", "paper"):
         flat = flatten_dict(to_plain(read_config(cell.config)), sep=".")
-        keys = {key: value for key, value in flat.items() if key not in SAME}
+        keys = {key: value for key, value in flat.items() if key not in INCIDENTAL}
         found |= {(cell.name, name): value for name, value in figures_for(keys, known).items()}
         assert figures_for(keys | {"rounds": keys["rounds"] - 1}, known) == {}
         # A run of before a key was there.

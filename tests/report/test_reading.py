@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fdgjax.experiments import DataDescription, from_description
 from fdgjax.report.reading import read_runs
-from fdgjax.utils.checksums import CHECKSUM, json_sha256
+from fdgjax.utils.checksums import CHECKSUM, json_sha256, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.report.folders import lines_of, record, write_run
 
@@ -58,6 +59,19 @@ def test_an_unfinished_run_has_the_figures_it_would_report_now(tmp_path: Path) -
     assert run.seeds[0].records == whole
     assert run.seeds[0].figures["ood_accuracy"] == record("fedavg", 0, 4)["ood_accuracy"]
     assert run.seeds[0].summary == {}
+
+
+def test_an_unfinished_run_is_tested_on_the_domain_of_its_data(tmp_path: Path) -> None:
+    """Its config may leave it open, for the first."""
+    for name, done in (("finished", 6), ("unfinished", 5)):
+        path = write_run(tmp_path / name, "fedavg" if done == 6 else "hfedf", seeds=(0,), done=done)
+        content = read_checked_json(path / "config.json")
+        content["config"]["data"]["target"] = ""
+        write_checked_json(path / "config.json", content)
+        federation = dict.fromkeys(("train", "validation", "test"), (2, 5)) | {"target": (1, 9), "server": (1, 1)}
+        data = DataDescription(("0", "1"), ("r45", "r0", "r15"), "r45", (8, 8, 1), 2, (40, 8, 8, 1), federation)
+        write_checked_json(path / "data.json", from_description(data))
+    assert {run.panel for run in read_runs([tmp_path])} == {"r45 unseen"}
 
 
 def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:

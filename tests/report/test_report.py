@@ -14,7 +14,7 @@ from fdgjax.cli.report import accuracies, main
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
 from fdgjax.report.gallery import FIGURES, TABLES
-from fdgjax.report.making import PAGE, report, write
+from fdgjax.report.making import LISTED, PAGE, report, write
 from fdgjax.report.reading import read_run_folder
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
@@ -164,6 +164,14 @@ def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "unknown format of --figures 'gif'" in capsys.readouterr().err
 
 
+def test_a_report_leaves_no_files_of_an_earlier_one(tmp_path: Path) -> None:
+    write(tmp_path, {PAGE: "", "ranking.csv": "1", "figures/a.svg": "2"})
+    (tmp_path / "mine.csv").write_text("mine")
+    write(tmp_path, {PAGE: "", "runs.csv": "3"})
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {PAGE, LISTED, "runs.csv", "mine.csv"}
+
+
 def test_accuracies_are_read_as_percent() -> None:
     assert accuracies("") == []
     np.testing.assert_allclose(accuracies("50,72.5"), [0.5, 0.725])
@@ -178,6 +186,8 @@ def test_the_command_makes_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert words[:3] == ["fdgjax", "train", "--config=fedgala:rotated_digits"]
     assert parse(words[1:]) == (from_plain(folder.config), path)
     assert len(words) < 15
+    files = shlex.split(command_of(folder._replace(registering=["/x/mine.py"])))
+    assert files == ["fdgjax", "--with", "/x/mine.py", *words[1:]]
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:

@@ -112,7 +112,7 @@ def test_a_schedule_over_the_rounds_is_one_line_and_changes_nothing(
     with pytest.raises(UserError, match=said) as error:
         whole(of_rounds(config, 2), tmp_path)
     assert "\n" not in str(error.value)
-    assert "expected 1; choose another --workdir" in str(error.value)
+    assert "expected 1; choose another folder" in str(error.value)
     assert records_of(tmp_path) == before
 
 

@@ -22,7 +22,7 @@ def cells_of(*words: str) -> list[Cell]:
 
 def test_flags_give_the_cells_of_a_spec() -> None:
     methods = ["fedavg", "fedomg", "fediir", "gperxan", "fedccrl"]
-    listed = [cell for cell in read_spec(spec_file("rotated_digits"))("paper") if cell.group in methods]
+    listed = [cell for cell in read_spec(spec_file("rotated_digits"), "paper") if cell.group in methods]
     made = cells_of("--config=:rotated_digits", "--methods", ",".join(methods), "--targets", "all", "--seeds", "3")
     assert [(cell.name, cell.figures, cell.group) for cell in made] == [
         (cell.name, cell.figures, cell.group) for cell in listed
@@ -52,7 +52,7 @@ def test_each_value_of_a_key_is_a_run_of_its_own() -> None:
 
 
 def test_values_of_a_key_span_the_cells_of_a_spec() -> None:
-    (first,) = [cell for cell in read_spec(spec_file("rotated_digits"))("paper") if cell.name == "fedavg-r0"]
+    (first,) = [cell for cell in read_spec(spec_file("rotated_digits"), "paper") if cell.name == "fedavg-r0"]
     before = first.config.to_json()
     made = spanned([first._replace(group=""), first], ["batch_size=16,32", "seeds=2"])
     assert [(cell.name, cell.group) for cell in made] == [
@@ -142,6 +142,11 @@ def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
         (["--config=fedavg", "--set", "rounds=3,many"], "config.rounds got 'many'"),
         (["--config=fedavg", "--set", "rounds=0,3"], "config.rounds got 0"),
         (["--config=fedavg", "--seeds", "0"], "config.seeds got 0"),
+        (
+            ["--config=fedavg", "--set", "data.target=r0", "--targets", "r15"],
+            "expected the unseen domains in one place",
+        ),
+        (["--config=fedprox", "--set", "method.mu=1", "method.mu=2"], "--set got method.mu 2 times; expected it once"),
         (["--config=fedavg", "--set", "rounds=3,3"], "2 runs are called 'fedavg-rounds=3-r45'; expected"),
         (
             ["--config=fdse", "--set", "data.protocol=every_domain", "data.target=", "--targets", "r0"],
@@ -156,6 +161,13 @@ def test_mistakes_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "out").exists()
+
+
+def test_where_and_how_runs_are_computed_is_no_reduction() -> None:
+    (cell,) = cells_of("--config=fedavg")
+    words = ["devices=2", "writers=", "figures=auroc", "data.cache_dir=C", "checkpoint_every=3", "seeds=2"]
+    assert spanned([cell], words)[0].reduced == cell.reduced
+    assert spanned([cell], ["rounds=2"])[0].reduced == "rounds=2"
 
 
 def test_the_help_lists_the_specs(capsys: pytest.CaptureFixture[str]) -> None:

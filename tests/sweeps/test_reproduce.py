@@ -69,10 +69,10 @@ def check_cell(cell: Cell) -> Config:
 
 @pytest.mark.parametrize("path", all_specs(), ids=lambda path: path.stem)
 def test_every_cell_of_every_experiment_is_an_experiment(path: Path) -> None:
-    whole = read_spec(path)("paper")
+    whole = read_spec(path, "paper")
     assert len(whole) == CELLS[path.stem]
     for scale in ("paper", "cpu") if path in EXPERIMENTS.values() else ("paper",):
-        cells = read_spec(path)(scale)
+        cells = read_spec(path, scale)
         configs = [check_cell(cell) for cell in cells]
         assert len({cell.name for cell in cells}) == len(cells)
         assert len({str(config) for config in configs}) == len(configs), "two cells are one experiment"
@@ -80,12 +80,12 @@ def test_every_cell_of_every_experiment_is_an_experiment(path: Path) -> None:
         assert not {cell.name for cell in cells} & {cell.group for cell in cells}
         assert {bool(cell.reduced) for cell in cells} == {scale == "cpu"}
     with pytest.raises(UserError, match="unknown scale 'huge'"):
-        read_spec(path)("huge")
+        read_spec(path, "huge")
 
 
 @pytest.mark.parametrize("path", all_specs(), ids=lambda path: path.stem)
 def test_published_figures_are_those_of_cells(path: Path) -> None:
-    cells, published = read_spec(path)("paper"), read_published(path)
+    cells, published = read_spec(path, "paper"), read_published(path)
     figures = {(name, figure) for cell in cells for name in (cell.name, cell.group) for figure in cell.figures}
     assert set(published) <= figures
     # Where the mean and all that it is of are printed, they agree to rounding.
@@ -119,7 +119,7 @@ def test_the_documentation_lists_the_experiments() -> None:
 
 def test_uaps_domains_show_the_same_images() -> None:
     for scale in ("paper", "cpu"):
-        assert all(cell.config.data.same_images for cell in read_spec(EXPERIMENTS["uap-rotated-mnist"])(scale))
+        assert all(cell.config.data.same_images for cell in read_spec(EXPERIMENTS["uap-rotated-mnist"], scale))
 
 
 def test_figures_that_were_copied_are_the_papers() -> None:

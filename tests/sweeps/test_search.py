@@ -19,7 +19,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.optimizers import optimizer
-from fdgjax.sweeps.space import drawn_at_random, with_idle
+from fdgjax.sweeps.space import Range, drawn_at_random, with_idle
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import ROOT, perceptron
@@ -185,6 +185,16 @@ def test_all_that_a_search_draws_is_accepted_by_the_optimisers(name: str, tmp_pa
         h = read_config(config).method
         for side in ("client", "server"):
             optimizer(getattr(h, f"{side}_optimizer"), learning_rate=0.1, momentum=getattr(h, f"{side}_momentum"))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_numbers_are_drawn_uniformly_in_their_logarithm_if_asked(whole: bool, tmp_path: Path) -> None:
+    key, (low, high) = "client_learning_rate", (1, 10_000) if whole else (1e-4, 1.0)
+    search = read_search(parser().parse_args(["fedavg", "--out", str(tmp_path)]))
+    search = search._replace(space={key: Range(low, high, log=True)})
+    found = [drawn_at_random(search, random.Random(seed))[key] for seed in range(400)]
+    assert all(low <= one <= high and isinstance(one, type(low)) for one in found)
+    assert 0.4 < np.mean(np.asarray(found) < 100 * low) < 0.6
 
 
 def test_clients_without_labels_have_nothing_to_compare_trials_by(tmp_path: Path) -> None:

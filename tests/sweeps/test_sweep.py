@@ -13,11 +13,9 @@ from fdgjax.cli.sweep import main
 from fdgjax.config import Config
 from fdgjax.run.console import Console
 from fdgjax.run.runner import Interrupted, run_config
-from fdgjax.sweeps.cells import read_spec
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.status import failure_of, forget_failure, note_failure, summary_of
 from fdgjax.sweeps.work import work_on_cells
-from fdgjax.utils.errors import UserError
 from tests.runs import StopAfter, built_once, never, perceptron, records_of
 from tests.sweeps.sweeps import cell, spec_file, sweep, tables
 
@@ -145,6 +143,27 @@ def test_another_scale_in_the_same_folder_is_refused(
     assert "holds another experiment: config.batch_size is 32 there and 64 here" in capsys.readouterr().err
 
 
+SPEC = "from fdgjax.config import make_config\nfrom fdgjax.sweeps.cells import Cell\n"
+SPECS_WITH_MISTAKES = {
+    "": "no function cells",
+    "cells = 3": "no function cells",
+    "def cells(:": "cannot be run (SyntaxError: ",
+    "def cells(): return []": "cannot be run (TypeError: ",
+    "def cells(scale): return {}[scale]": "cannot be run (KeyError: 'paper')",
+    "def cells(scale): return ['a']": "gave 'a'; expected cells(scale)",
+    "def cells(scale): return []": "the spec has no cells",
+    SPEC + "def cells(scale): return [Cell('..', make_config('fedavg'))]": "a run is called '..'; expected the name",
+}
+
+
+def test_a_spec_may_import_its_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a_neighbour.py").write_text("NAME = 'found'")
+    text = f"{SPEC}import a_neighbour\ndef cells(scale): return [Cell(a_neighbour.NAME, make_config('fedavg'))]"
+    (tmp_path / "asking.py").write_text(text)
+    assert main(["sweep", str(tmp_path / "asking.py"), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    assert "  found\n" in capsys.readouterr().out
+
+
 def test_mistakes_are_one_line(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = spec_file(tmp_path, cache)
     out = ["--out", str(tmp_path / "out")]
@@ -153,12 +172,13 @@ def test_mistakes_are_one_line(tmp_path: Path, cache: Path, capsys: pytest.Captu
     assert main(["sweep", str(spec), *out, "--set", "round=3"]) == 2
     assert main(["sweep", str(spec), *out, "--set", "rounds=many"]) == 2
     assert main(["sweep", str(spec), *out, "--shard", "3/2"]) == 2
-    empty = tmp_path / "empty.py"
-    empty.write_text("")
-    with pytest.raises(UserError, match="no function cells"):
-        read_spec(empty)
+    for text in SPECS_WITH_MISTAKES:
+        (tmp_path / "wrong.py").write_text(text)
+        assert main(["sweep", str(tmp_path / "wrong.py"), *out, "--dry-run"]) == 2
     errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 5
+    assert len(errors) == 5 + len(SPECS_WITH_MISTAKES)
+    for line, said in zip(errors[5:], SPECS_WITH_MISTAKES.values(), strict=True):
+        assert said in line
     assert all(line.startswith("fdgjax: ") for line in errors)
     assert not (tmp_path / "out").exists()
 

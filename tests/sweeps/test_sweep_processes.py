@@ -162,7 +162,7 @@ def test_a_cell_whose_process_dies_while_others_are_run_is_run_after_them(cache:
 @pytest.mark.slow
 def test_shares_are_disjoint_complete_and_stable(cache: Path, tmp_path: Path) -> None:
     spec, out = spec_file(tmp_path, cache), tmp_path / "out"
-    whole = [one.name for one in read_spec(spec)("paper")]
+    whole = [one.name for one in read_spec(spec, "paper")]
     assert main(["sweep", str(spec), "--out", str(out), "--shard", "2/2"]) == 0
     done = {path.parent.name for path in out.glob("*/summary.json")}
     assert 0 < len(done) < len(whole)

@@ -51,7 +51,7 @@ def keys_of(method: str) -> dict[str, Any]:
     from fdgjax.config import make_config
     from fdgjax.config.command_line import leaves
 
-    return dict(leaves(make_config(method)))
+    return leaves(make_config(method))
 
 
 def bad_line(chance: random.Random, workdir: Path) -> list[str]:

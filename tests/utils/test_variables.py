@@ -3,13 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.variables import LABELS, bytes_by_label, flatten, label_table, merge, select, subtract
+from fdgjax.utils.variables import LABELS, bytes_by_label, flatten, label_table, merge, select
 
 NAMES = st.sampled_from(["kernel", "bias", "norm", "block", "Dense_0"])
 LEAVES = st.lists(st.integers(0, 3), max_size=2).map(lambda shape: np.ones(shape, np.float32) * (1 + sum(shape)))
@@ -58,6 +59,6 @@ def test_subtract_leaf_by_leaf() -> None:
         {"a": jnp.asarray([3.0, 1.0]), "b": (jnp.ones(()),)},
         {"a": jnp.asarray([1.0, 5.0]), "b": (jnp.ones(()),)},
     )
-    got = subtract(left, right)
+    got = optax.tree.sub(left, right)
     np.testing.assert_array_equal(got["a"], [2, -4])
     np.testing.assert_array_equal(got["b"][0], 0)

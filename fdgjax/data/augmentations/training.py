@@ -102,6 +102,9 @@ IMAGE_AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
 }
 """Those of images alone."""
 
+OF_COLOURS = ("domainbed", "randaugment", "trivial")
+"""Those that change colours, which are numbers in [-1, 1]."""
+
 
 def for_images(name: str, make: Callable[[int], View]) -> Callable[[int], View]:
     """The entry, whose view refuses other inputs than images."""

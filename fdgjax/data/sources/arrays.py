@@ -42,6 +42,8 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         if classes is not None:
             raise UserError(f"data has labels that are floats, and the classes {', '.join(classes)}; expected no names")
         return joined(pairs, labels, ("label",))
+    if isinstance(classes, str):
+        raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
     names = tuple(map(str, range(int(labels.max()) + 1) if classes is None else classes))
     if labels.max() >= len(names):
         raise UserError(
@@ -104,10 +106,12 @@ def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.nda
     floats = all(np.issubdtype(labels.dtype, np.floating) for _, labels in pairs.values())
     for name, (_, labels) in pairs.items():
         whole = np.issubdtype(labels.dtype, np.integer)
-        if floats and not np.isfinite(labels).all():
+        with np.errstate(over="ignore"):
+            kept = labels.astype(np.float32 if floats else np.int32)
+        if floats and not np.isfinite(kept).all():
             raise UserError(f"data['{name}'] has labels that are not finite; expected a number for each sample")
-        if not floats and (not whole or labels.min() < 0):
-            least = f" from {labels.min()}" if whole else ""
+        if not floats and (not whole or labels.min() < 0 or (kept != labels).any()):
+            least = f" from {labels.min()} to {labels.max()}" if whole else ""
             raise UserError(
                 f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each "
                 "class, or floats in every domain for config.task=regression"
@@ -137,7 +141,8 @@ def checked_numbers(name: str, numbers: np.ndarray) -> np.ndarray:
             f"data['{name}'] has inputs {list(numbers.shape)}; expected [n, ...], such as [n, features] or "
             "[n, time, channels]; of [n] make inputs[:, None]"
         )
-    found = numbers.astype(np.float32)
+    with np.errstate(over="ignore"):
+        found = numbers.astype(np.float32)
     if not np.isfinite(found).all():
         raise UserError(
             f"data['{name}'] has {int((~np.isfinite(found)).sum()):,} inputs that are not finite; expected numbers; a "

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.extend.core import Literal
 
 from fdgjax.contract import Batch, Context, Method, PyTree, ServerStep, Trained
@@ -50,11 +51,6 @@ def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
     sources = [True] * len(jax.tree.leaves(first)) + [False] * len(jax.tree.leaves(rest))
     program = jax.make_jaxpr(function)(*arguments)
     return any(made_of(program.jaxpr, sources))
-
-
-def number_count(tree: PyTree) -> int:
-    """How many numbers a tree of arrays or shapes has."""
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def states(method: Method, federation: Federation) -> tuple[PyTree, PyTree]:
@@ -101,9 +97,9 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
         return
     travelling = traffic(method, federation)
     update = method.updates.get(travelling.message)
-    if not method.averaged or not number_count(update):
+    if not method.averaged or not optax.tree.size(update):
         yield "its server does not take one mean of the clients' updates, which is what noise covers"
-    if number_count(travelling.message) != number_count(update):
+    if optax.tree.size(travelling.message) != optax.tree.size(update):
         yield "its clients send more than their updates, and noise covers these alone"
     if sent_statistics(method, travelling):
         yield "its clients send statistics such as BatchNorm's, whose variances noise could make negative"

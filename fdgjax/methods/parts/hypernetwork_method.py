@@ -30,7 +30,7 @@ from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.models.hypernetwork import Theta, init_hypernetwork
 from fdgjax.objectives import cross_entropy
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import merge, select, subtract
+from fdgjax.utils.variables import merge, select
 
 
 def hypernet(
@@ -86,7 +86,7 @@ def hypernet(
 
     def finish(context: Context, trained: Trained) -> tuple[PyTree, HyperClient]:
         # Initial minus trained: a gradient, so that the server descends (docs/deviations.md).
-        gradient = subtract(context.received["params"], trained.variables["params"])
+        gradient = optax.tree.sub(context.received["params"], trained.variables["params"])
         return gradient, context.client._replace(local=select(trained.variables, generated, "local"))
 
     def aggregate(

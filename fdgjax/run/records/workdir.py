@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flax.traverse_util import flatten_dict
+
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
 from fdgjax.experiments import DataDescription, from_description, to_description
@@ -83,7 +85,7 @@ def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iter
         if not mine:
             raise UserError(
                 f"workdir {path} is in use by process {workdir.lock.read_text().strip() or 'unknown'}; expected a "
-                "folder in which nothing runs; wait for that process, or choose another --workdir"
+                "folder in which nothing runs; wait for that process, or choose another folder"
             )
         workdir.lock.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
         yield open_workdir(path, config)
@@ -118,7 +120,7 @@ def check_workdir(path: Path, config: Config) -> None:
             key, asked, there = differing
             raise UserError(
                 f"workdir {path} holds another experiment: config.{key} is {there} there and {asked} here; "
-                "choose another --workdir, or repeat that run's command to continue it"
+                "choose another folder, or repeat that run's command to continue it"
             )
 
 
@@ -133,11 +135,11 @@ def check_place(path: Path) -> None:
     if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
-            "or one made by a run; choose another --workdir"
+            "or one made by a run; choose another folder"
         )
     above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UserError(f"workdir {path} cannot be made: {above} cannot be written; choose another --workdir")
+        raise UserError(f"workdir {path} cannot be made: {above} cannot be written; choose another folder")
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
     try:
         content = read_checked_json(workdir.config)
     except Damaged as error:
-        raise Damaged(f"{error}; restore it from a copy, or choose another --workdir") from error
+        raise Damaged(f"{error}; restore it from a copy, or choose another folder") from error
     return {**content, "config": completed(content["config"])}
 
 
@@ -171,7 +173,7 @@ def check_data(workdir: Workdir, content: str) -> None:
         if begun is not None and begun.content and begun.content != content:
             raise UserError(
                 f"workdir {workdir.path} holds a run of other data: their digest is {begun.content} there and "
-                f"{content} here; choose another --workdir, or give that run the data it was begun with"
+                f"{content} here; choose another folder, or give that run the data it was begun with"
             )
 
 
@@ -242,18 +244,10 @@ def seed_workdir(workdir: Workdir, seed: int) -> Workdir:
     return Workdir(workdir.path / f"seed_{seed}")
 
 
-def first_difference(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
-) -> tuple[str, Any, Any] | None:
+def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
     """The first key, in order, on which two nested configs disagree."""
-    for key in sorted(set(ours) | set(theirs)):
-        a, b = ours.get(key), theirs.get(key)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            if found := first_difference(a, b, f"{prefix}{key}."):
-                return found
-        elif a != b:
-            return f"{prefix}{key}", a, b
-    return None
+    a, b = (flatten_dict(dict(plain), sep=".") for plain in (ours, theirs))
+    return next(((key, a.get(key), b.get(key)) for key in sorted({*a, *b}) if a.get(key) != b.get(key)), None)
 
 
 def versions() -> dict[str, str]:

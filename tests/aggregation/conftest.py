@@ -1,5 +1,0 @@
-"""Compiles quickly."""
-
-from tests.toys import compile_quickly
-
-__all__ = ["compile_quickly"]
