@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.models import CLASSES, MODELS
-from benchmarks.options import guarded, positive
+from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from fdgjax import models
 from fdgjax.aggregation import RULES
@@ -25,6 +25,7 @@ from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.contract import Model, PyTree, Rule, ServerStep, Setup
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.processor import processor_name
 from fdgjax.utils.registry import lookup
 
@@ -45,10 +46,10 @@ def main(argv: Sequence[str]) -> None:
     add = options.add_argument
     scoped = [f"{name}:{scope}" for name in ("cosine_softmax", "global_alignment", "min_norm") for scope in SCOPES]
     add("--contenders", nargs="+", default=["mean", *scoped], help="rules, RULE:SCOPE, or methods with a hypernetwork")
-    add("--clients", type=positive, default=200, help="updates that the server gets")
+    add("--clients", type=positive_number, default=200, help="updates that the server gets")
     add("--model", default="inception", help="the clients' network, an entry of benchmarks.models.MODELS")
-    add("--image_size", type=positive, default=32, help="height and width of the images")
-    add("--repeats", type=positive, default=5, help="how often all contenders are timed, in turn")
+    add("--image_size", type=positive_number, default=32, help="height and width of the images")
+    add("--repeats", type=positive_number, default=5, help="how often all contenders are timed, in turn")
     chosen = options.parse_args(argv)
     network = models.MODELS[lookup("model", chosen.model, MODELS).network or chosen.model](CLASSES)
     model = as_model(network, (chosen.image_size, chosen.image_size, 3))

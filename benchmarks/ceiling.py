@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores
 from fdgjax.models.cost import cost
-from fdgjax.utils.processor import processor_name
+from fdgjax.utils.processor import cores, processor_name
 
 SIZES = {"cpu": (512, 1024, 2048), "other": (4096, 8192, 16384)}
 SECONDS = 0.5

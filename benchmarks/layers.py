@@ -12,12 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from benchmarks.options import guarded, positive
+from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from benchmarks.timing import timed
 from fdgjax.nn.formulations import Formulation
 from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS
+from fdgjax.utils.command import positive_number
 
 MAPS: Mapping[str, tuple[Mapping[str, Formulation], str]] = {
     "forward": (FORWARD, "xk"),
@@ -47,8 +48,8 @@ def main(argv: Sequence[str]) -> None:
     add("--layers", nargs="+", type=layer, default=[layer("16,32,64,128,3,2")], metavar="N,P,I,O,W,S", help=shape)
     add("--plan", choices=("cpu", "bfloat16"), default="cpu", help="bfloat16: with the formulations that round")
     add("--without", nargs="*", default=[], help="formulations to leave out, but for the chosen")
-    add("--turns", type=positive, default=10, help="of one compiled loop")
-    add("--repeats", type=positive, default=4, help="how often each is timed; the least counts")
+    add("--turns", type=positive_number, default=10, help="of one compiled loop")
+    add("--repeats", type=positive_number, default=4, help="how often each is timed; the least counts")
     chosen = Chosen(**vars(options.parse_args(argv)))
     rows = [row(case, name, chosen) for case in chosen.layers for name in MAPS]
     print(markdown(["layer", "map", "chosen", "ms"], rows))
@@ -57,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
 def layer(text: str) -> Case:
     """A layer from six numbers, padded so that a stride of 1 keeps the size."""
     try:
-        batch, pixels, inputs, outputs, window, stride = map(positive, text.split(","))
+        batch, pixels, inputs, outputs, window, stride = map(positive_number, text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"got '{text}'; expected six numbers, as in 16,32,64,128,3,2") from error
     pads = (window // 2, window // 2)

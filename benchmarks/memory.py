@@ -23,7 +23,7 @@ from fdgjax.run.compilation import compile_ahead
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.loop import train_rounds
 from fdgjax.utils.process_memory import peak_resident_bytes, resident_bytes
-from fdgjax.utils.threads import cores
+from fdgjax.utils.processor import cores
 
 MEBIBYTE = 2**20
 SETTLED = 20

@@ -14,11 +14,12 @@ import jax
 from benchmarks.engine_round import method_and_plan, network, random_federation
 from benchmarks.jobs import Job
 from benchmarks.models import MODELS
-from benchmarks.options import base_job, guarded, positive
+from benchmarks.options import base_job, guarded
 from benchmarks.tables import markdown
 from fdgjax.engine import compile_init, compile_round
 from fdgjax.methods import METHODS
 from fdgjax.nn.lowerings import PLANS
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.registry import lookup
 
 COUNTED = ("convolution", "dot_general", "while", "reduce", "reduce_window", "gather", "scatter")
@@ -32,7 +33,7 @@ def main(argv: Sequence[str]) -> None:
     add("--models", nargs="+", default=["inception"], metavar="MODEL", help=f"of {', '.join(MODELS)}")
     add("--plans", nargs="+", default=["library"], metavar="PLAN", help=f"of {', '.join(PLANS)}: our convolutions")
     add("--method", default="fedavg", help=f"with its defaults: {', '.join(METHODS)}")
-    add("--clients", type=positive, default=3, help="that run together; their number changes no count")
+    add("--clients", type=positive_number, default=3, help="that run together; their number changes no count")
     add("--platform", default="cuda", help="for which the program is lowered: cuda, cpu or tpu")
     chosen = options.parse_args(argv)
     rows = []

@@ -13,6 +13,7 @@ from benchmarks.models import MODELS
 from benchmarks.tables import check_free, complaints
 from benchmarks.timing import CLOCKS
 from fdgjax.nn.lowerings import PLANS
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
 from fdgjax.utils.registry import lookup
@@ -26,24 +27,17 @@ def parser(description: str) -> argparse.ArgumentParser:
     """The options that both benchmarks have."""
     options = argparse.ArgumentParser(description=description, allow_abbrev=False)
     add = options.add_argument
-    add("--batch_size", type=positive, help="images per minibatch; default by model, see benchmarks/models.py")
-    add("--image_size", type=positive, help="height and width of the images; default by model")
-    add("--rounds", type=positive, default=3, help="rounds timed in each measurement, after one that is not")
-    add("--repeats", type=positive, default=3, help="how often all contenders are measured in turn")
+    add("--batch_size", type=positive_number, help="images per minibatch; default by model, see benchmarks/models.py")
+    add("--image_size", type=positive_number, help="height and width of the images; default by model")
+    add("--rounds", type=positive_number, default=3, help="rounds timed in each measurement, after one that is not")
+    add("--repeats", type=positive_number, default=3, help="how often all contenders are measured in turn")
     add("--plans", nargs="+", default=["auto"], metavar="PLAN", help=f"auto, {', '.join(PLANS)}: our convolutions")
     add("--precision", choices=PRECISIONS, default="default", help="jax.default_matmul_precision")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the computation in the model")
     add("--clock", choices=tuple(CLOCKS), default="wall", help="what a round's seconds are; cpu: of one pinned core")
-    add("--timeout_seconds", type=positive, default=1800, help="for one measurement")
+    add("--timeout_seconds", type=positive_number, default=1800, help="for one measurement")
     add("--json", type=Path, help="where the record goes; default runs/benchmarks/NAME-TIME.json")
     return options
-
-
-def positive(text: str) -> int:
-    """A whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
-    return int(text)
 
 
 def base_job(options: argparse.Namespace, model: str) -> Job:

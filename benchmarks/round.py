@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores
-from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, positive, run, without_torch
+from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, run, without_torch
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
+from fdgjax.utils.command import positive_number
+from fdgjax.utils.processor import cores
 from fdgjax.utils.registry import lookup
 
 CONTENDERS: Mapping[str, dict[str, Any]] = {
@@ -41,11 +42,11 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints."""
     options = parser(__doc__.splitlines()[0])
     add = options.add_argument
-    add("--clients", type=positive, default=3)
-    add("--steps", type=positive, default=20, help="minibatches per client and round")
-    add("--sizes", type=positive, nargs="+", metavar="N", help="instead: each client's number of images")
-    add("--naive_steps", type=positive, default=1, help="the same for `naive`, tens of times slower on a CPU")
-    add("--chunk", type=positive, default=2, help="clients at a time for `chunk`")
+    add("--clients", type=positive_number, default=3)
+    add("--steps", type=positive_number, default=20, help="minibatches per client and round")
+    add("--sizes", type=positive_number, nargs="+", metavar="N", help="instead: each client's number of images")
+    add("--naive_steps", type=positive_number, default=1, help="the same for `naive`, tens of times slower on a CPU")
+    add("--chunk", type=positive_number, default=2, help="clients at a time for `chunk`")
     add("--models", nargs="+", default=["inception"], help="entries of benchmarks.models.MODELS")
     add("--contenders", nargs="+", default=list(USUAL), help=", ".join(CONTENDERS))
     chosen = options.parse_args(argv)

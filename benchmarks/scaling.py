@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.jobs import Job, Result
-from benchmarks.options import base_job, close, guarded, parser, planned, positive, run
+from benchmarks.options import base_job, close, guarded, parser, planned, run
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.engine import CLIENT_AXES
 from fdgjax.methods import METHODS
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.registry import lookup
 
 
@@ -20,11 +21,11 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints."""
     options = parser(__doc__.splitlines()[0])
     add = options.add_argument
-    add("--clients", nargs="+", type=positive, default=[3, 10, 50, 200], help="costs are relative to the first")
+    add("--clients", nargs="+", type=positive_number, default=[3, 10, 50, 200], help="costs are relative to the first")
     add("--axes", nargs="+", default=["map", "chunk", "vmap"], help=", ".join(CLIENT_AXES))
-    add("--steps", type=positive, default=5, help="minibatches per client and round")
-    add("--chunk", type=positive, default=8, help="clients at a time for `chunk`")
-    add("--devices", type=positive, default=1, help="number of devices that share the clients; on a CPU, of its cores")
+    add("--steps", type=positive_number, default=5, help="minibatches per client and round")
+    add("--chunk", type=positive_number, default=8, help="clients at a time for `chunk`")
+    add("--devices", type=positive_number, default=1, help="devices that share the clients; on a CPU, of its cores")
     add("--method", default="fedavg", help=f"with its defaults: {', '.join(METHODS)}")
     add("--model", default="inception", help="entry of benchmarks.models.MODELS")
     chosen = options.parse_args(argv)

@@ -22,9 +22,10 @@ from PIL import Image
 
 from benchmarks.jobs import ROOT, Job, Result, launch
 from benchmarks.models import CLASSES
-from benchmarks.options import close, guarded, parser, positive, record_path
+from benchmarks.options import close, guarded, parser, record_path
 from benchmarks.peers.contenders import PEERS, installed, interpreter
 from benchmarks.tables import markdown, mebibytes, spelled
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.files import write_json
 from fdgjax.utils.process_memory import anonymous_bytes
 from fdgjax.utils.registry import lookup
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints."""
     options = parser(__doc__.splitlines()[0])
     add = options.add_argument
-    add("--images", type=positive, nargs="+", default=[2000, 20_000, 100_000], help="number of JPEGs, 2,000 or more")
+    add("--images", type=positive_number, nargs="+", default=[2000, 20_000, 100_000], help="JPEGs, 2,000 or more")
     add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))
     add("--folder", type=Path, default=Path("runs", "streams"), help="where images, caches and runs go")
     add("--environments", type=Path, default=Path("runs", "peers"), help="folder of the environments by name")

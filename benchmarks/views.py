@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.options import guarded, positive
+from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from fdgjax.contract import Batch, Context, Variables
 from fdgjax.data.augmentations.simclr import simclr_view
@@ -22,6 +22,7 @@ from fdgjax.methods.parts.optimizers import optimizer as named
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.registry import lookup
 
 
@@ -31,10 +32,10 @@ def main(argv: Sequence[str]) -> None:
     add = options.add_argument
     add("--models", nargs="+", default=["resnet18"], help=", ".join(MODELS))
     add("--width", type=float, default=1.0, help="factor on the channels")
-    add("--batch_size", type=positive, default=128, help="images per minibatch, each seen twice")
-    add("--image_size", type=positive, default=32, help="height and width of the images")
-    add("--steps", type=positive, default=4, help="in one compiled loop")
-    add("--repeats", type=positive, default=5, help="how often both are timed, in turn")
+    add("--batch_size", type=positive_number, default=128, help="images per minibatch, each seen twice")
+    add("--image_size", type=positive_number, default=32, help="height and width of the images")
+    add("--steps", type=positive_number, default=4, help="in one compiled loop")
+    add("--repeats", type=positive_number, default=5, help="how often both are timed, in turn")
     chosen = options.parse_args(argv)
     for name in chosen.models:
         lookup("model", name, MODELS)

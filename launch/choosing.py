@@ -11,7 +11,6 @@ are left out.
 
 import argparse
 import csv
-import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from fdgjax.sweeps.cells import SPECS, read_spec
 from fdgjax.sweeps.choice import Judged, cheapest, figures, seeds_in
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
-from fdgjax.utils.files import write_text
+from fdgjax.utils.files import csv_text, write_text
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "choose"
 NAMES = {"rotated_digits": "paper", "office_caltech10": "office_caltech10", "pacs": "pacs"}
@@ -90,11 +89,8 @@ def keep(folder: Path, name: str) -> None:
 
 def write_rows(file: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Writes rows as CSV below the names of their columns, numbers with five significant digits."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([names, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)])
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, stream.getvalue())
+    write_text(file, csv_text([names, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)]))
 
 
 def read_kept(name: str) -> list[Kept]:

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdgjax.cli.report import check_libraries
+from fdgjax.cli.report import NEEDED
 from fdgjax.report.figure_files import file_formats
 from fdgjax.report.making import PAGE, report, write
 from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
 from fdgjax.utils.command import command
+from fdgjax.utils.errors import check_library
 from fdgjax.utils.files import write_text
 
 KEPT = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
@@ -38,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         "--figures", default="", help="files of each figure besides the page: pdf, svg, png, with commas"
     )
     args = parser.parse_args(argv[1:])
-    check_libraries()
+    for library in NEEDED:
+        check_library("a figure", library, "report")
     formats, console, lines = file_formats(args.figures), Console(), list[str]()
     for folder in sorted({path.relative_to(args.kept).parts[0] for path in args.kept.rglob("config.json")}):
         runs = with_published(read_runs([args.kept / folder]))

@@ -11,7 +11,6 @@ left. Logs are in DIR/submitit.
 
 import argparse
 import dataclasses
-import importlib.util
 import os
 import signal
 import sys
@@ -23,7 +22,7 @@ from typing import Any
 from fdgjax.cli import subcommands
 from fdgjax.sweeps.options import positive_number
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.errors import UserError, check_library, unknown
 
 SHARED = ("reproduce", "search", "sweep")
 """The commands that several tasks can run on one folder."""
@@ -93,8 +92,7 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when they are submitted, or, with --stay, have succeeded; 1 when one failed; 2 for a mistake.
     """
     args = parser().parse_args(argv[1:])
-    if importlib.util.find_spec("submitit") is None:
-        raise UserError("launch.submitit got no library submitit; expected it; pip install 'fdgjax[slurm]'")
+    check_library("launch.submitit", "submitit", "slurm")
     jobs = submit(tasks_of(args.command, args.tasks), args)
     print(f"submitted {', '.join(job.job_id for job in jobs)}; logs in {folder_of(args.command)}")
     failed = [error for job in jobs if args.stay and (error := job.exception()) is not None]

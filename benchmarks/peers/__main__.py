@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.jobs import Job, Result
-from benchmarks.options import base_job, close, guarded, parser, positive, run
+from benchmarks.options import base_job, close, guarded, parser, run
 from benchmarks.peers.contenders import PEERS, jobs_of
 from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
+from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import UserError
 
 REFERENCE = "torch"
@@ -26,9 +27,9 @@ def main(argv: Sequence[str]) -> None:
     options = parser("The same federated round in other frameworks.")
     add = options.add_argument
     add("--model", default="inception", help="entry of benchmarks.models.MODELS with twins")
-    add("--clients", type=positive, default=4)
-    add("--steps", type=positive, default=8, help="minibatches per client and round")
-    add("--per_round", type=positive, help="participants of a round, drawn anew for each; default all clients")
+    add("--clients", type=positive_number, default=4)
+    add("--steps", type=positive_number, default=8, help="minibatches per client and round")
+    add("--per_round", type=positive_number, help="participants of a round, drawn anew for each; default all clients")
     add("--contenders", nargs="+", default=list(PEERS), help=", ".join(PEERS))
     add("--environments", type=Path, default=Path("runs", "peers"), help="folder of the environments by name")
     chosen = options.parse_args(argv)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.jobs import Job
-from benchmarks.machine import cores
+from fdgjax.utils.processor import cores
 from fdgjax.utils.registry import lookup
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import optax
 
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores
 from benchmarks.models import CLASSES, twin
 from benchmarks.samples import random_samples
 from benchmarks.timing import timed
 from fdgjax.utils.process_memory import peak_resident_bytes
-from fdgjax.utils.processor import processor_name
+from fdgjax.utils.processor import cores, processor_name
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-4
 """As `fdgjax.methods.parts.hyper.ClientHyper`."""

@@ -16,8 +16,8 @@ from PIL import Image
 
 from benchmarks import torch_round
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores
 from benchmarks.timing import timed
+from fdgjax.utils.processor import cores
 
 CONFIG = """import json
 from benchmarks.jobs import Job

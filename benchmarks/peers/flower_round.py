@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import torch_round
 from benchmarks.jobs import Job, Result
-from benchmarks.machine import cores
 from benchmarks.timing import CLOCKS
+from fdgjax.utils.processor import cores
 
 
 def measure(job: Job) -> Result:

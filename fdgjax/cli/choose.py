@@ -47,10 +47,9 @@ from fdgjax.utils.errors import UserError, printable
 
 def parser() -> argparse.ArgumentParser:
     """The options of a choice."""
-    first, _, rest = str(__doc__).partition("\n")
     made = argparse.ArgumentParser(
         prog="fdgjax choose",
-        description=f"{first}\n{rest}",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fdgjax choose --config=[METHOD]:PRESET --out DIR [--config.KEY=VALUE ...] [options]",
     )

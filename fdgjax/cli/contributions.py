@@ -17,7 +17,6 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from fdgjax.api.contributions import as_json, read_contributions
-from fdgjax.cli.report import check_libraries
 from fdgjax.cli.sweep import begin, planned
 from fdgjax.config.command_line import check_words, is_override, set_keys
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
@@ -32,16 +31,15 @@ from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.command import command, positive_number
-from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.errors import UserError, check_library, printable
 from fdgjax.utils.files import write_bytes, write_text
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    first, _, rest = str(__doc__).partition("\n")
     made = argparse.ArgumentParser(
         prog="fdgjax contributions",
-        description=f"{first}\n{rest}",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fdgjax contributions --config=METHOD[:PRESET] --out DIR [--config.KEY=VALUE ...] [options]",
     )
@@ -86,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     if args.dry_run:
         print("\n".join(planned(sweep)))
         return 0
-    check_libraries("contributions.png", ("matplotlib",))
+    check_library("contributions.png", "matplotlib", "report")
     job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, game, sweep))
     return conduct(job, args, ["contributions", *argv[1:]])
 

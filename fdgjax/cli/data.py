@@ -51,9 +51,8 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
-    first, _, rest = str(__doc__).partition("\n")
     made = argparse.ArgumentParser(
-        prog="fdgjax data", description=f"{first}\n{rest}", formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="fdgjax data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("name", nargs="?", metavar="NAME", help=f"one of: {', '.join(RELEASES)}; without it, a list")
     made.add_argument("--dir", default="", help="folder that shall hold the data set's own (config.data.dir)")

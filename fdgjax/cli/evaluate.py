@@ -10,8 +10,6 @@ probabilities, with 95 % intervals (bootstrap). The run's own records stay as th
 """
 
 import argparse
-import csv
-import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +29,7 @@ from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.run.console import between
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
-from fdgjax.utils.files import write_json, write_text
+from fdgjax.utils.files import csv_text, write_json, write_text
 
 MOST_COLUMNS = 12
 """The most classes whose confusion matrix is printed; of more, the most frequent confusions are."""
@@ -169,16 +167,14 @@ def confusion_table(found: Evaluated) -> Table:
 
 def classes_csv(found: Evaluated) -> str:
     """The figures of each class as CSV."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     columns = [f"{name}{end}" for name in ("recall", "precision") for end in ("", "_low", "_high")]
     names = [printable(one.name) for one in found.classes]
-    writer.writerow(["class", "n", "predicted", *columns, "f1", *(f"as({name})" for name in names)])
+    rows: list[list[Any]] = [["class", "n", "predicted", *columns, "f1", *(f"as({name})" for name in names)]]
     for name, one, row in zip(names, found.classes, found.confusion, strict=True):
         figures = [*cells_of(one.recall), *cells_of(one.precision), one.f1]
         written = ["" if value is None else f"{value:.6f}" for value in figures]
-        writer.writerow([name, one.recall.n, one.precision.n, *written, *row.tolist()])
-    return stream.getvalue()
+        rows.append([name, one.recall.n, one.precision.n, *written, *row.tolist()])
+    return csv_text(rows)
 
 
 def cells_of(one: Share) -> Iterator[Any]:

@@ -21,7 +21,6 @@ for systemd and Compose, versions), with --host and --port in it, DIR-operations
 import argparse
 import contextlib
 import dataclasses
-import importlib.util
 import logging
 import math
 import os
@@ -34,10 +33,10 @@ from fdgjax.config.command_line import joined_words, parse
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import TABLE_DATA
-from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.utils.command import command, positive_number
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, check_library
+from fdgjax.utils.words import words_of
 
 
 @command
@@ -52,8 +51,7 @@ def main(argv: Sequence[str]) -> int:
     words = joined_words(argv[1:])
     asked = parser().parse_args([word for word in words if not of_experiment(word)])
     if asked.keys:
-        if importlib.util.find_spec("cryptography") is None:
-            raise UserError("--keys needs the library cryptography, not installed; pip install 'fdgjax[flower]'")
+        check_library("--keys", "cryptography", "flower")
         from fdgjax.deploy.keys import make_keys
 
         make_keys(Path(asked.keys), asked.clients or 3, asked.host, asked.port)

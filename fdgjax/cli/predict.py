@@ -26,8 +26,6 @@ was fitted for that model, too, and is used unchanged.
 
 import argparse
 import contextlib
-import csv
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +41,7 @@ from fdgjax.inference.predictor import Chosen, Predictor, described, open_predic
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
-from fdgjax.utils.files import write_text
+from fdgjax.utils.files import csv_text, write_text
 
 LOGGER = logging.getLogger("fdgjax")
 KINDS: Mapping[str, str] = {"image_shape": "images", "columns": "rows", "sample_shape": "samples"}
@@ -213,8 +211,4 @@ def predictions_csv(
         columns.append(("distance", [f"{value:.4f}" for value in distances]))
     if farthest is not None:
         columns.append(("refused", ["yes" if refused else "no" for refused in refusals(found, farthest)]))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([name for name, _ in columns])
-    writer.writerows(zip(*(column for _, column in columns), strict=True))
-    return stream.getvalue()
+    return csv_text([[name for name, _ in columns], *zip(*(column for _, column in columns), strict=True)])

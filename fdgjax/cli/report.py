@@ -8,7 +8,6 @@ of its figures as a file in `figures`.
 """
 
 import argparse
-import importlib.util
 import logging
 import shlex
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.errors import UserError, check_library, printable
 
 NEEDED = ("matplotlib", "jinja2")
 
@@ -37,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     console = Console()
     args = parse(argv)
-    check_libraries()
+    for library in NEEDED:
+        check_library("a report", library, "report")
     reach, formats = accuracies(args.reach), file_formats(args.figures)
     runs = with_published(read_runs(args.runs))
     if args.states:
@@ -63,13 +63,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="open checkpoints for embeddings, divergence and features (the default)",
     )
     return parser.parse_args(argv[1:])
-
-
-def check_libraries(what: str = "a report", needed: Sequence[str] = NEEDED) -> None:
-    """Raises a `UserError` if libraries that reports are made with are not installed."""
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"{what} needs {' and '.join(missing)}, not installed; pip install 'fdgjax[report]'")
 
 
 def accuracies(words: str) -> list[float]:

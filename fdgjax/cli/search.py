@@ -13,7 +13,6 @@ DIR list the trials. Needs `pip install 'fdgjax[search]'`.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_un
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.command import command, positive_number
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.files import make_folder
 
 LIBRARY = "optuna"
@@ -78,8 +77,7 @@ def main(argv: Sequence[str]) -> int:
       a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
     args = parser().parse_args(argv[1:])
-    if importlib.util.find_spec(LIBRARY) is None:
-        raise UserError(f"search got no library {LIBRARY}; expected it to be installed; pip install 'fdgjax[search]'")
+    check_library("search", LIBRARY, "search")
     from fdgjax.sweeps.trials import work_on_trials  # here, as it loads Optuna
 
     search = read_search(args)

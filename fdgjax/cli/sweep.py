@@ -34,11 +34,10 @@ from fdgjax.utils.errors import UserError
 
 def parser() -> argparse.ArgumentParser:
     """The options of a sweep; the help ends with the package's specs."""
-    first, _, rest = str(__doc__).partition("\n")
     specs = "\n".join(f"  {name:21s} {shorten(line, 56, placeholder='...')}" for name, line in own_specs().items())
     made = argparse.ArgumentParser(
         prog="fdgjax sweep",
-        description=f"{first}\n{rest}",
+        description=__doc__,
         epilog=f"specs of the package:\n{specs}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

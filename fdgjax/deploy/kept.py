@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from fdgjax.config import experiment_identity, to_plain
 from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
+from fdgjax.data.sources.array_files import DAMAGED
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.terms import Terms
@@ -51,7 +51,7 @@ def read_kept(file: Path) -> NodeState | None:
     try:
         with np.load(file, allow_pickle=False) as found:
             arrays = {key: found[key] for key in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except DAMAGED as error:
         raise UserError(
             f"{file} is damaged ({type(error).__name__}); expected what this node wrote; restore it from a copy, or "
             "remove it and start the node with fresh=true"

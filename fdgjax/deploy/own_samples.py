@@ -8,10 +8,10 @@ import numpy as np
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
-from fdgjax.data.sources.tables import words_of
 from fdgjax.deploy.image_folder import decoded_folder, digest_of, files_of
 from fdgjax.deploy.terms import OwnSamples, Terms
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.words import words_of
 
 
 class OwnPlaces(NamedTuple):

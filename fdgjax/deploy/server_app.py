@@ -1,6 +1,5 @@
 """Flower's ServerApp: the server's rounds over Flower's grid; its settings are the app's (`fdgjax.deploy.app`)."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,4 +67,4 @@ def ended(folder: Path, line: str) -> SystemExit:
 
 def tell(line: str) -> None:
     """Prints a line, which `flwr run --stream` and `flwr log` show."""
-    print(json.loads(json.dumps(line)), flush=True)
+    print(line, flush=True)

@@ -12,8 +12,8 @@ import jax
 
 from fdgjax.data.sources.cache import cache_root
 from fdgjax.utils.files import write_json
-from fdgjax.utils.processor import processor_name
-from fdgjax.utils.threads import VARIABLES, cores
+from fdgjax.utils.processor import cores, processor_name
+from fdgjax.utils.threads import VARIABLES
 
 PROBE = Path(__file__).with_name("core_probe.py")
 SECONDS = 60

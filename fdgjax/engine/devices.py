@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.engine.core_speeds import CoreSpeeds, core_speeds, extreme_speeds
-from fdgjax.utils.threads import cores
+from fdgjax.utils.processor import cores
 
 MOST_DEVICES = 8
 """The most devices of a process that are chosen automatically: each holds the whole state, and mostly all data."""

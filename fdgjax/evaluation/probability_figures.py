@@ -15,6 +15,7 @@ import numpy as np
 
 from fdgjax.evaluation import resampled
 from fdgjax.evaluation.resampled import Resampled, decisions
+from fdgjax.utils.words import words_of
 
 ROUNDING = 1e-9
 """A share of samples that misses the asked sensitivity by no more than this reaches it."""
@@ -174,7 +175,7 @@ FIGURE_HEADLINES: Mapping[str, str] = {
 
 def names_in(text: str) -> tuple[str, ...]:
     """The names of figures in comma-separated words."""
-    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    return tuple(dict.fromkeys(words_of(text)))
 
 
 def figure_in(key: str) -> str:

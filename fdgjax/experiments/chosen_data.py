@@ -5,7 +5,8 @@ from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import find_data, load_data
 from fdgjax.data.sources.source import Source
-from fdgjax.data.sources.tables import TableOptions, words_of
+from fdgjax.data.sources.tables import TableOptions
+from fdgjax.utils.words import words_of
 
 
 def chosen_data(where: DataConfig, task: str) -> Domains:

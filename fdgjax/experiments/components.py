@@ -28,6 +28,7 @@ from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.words import words_of
 
 
 def choose_devices(
@@ -128,7 +129,7 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
 
 def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
     """The specification of one seed's split; `target` and `server` are '' if the protocol has none."""
-    excluded = tuple(filter(None, (word.strip() for word in config.data.excluded.split(","))))
+    excluded = words_of(config.data.excluded)
     left = [name for name in names if name not in excluded]
     target = config.data.target or (left[0] if protocol.unseen and left else "")
     others = [name for name in left if name != target]

@@ -28,6 +28,7 @@ from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_
 from fdgjax.models.pretrained.convert import WeightFile, note_scaling
 from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.words import words_of
 
 MOST_HIDDEN = 100_000
 """The most features of a hidden layer: more only fill memory."""
@@ -44,7 +45,7 @@ def network_settings(chosen: ModelConfig) -> dict[str, Any]:
     Raises:
       UserError: `hidden` is not a list of whole numbers, or has another number of layers than the stages to freeze.
     """
-    words = [word.strip() for word in chosen.hidden.split(",") if word.strip()]
+    words = words_of(chosen.hidden)
     if not all(word.isdecimal() and 0 < int(word) <= MOST_HIDDEN for word in words):
         raise UserError(
             f"config.model.hidden got '{chosen.hidden}'; expected the features of each hidden layer, from 1 to "
@@ -126,7 +127,7 @@ def check_colours(config: Config, entry: Entry, data: Domains, encoding: Encodin
     shape = data.inputs.shape[1:]
     if data.images or len(shape) != 3 or (encoding is None and np.abs(data.inputs).max(initial=0) <= 1):
         return
-    coloured = [name for name in map(str.strip, config.data.augmentation.split(",")) if name in OF_COLOURS]
+    coloured = [name for name in words_of(config.data.augmentation) if name in OF_COLOURS]
     if coloured or entry.unlabelled or IMAGES in entry.needs:
         what = f"config.data.augmentation={coloured[0]}" if coloured else f"method '{entry.name}'"
         raise UserError(

@@ -5,7 +5,6 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
@@ -18,6 +17,7 @@ from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
 from fdgjax.inference.safeguards import COVERAGE, NEAR
 from fdgjax.inference.tensors import facts_of
 from fdgjax.utils.errors import printable
+from fdgjax.utils.words import words_of
 
 CARD = """# {method} on {dataset}: {what}
 

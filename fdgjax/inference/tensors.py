@@ -9,11 +9,11 @@ import numpy as np
 
 from fdgjax.config import to_plain
 from fdgjax.data.sources.cells import TEXT_MISSING, spelt
-from fdgjax.data.sources.tables import words_of
 from fdgjax.evaluation.probability_figures import THRESHOLD
 from fdgjax.inference.classifier import Classifier
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
+from fdgjax.utils.words import words_of
 
 
 def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from fdgjax.loggers.base import Logger, RunInfo, Sink
 from fdgjax.loggers.many import Log, open_loggers
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import check_library
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.words import words_of
 
 __all__ = ["LOGGERS", "Log", "Logger", "RunInfo", "Sink", "check_loggers", "loggers_of", "open_loggers"]
 
@@ -32,15 +33,10 @@ def loggers_of(words: str) -> list[Logger]:
     Raises:
       UserError: a word does not name a logger.
     """
-    names = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
-    return [lookup("logger", name, LOGGERS) for name in names]
+    return [lookup("logger", name, LOGGERS) for name in dict.fromkeys(words_of(words))]
 
 
 def check_loggers(words: str) -> None:
     """Raises a `UserError` for a logger whose library is not installed."""
     for logger in loggers_of(words):
-        if importlib.util.find_spec(logger.package) is None:
-            raise UserError(
-                f"config.writers got '{logger.name}', whose library {logger.package} is not installed; expected it; "
-                f"pip install 'fdgjax[{logger.name}]', or leave '{logger.name}' out"
-            )
+        check_library(f"config.writers={logger.name}", logger.package, logger.name, f", or leave '{logger.name}' out")

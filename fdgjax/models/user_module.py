@@ -184,7 +184,7 @@ def program_text(named: Any, module: str, seen: set[int]) -> Iterator[str]:
         inner = [*vars(named).values(), *named.__bases__]
     elif isinstance(function, FunctionType) and function.__code__.co_filename != "<string>":  # not of a dataclass
         yield text_of(function)
-        inner = [function.__globals__.get(name) for name in names_in(function.__code__)]
+        inner = [function.__globals__.get(name) for name in used_names(function.__code__)]
     else:
         return
     for one in inner:
@@ -199,9 +199,9 @@ def text_of(function: FunctionType) -> str:
         return function.__code__.co_code.hex()
 
 
-def names_in(code: CodeType) -> Iterator[str]:
+def used_names(code: CodeType) -> Iterator[str]:
     """The names that a function's program uses, those of its inner functions included."""
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from names_in(one)
+            yield from used_names(one)

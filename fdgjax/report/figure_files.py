@@ -21,6 +21,7 @@ from fdgjax.report.drawing import (
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.spelling import spelled
 from fdgjax.utils.errors import unknown
+from fdgjax.utils.words import words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -39,7 +40,7 @@ def file_formats(words: str) -> tuple[str, ...]:
     Raises:
       UserError: another format.
     """
-    found = tuple(dict.fromkeys(word for word in words.replace(" ", "").split(",") if word))
+    found = tuple(dict.fromkeys(words_of(words)))
     for word in found:
         if word not in FORMATS:
             raise unknown("format of --figures", word, FORMATS)

@@ -1,7 +1,5 @@
 """A table as text: Markdown, CSV, LaTeX, and cells for the page."""
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 
 from fdgjax.evaluation import HEADLINES
@@ -10,6 +8,7 @@ from fdgjax.evaluation.statistics import Spread
 from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.spelling import spelled
 from fdgjax.report.tables import Cell, Column, Table
+from fdgjax.utils.files import csv_text
 from fdgjax.utils.registry import lookup
 
 NUMBERS: Mapping[str, Callable[[float], str]] = {
@@ -61,8 +60,6 @@ def as_markdown(table: Table) -> str:
 
 def as_csv(table: Table) -> str:
     """Plain numbers, in the units of `summary.json`: fractions, bytes, seconds; a deviation has a column of its own."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     spreads = [any(isinstance(row[i], Spread) for row in table.rows) for i in range(len(table.columns))]
 
     def plain(value: Cell, has_deviation: bool) -> list[str]:
@@ -74,10 +71,8 @@ def as_csv(table: Table) -> str:
         [for_csv(column.key), for_csv(f"{column.key}_std")] if has else [for_csv(column.key)]
         for column, has in zip(table.columns, spreads, strict=True)
     ]
-    writer.writerow([name for pair in names for name in pair])
-    for row in table.rows:
-        writer.writerow([cell for value, has in zip(row, spreads, strict=True) for cell in plain(value, has)])
-    return file.getvalue()
+    rows = [[cell for value, has in zip(row, spreads, strict=True) for cell in plain(value, has)] for row in table.rows]
+    return csv_text([[name for pair in names for name in pair], *rows])
 
 
 def as_latex(table: Table) -> str:

@@ -8,7 +8,8 @@ import jax
 from fdgjax.config import Config
 from fdgjax.engine.devices import split_cpu
 from fdgjax.run.records import Workdir, read_config_file
-from fdgjax.utils.threads import cores, settle_threads, suggested_threads, threads
+from fdgjax.utils.processor import cores
+from fdgjax.utils.threads import settle_threads, suggested_threads, threads
 
 
 def as_begun(config: Config, path: Path) -> Config:

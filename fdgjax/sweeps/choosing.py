@@ -22,6 +22,7 @@ from fdgjax.sweeps.grid import figures_of
 from fdgjax.sweeps.space import Search, drawn_at_random, space_of, with_idle
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.words import words_of
 
 REFERENCE = "fedavg"
 """The method from which differences are shown."""
@@ -105,7 +106,7 @@ def check_domains(config: Config, target: str) -> list[str]:
     names = found_data(config.data, config.task).domain_names
     if target:
         lookup("domain of data.target", target, dict.fromkeys(names))
-    out = {target, *(word.strip() for word in config.data.excluded.split(","))}
+    out = {target, *words_of(config.data.excluded)}
     domains = [name for name in names if name not in out]
     if len(domains) < 2:
         raise UserError(
@@ -191,7 +192,7 @@ def trained_config(config: ConfigDict, target: str) -> ConfigDict:
     """
     chosen = config.copy_and_resolve_references()
     chosen.seeds, chosen.data.target = 1, target
-    chosen.data.excluded = ",".join(name for name in chosen.data.excluded.split(",") if name != target)
+    chosen.data.excluded = ",".join(name for name in words_of(chosen.data.excluded) if name != target)
     if not target:
         if PROTOCOLS[chosen.data.protocol].labelled_server:
             raise UserError("--train got a server with labels and no target; expected --config.data.target=DOMAIN")

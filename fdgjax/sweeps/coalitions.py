@@ -18,6 +18,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.grid import figures_of
 from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.words import words_of
 
 EXACT = 6
 """The most clients of which all coalitions are trained."""
@@ -66,7 +67,7 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
     if TASKS[asked.task].numeric:
         raise UserError(f"contributions got config.task={asked.task}, but shares accuracy out; expected classification")
     found = found_data(asked.data, asked.task)
-    out = [word.strip() for word in data.excluded.split(",") if word.strip()]
+    out = words_of(data.excluded)
     if wrong := [name for name in (*out, *filter(None, [data.target])) if name not in found.domain_names]:
         raise unknown("domain", wrong[0], found.domain_names)
     names = [name for name in found.domain_names if name not in out]
@@ -94,7 +95,9 @@ def drawn_orders(clients: int, orders: int) -> list[list[int]]:
     return [rng.permutation(clients).tolist() for _ in range(count)]
 
 
-def cell_of(config: ConfigDict, target: str, clients: tuple[str, ...], out: list[str], coalition: Coalition) -> Cell:
+def cell_of(
+    config: ConfigDict, target: str, clients: tuple[str, ...], out: Sequence[str], coalition: Coalition
+) -> Cell:
     """The run of a coalition; `out`: what the config itself excludes."""
     changed = config.copy_and_resolve_references()
     changed.data.clients = 0

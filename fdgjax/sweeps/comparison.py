@@ -1,7 +1,5 @@
 """Our figures beside the published ones, and a sweep's methods ranked: `table.md` and `table.csv` in its folder."""
 
-import csv
-import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_sca
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_of, hold, summary_of
-from fdgjax.utils.files import write_text
+from fdgjax.utils.files import csv_text, write_text
 
 
 class Measured(NamedTuple):
@@ -50,10 +48,7 @@ def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
         rows = compare(cells, out, published)
         ranked = ranked_markdown(rankings(cells, out))
         write_text(out / "table.md", ranked + markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([ComparisonRow._fields, *map(csv_cells, rows)])
-        write_text(out / "table.csv", stream.getvalue())
+        write_text(out / "table.csv", csv_text([ComparisonRow._fields, *map(csv_cells, rows)]))
 
 
 def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[ComparisonRow]:

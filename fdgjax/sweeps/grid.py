@@ -16,6 +16,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.options import spanned
 from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.words import words_of
 
 ALL = "all"
 
@@ -56,7 +57,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
 
 def split(words: Sequence[str]) -> list[str]:
     """The parts of `A,B` and of several words, each once."""
-    return list(dict.fromkeys(part for word in words for part in word.split(",") if part))
+    return list(dict.fromkeys(part for word in words for part in words_of(word)))
 
 
 def base_configs(word: str, methods: Sequence[str]) -> list[ConfigDict]:

@@ -1,8 +1,6 @@
 """The trials of a search as `search.md` and `search.csv`: held-out accuracy of the source domains, nothing of the
 target."""
 
-import csv
-import io
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import in_table
 from fdgjax.sweeps.space import Search, with_idle
-from fdgjax.utils.files import write_text
+from fdgjax.utils.files import csv_text, write_text
 
 BASELINE = "baseline"
 """The user attribute of the trial with the config's own values."""
@@ -44,11 +42,8 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     write_text(
         search.out / "search.md", "\n".join([*lines, *(verdict_lines(search, best, trials) if best else [])]) + "\n"
     )
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(
-        [["trial", "outcome", "validation", *keys], *(row(search, trial) for trial in trials)]
-    )
-    write_text(search.out / "search.csv", stream.getvalue())
+    rows = [["trial", "outcome", "validation", *keys], *(row(search, trial) for trial in trials)]
+    write_text(search.out / "search.csv", csv_text(rows))
     return best
 
 

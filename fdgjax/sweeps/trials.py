@@ -7,7 +7,6 @@ or without shares by any process, once no process holds its lock.
 
 import random
 import threading
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ from fdgjax.run.runner import Interrupted, run_experiment
 from fdgjax.sweeps.space import Range, Search, Values, drawn, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold, notes
 from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table, written
-from fdgjax.sweeps.work import screen
+from fdgjax.sweeps.work import reason_of, screen
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 
@@ -215,10 +214,8 @@ def attempt_trial(
         raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_search(search, study)}") from news
     except GivenUp:
         study.tell(trial, state=TrialState.PRUNED)
-    except UserError as error:
-        fail(study, trial, str(error))
     except Exception as error:  # One trial's lack of memory must not stop the others.
-        fail(study, trial, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+        fail(study, trial, reason_of(error))
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
     done = sum(trial.state.is_finished() for trial in distinct_trials(study))

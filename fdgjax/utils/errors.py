@@ -1,6 +1,7 @@
 """Errors that a user can fix: one line with the given value, what was expected and the fix."""
 
 import difflib
+import importlib.util
 from collections.abc import Iterable, Sequence
 
 LISTED = 12
@@ -26,6 +27,12 @@ def system_words(error: OSError, fix: str) -> str:
         f"the system refuses{place} ({error.strerror or error}); expected a place that can be read or written and free "
         f"space; mend that, and {fix}"
     )
+
+
+def check_library(what: str, library: str, extra: str, otherwise: str = "") -> None:
+    """Raises a `UserError` if a library of one of the package's extras, which `what` needs, is not installed."""
+    if importlib.util.find_spec(library) is None:
+        raise UserError(f"{what} needs {library}, not installed; pip install 'fdgjax[{extra}]'{otherwise}")
 
 
 def printable(text: object) -> str:

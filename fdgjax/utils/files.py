@@ -4,10 +4,12 @@ A file is written under a temporary name, flushed to disk and only then renamed;
 """
 
 import contextlib
+import csv
+import io
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,13 @@ from filelock import FileLock, Timeout
 def write_text(path: Path, text: str) -> None:
     """Writes a text atomically; it is flushed to disk when this returns."""
     write_bytes(path, text.encode())
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """The rows as CSV."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -1,5 +1,6 @@
 """What the processor of this machine can do."""
 
+import os
 import platform
 from functools import lru_cache
 from pathlib import Path
@@ -9,6 +10,11 @@ LISTED = Path("/proc/cpuinfo")
 
 AMX = "amx_bf16"
 """Intel's tiles, whose products of bfloat16 numbers are four to five times as fast as float32's."""
+
+
+def cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)

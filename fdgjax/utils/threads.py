@@ -8,13 +8,10 @@ import os
 
 import jax
 
+from fdgjax.utils.processor import cores
+
 VARIABLES = ("PJRT_NPROC", "NPROC")
 """The variables that set the number of threads, in JAX's order; without them there is one thread per usable core."""
-
-
-def cores() -> int:
-    """The number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def suggested_threads() -> int:

@@ -33,7 +33,6 @@ from fdgjax.models import AlexNet, DSEUnit, InceptionCNN
 from fdgjax.models.client_model import as_model
 from fdgjax.nn import Conv, Dense
 from fdgjax.utils.errors import UserError
-from tests.toys import compiling_quickly
 
 SHAPE = (8, 8, 3)
 POSITIVE = st.floats(1e-3, 1e3)
@@ -65,8 +64,7 @@ def test_a_run_prints_a_table_and_keeps_its_record(
 @pytest.mark.slow
 def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
     small = "--models digits_cnn --width 0.1 --batch_size 2 --image_size 8 --steps 1 --repeats 1"
-    with compiling_quickly():
-        assert guarded(views.main, small.split()) == 0
+    assert guarded(views.main, small.split()) == 0
     *_, line = capsys.readouterr().out.strip().splitlines()
     name, alone, step, share = (word.strip() for word in line.strip("|").split("|"))
     assert name == "digits_cnn"
@@ -77,8 +75,7 @@ def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixtur
 @pytest.mark.slow
 def test_a_layer_is_measured_by_each_formulation(capsys: pytest.CaptureFixture[str]) -> None:
     small = "--layers 2,4,3,4,3,1 --without winograd winograd_small --turns 1 --repeats 1"
-    with compiling_quickly():
-        assert guarded(layers.main, small.split()) == 0
+    assert guarded(layers.main, small.split()) == 0
     lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()[2:]]
     assert [name for _, name, *_ in lines] == ["forward", "input gradient", "kernel gradient"]
     for _, _, choice, times in lines:
@@ -98,8 +95,7 @@ def test_a_layer_that_is_not_six_numbers_is_refused(text: str) -> None:
 def test_the_cost_of_aggregation_is_a_line_for_each_contender(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["mean", "cosine_softmax:leaf", "hfedf"]
     small = "--model digits_cnn --clients 2 --image_size 8 --repeats 1 --contenders"
-    with compiling_quickly():
-        assert guarded(aggregation.main, [*small.split(), *names]) == 0
+    assert guarded(aggregation.main, [*small.split(), *names]) == 0
     lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     measured = {line[0]: line[1:] for line in lines if line[0] in names}
     assert list(measured) == names

@@ -27,7 +27,7 @@ from fdgjax.sweeps.comparison import Measured, as_row, csv_cells, mean_and_devia
 from fdgjax.utils.errors import UserError
 from tests.hospitals import write_hospitals
 from tests.marks import mostly_slow
-from tests.toys import build, compiling_quickly, lengths_for, make_plan, toy_federation
+from tests.toys import build, lengths_for, make_plan, toy_federation
 
 NEED_CLASSES = (
     *("fedadg", "fedccrl", "fedclip", "fediir", "fedlgf", "fedproto", "fedsr", "fishr", "fpl", "irm", "stablefdg"),
@@ -45,21 +45,20 @@ def sites(rows: int = 40, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarr
 
 @pytest.fixture(scope="module")
 def trained() -> fdgjax.Result:
-    with compiling_quickly():
-        experiment = fdgjax.experiment(
-            "fedavg",
-            data=sites(),
-            model="linear",
-            target="two",
-            local_epochs=40,
-            batch_size=64,
-            data__validation=0.3,
-            data__protocol="leave_one_out",
-            method__client_optimizer="sgd",
-            method__client_learning_rate=0.1,
-            **KEYS | {"rounds": 5},
-        )
-        return experiment.train()
+    experiment = fdgjax.experiment(
+        "fedavg",
+        data=sites(),
+        model="linear",
+        target="two",
+        local_epochs=40,
+        batch_size=64,
+        data__validation=0.3,
+        data__protocol="leave_one_out",
+        method__client_optimizer="sgd",
+        method__client_learning_rate=0.1,
+        **KEYS | {"rounds": 5},
+    )
+    return experiment.train()
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=9), min_size=1, max_size=4))

@@ -144,7 +144,9 @@ def test_a_writer_that_fails_is_said_once_and_the_others_go_on(
 
 def test_a_library_that_is_missing_is_said_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"'mlflow', whose library mlflow is not installed; .*fdgjax\[mlflow\]"):
+    with pytest.raises(
+        UserError, match=r"writers=mlflow needs mlflow, not installed; .*\[mlflow\]', or leave 'mlflow'"
+    ):
         check_loggers("mlflow")
     check_loggers("")
 

@@ -41,7 +41,8 @@ from fdgjax.run.records.workdir import open_workdir
 from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
 from fdgjax.utils.checksums import read_checked_json
-from fdgjax.utils.threads import VARIABLES, cores
+from fdgjax.utils.processor import cores
+from fdgjax.utils.threads import VARIABLES
 from tests.runs import never, perceptron, small
 
 __all__ = ["perceptron"]

@@ -16,6 +16,7 @@ from fdgjax.data.augmentations.corruption import add_noise, mask
 from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view, to_range, to_unit
 from fdgjax.data.augmentations.view import View, of_images
 from fdgjax.data.augmentations.weak_strong import random_crop, unchanged_images
+from fdgjax.utils.words import words_of
 
 STRENGTHS = 30
 """The largest strength of an operation of RandAugment and TrivialAugment; strength s is the fraction s / 30 of the full
@@ -124,5 +125,5 @@ view."""
 
 def augmentation(names: str, size: int = 0) -> View | None:
     """The composition of a comma-separated list of `AUGMENTATIONS`, first to last; None if it changes nothing."""
-    views = [AUGMENTATIONS[name](size) for name in map(str.strip, names.split(",")) if name not in ("", "none")]
+    views = [AUGMENTATIONS[name](size) for name in words_of(names) if name != "none"]
     return composed(views) if views else None

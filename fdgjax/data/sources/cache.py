@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fdgjax.data.sources.array_files import DAMAGED
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.checksums import Damaged, verify, write_checksums
 from fdgjax.utils.errors import UserError, printable
@@ -175,7 +176,7 @@ def read_arrays(folder: Path) -> Domains:
         domains = np.load(folder / "domains.npy", allow_pickle=False)
         names = json.loads((folder / "names.json").read_text(encoding="utf-8"))
         data = Domains(images, labels, domains, tuple(names["domain_names"]), tuple(names["class_names"]))
-    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+    except (*DAMAGED, KeyError, TypeError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
     _check(data)
     labels.flags.writeable = domains.flags.writeable = False

@@ -276,8 +276,3 @@ def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Map
     for domain, own in cells.items():
         if lacking := [column.name for column in columns if column.name not in own or own[column.name].empty]:
             LOGGER.info(printable(f"{domain} has no values of {', '.join(lacking)}"))
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated key."""
-    return tuple(word for word in (each.strip() for each in text.split(",")) if word)

@@ -16,7 +16,6 @@ divergences (Mironov, 2017) of such sums add up over the rounds, and
 """
 
 import functools
-import importlib.util
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, check_library
 
 LIBRARY = "dp_accounting"
 ORDERS = (*range(2, 33), 40, 48, 64, 96, 128, 256)
@@ -78,11 +77,7 @@ SCHEMES: Mapping[str, SamplingScheme] = {
 
 def check_accountant() -> None:
     """Raises a `UserError` where the library is missing."""
-    if importlib.util.find_spec(LIBRARY) is None:
-        raise UserError(
-            f"config.privacy needs the library {LIBRARY}, which is not installed; expected it; pip install "
-            "'fdgjax[privacy]', or leave config.privacy.unit empty"
-        )
+    check_library("config.privacy", LIBRARY, "privacy", ", or leave config.privacy.unit empty")
 
 
 def divergences(exposure: Exposure, noise: float) -> np.ndarray:

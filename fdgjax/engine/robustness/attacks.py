@@ -11,6 +11,7 @@ from fdgjax.aggregation.updates import row_norms
 from fdgjax.aggregation.weighting import keep_rows, per_row
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Variables
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.words import words_of
 
 Forge = Callable[[PyTree, jax.Array, float, jax.Array], PyTree]
 """Forged updates: `(updates [participants, ...], who is honest [participants], strength, key) -> [participants, ...]`;
@@ -156,7 +157,7 @@ def hostile_ids(clients: int, ids: str) -> tuple[int, ...]:
     Raises:
       UserError: an entry of the list that is not a number.
     """
-    words = [word.strip() for word in ids.split(",") if word.strip()]
+    words = words_of(ids)
     if not all(word.isdecimal() for word in words):
         raise UserError(f"config.attack.ids got '{ids}'; expected clients' numbers separated by commas, such as 0,3")
     return tuple(map(int, words)) or tuple(range(clients))

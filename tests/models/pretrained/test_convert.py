@@ -25,7 +25,6 @@ from fdgjax.utils.variables import flatten
 from tests.conformance import check, torch_numbers
 from tests.conformance.weights import CLASSES, FILES, SIDE, SIDES, Tensors, images, resnet, vit, weights_for
 from tests.runs import small
-from tests.toys import compiling_quickly
 
 WIDTHS = {
     "resnet18_imagenet": 1 / 16,
@@ -235,8 +234,7 @@ def test_an_experiment_starts_from_the_file_with_a_last_layer_of_its_own(cache: 
     experiment = build(config)
     assert experiment.facts["pretrained"] == config.model.pretrained
     found = convert(read_weights(config.model.pretrained, config.model.name), experiment.shapes)
-    with compiling_quickly():
-        started = flatten(experiment.init().server.variables)
+    started = flatten(experiment.init().server.variables)
     assert {path: leaf.shape for path, leaf in started.items()} == {
         path: (2, *leaf.shape) for path, leaf in flatten(experiment.shapes).items()
     }
