@@ -41,7 +41,7 @@ newest:
 
 .venv-newest/installed: pyproject.toml
 	$(NEWEST) -m venv --clear .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e . pytest hypothesis
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e . chex pytest hypothesis
 	.venv-newest/bin/python -m pip list --disable-pip-version-check 2>/dev/null | grep -E '^(flax|jax|numpy|optax|orbax)'
 	touch $@
 

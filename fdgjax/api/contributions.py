@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console as RichConsole
 
 from fdgjax.evaluation.shapley import Coalition, leave_one_out, shapley_of_orders, shapley_values
 from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.run.batched_runs import LARGEST
-from fdgjax.run.console import Console
+from fdgjax.run.console import silent_console
 from fdgjax.sweeps.coalitions import Coalitions
 from fdgjax.sweeps.status import failure_of, summary_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
@@ -39,7 +38,7 @@ class Contributions(NamedTuple):
     orders: int
 
 
-def train_coalitions(game: Coalitions, out: Path, console: Console | None = None) -> Contributions:
+def train_coalitions(game: Coalitions, out: Path) -> Contributions:
     """Trains the coalitions that are not trained yet, in this process, and measures their clients' contributions.
 
     Raises:
@@ -48,7 +47,7 @@ def train_coalitions(game: Coalitions, out: Path, console: Console | None = None
     cells = list(game.cells.values())
     sweep = Sweep(cells, cells, out, {}, together=LARGEST)
     begin(sweep)
-    work_on_cells(sweep, console or Console(RichConsole(quiet=True)), threading.Event())
+    work_on_cells(sweep, silent_console(), threading.Event())
     return read_contributions(game, out)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from fdgjax.cli.subcommands import with_words
 from fdgjax.report.choices import choice_tables
 from fdgjax.report.figure_files import file_formats
-from fdgjax.report.making import PAGE, report, with_look, write
+from fdgjax.report.making import PAGE, report, with_trained_state, write
 from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     reach, formats = accuracies(args.reach), file_formats(args.figures)
     runs = with_published(read_runs(args.runs))
     if args.states:
-        runs = [with_look(run, args.data_dir, console.say) for run in runs]
+        runs = [with_trained_state(run, args.data_dir, console.say) for run in runs]
     command = shlex.join(["fdgjax", *with_words(), "report", *argv[1:]])
     write(args.out, report(runs, command, reach, args.states, formats, choice_tables(args.runs)))
     console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")

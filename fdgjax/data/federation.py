@@ -104,15 +104,13 @@ def on_device(values: ArrayLike, dtype: DTypeLike | None = np.int32) -> jax.Arra
     return jax.device_put(np.array(values, dtype))
 
 
-def federate(
-    data: Domains, parts: Partition, *, batch_size: int, drop_last: bool, streaming: bool = False
-) -> Federation:
-    """The federation on the device; with `streaming`, its images stay on the host.
+def federate(data: Domains, parts: Partition, *, batch_size: int, drop_last: bool) -> Federation:
+    """The federation on the device.
 
     Raises:
       UserError: with `drop_last`, a client with fewer samples than a batch would never train.
     """
-    return federate_seeds(data, [parts], batch_size=batch_size, drop_last=drop_last, streaming=streaming)[0]
+    return federate_seeds(data, [parts], batch_size=batch_size, drop_last=drop_last)[0]
 
 
 def federate_seeds(

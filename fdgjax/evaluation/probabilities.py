@@ -218,7 +218,7 @@ def intervals(
 
 
 def figures_of_samples(
-    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, resamples: int = 1000, seed: int = 0
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
 ) -> dict[str, dict[str, Any]]:
     """Every figure that has a value for one model's samples: its `value` and, of few samples, its bootstrap `interval`,
     None of many.
@@ -227,12 +227,11 @@ def figures_of_samples(
       labels: int `[n]`.
       probabilities: `[n, classes]`.
       threshold: of two classes; None for none.
-      resamples, seed: of the interval.
     """
     p = np.asarray(probabilities, np.float64)
     one = Judged(labels, np.zeros_like(labels), p / p.sum(axis=1, keepdims=True))
     values = present({name: figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for name in FIGURES})
-    sure = intervals(Figuring(tuple(values), resamples=resamples), threshold, {"": [one]}, seed)
+    sure = intervals(Figuring(tuple(values)), threshold, {"": [one]}, seed=0)
     return {name: {"value": value, "interval": sure[interval_key(name)].get("")} for name, value in values.items()}
 
 

@@ -21,7 +21,7 @@ from fdgjax.utils.errors import UserError
 
 UNSEEN = -1
 """Instead of a client's number: the models for an unseen domain."""
-IMAGES_AT_ONCE = 64
+SAMPLES_AT_ONCE = 64
 
 
 class Classifier(NamedTuple):
@@ -203,7 +203,7 @@ def features_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 
 def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, axis: int = 0) -> np.ndarray:
-    """A function applied to `IMAGES_AT_ONCE` images at a time, its results joined along `axis`."""
+    """A function applied to `SAMPLES_AT_ONCE` samples at a time, its results joined along `axis`."""
     found: np.ndarray = in_compiled_batches(jax.jit(function), images, axis)
     return found
 
@@ -211,9 +211,9 @@ def in_batches(function: Callable[[jax.Array], jax.Array], images: np.ndarray, a
 def in_compiled_batches(compiled: Callable[[jax.Array], PyTree], images: np.ndarray, axis: int = 0) -> Any:
     """`in_batches` of a jitted function, which is compiled at its first call; its results may be trees of arrays."""
     found = []
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        some = np.asarray(images[start : start + IMAGES_AT_ONCE])
-        filled = np.pad(some, ((0, IMAGES_AT_ONCE - len(some)), *[(0, 0)] * (some.ndim - 1)))
+    for start in range(0, len(images), SAMPLES_AT_ONCE):
+        some = np.asarray(images[start : start + SAMPLES_AT_ONCE])
+        filled = np.pad(some, ((0, SAMPLES_AT_ONCE - len(some)), *[(0, 0)] * (some.ndim - 1)))
         own = partial(np.take, indices=np.arange(len(some)), axis=axis)
         found.append(jax.tree.map(own, jax.device_get(compiled(jnp.asarray(filled)))))
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=axis), *found)

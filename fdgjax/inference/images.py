@@ -10,7 +10,7 @@ import numpy as np
 
 from fdgjax.data.sources.decoding import CONTENTS, decode_image, quiet_pillow
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, say_skipped
-from fdgjax.inference.classifier import IMAGES_AT_ONCE, in_compiled_batches
+from fdgjax.inference.classifier import SAMPLES_AT_ONCE, in_compiled_batches
 from fdgjax.inference.predictor import Predictor
 from fdgjax.utils.errors import UserError
 
@@ -106,8 +106,8 @@ def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> I
             "size: fdgjax.open_run(RUN).predict(images), or program.call(images) of an export"
         )
     some_read = False
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        some = images[start : start + IMAGES_AT_ONCE]
+    for start in range(0, len(images), SAMPLES_AT_ONCE):
+        some = images[start : start + SAMPLES_AT_ONCE]
         with quiet_pillow():
             read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
         pixels = [one for _, one in read if one is not None]

@@ -42,8 +42,8 @@ class Chosen(NamedTuple):
 
 class Predictor(NamedTuple):
     """facts: those of `facts_of`. predicted: the function of stored samples, uint8 `[batch, H, W, channels]` of
-    images, else float32 `[batch, ...]`. safeguards: of a
-    run's classifier; None for an export's, and where there are none."""
+    images, else float32 `[batch, ...]`. safeguards: of a run's classifier; None for an export's, and where there are
+    none."""
 
     facts: Mapping[str, Any]
     predicted: Callable[[jax.Array], Predicted]

@@ -13,7 +13,7 @@ from fdgjax.data.sources.cells import FIRST_LINE
 from fdgjax.data.sources.known_columns import known_cells, stored_rows
 from fdgjax.data.sources.listing import list_folder
 from fdgjax.data.sources.table_files import read_table
-from fdgjax.inference.classifier import IMAGES_AT_ONCE
+from fdgjax.inference.classifier import SAMPLES_AT_ONCE
 from fdgjax.inference.images import Decoded
 from fdgjax.utils.errors import UserError, printable
 
@@ -86,6 +86,6 @@ def files_at(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
 def in_pieces(files: Sequence[SampleFile]) -> Iterator[Decoded]:
     """The samples of files, a few at a time, with their positions among all."""
     stored: Any = np.concatenate([one.stored for one in files])
-    for start in range(0, len(stored), IMAGES_AT_ONCE):
-        some = stored[start : start + IMAGES_AT_ONCE]
+    for start in range(0, len(stored), SAMPLES_AT_ONCE):
+        some = stored[start : start + SAMPLES_AT_ONCE]
         yield list(range(start, start + len(some))), some

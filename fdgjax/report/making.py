@@ -18,7 +18,7 @@ LISTED = ".report"
 """The file that lists the files of a report, a line each."""
 
 
-def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
+def with_trained_state(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
     """The run with the trained state of its first folder that has one, or the reason why there is none.
 
     Args:
@@ -31,11 +31,11 @@ def with_look(run: Run, data_dir: str, say: Callable[[str], None]) -> Run:
     for folder in run.folders:
         say(f"opening {printable(folder.path)}")
         try:
-            look = trained_state(folder.path, data_dir)
+            found = trained_state(folder.path, data_dir)
         except UserError as error:
             run = run._replace(missed=str(error))
         else:
-            return run._replace(trained_state=look, facts={**look.facts, **run.facts}, missed="")
+            return run._replace(trained_state=found, facts={**found.facts, **run.facts}, missed="")
         finally:
             # The next run compiles other programs.
             jax.clear_caches()

@@ -187,9 +187,9 @@ def takes_another_mean(method: Method, federation: Federation) -> bool:
     return not _nearly(by_each, by_mean)
 
 
-def _nearly(left: PyTree, right: PyTree, tolerance: float = 1e-3) -> bool:
+def _nearly(left: PyTree, right: PyTree) -> bool:
     pairs = zip(*(map(np.asarray, jax.tree.leaves(tree)) for tree in (left, right)), strict=True)
-    return all(np.allclose(a, b, rtol=tolerance, atol=tolerance * float(np.abs(a).max(initial=0))) for a, b in pairs)
+    return all(np.allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(a).max(initial=0))) for a, b in pairs)
 
 
 def mixes_samples(method: Method, federation: Federation) -> bool:

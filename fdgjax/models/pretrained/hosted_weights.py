@@ -9,7 +9,7 @@ from fdgjax.utils.errors import UserError
 
 
 class Hosted(NamedTuple):
-    """A file of a repository.
+    """The file `model.safetensors` of a repository.
 
     network: the entry of `MODELS` that it is for. revision: the commit. sha256: of the file, in hexadecimal digits.
     """
@@ -17,7 +17,6 @@ class Hosted(NamedTuple):
     network: str
     revision: str
     sha256: str
-    file: str = "model.safetensors"
 
 
 HOSTED: Mapping[str, Hosted] = {
@@ -47,4 +46,4 @@ def check_network(name: str, network: str) -> None:
 def hosted(name: str) -> Path:
     """The verified file of an entry of `HOSTED`; see `from_hub`."""
     entry = HOSTED[name]
-    return from_hub(f"hf://{name}@{entry.revision}/{entry.file}", entry.sha256)
+    return from_hub(f"hf://{name}@{entry.revision}/model.safetensors", entry.sha256)
