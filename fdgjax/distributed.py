@@ -184,6 +184,24 @@ def broadcast(decide: Callable[[], Any]) -> Any:
     return received["value"]
 
 
+def check_same(what: str, own: str) -> None:
+    """Raises a `UserError`, in every process, unless `own`, a text that is as long in all, is the same.
+
+    Args:
+      what: what the text stands for, in words.
+    """
+    if not is_distributed():
+        return
+    from jax.experimental import multihost_utils
+
+    first, *others = np.asarray(multihost_utils.process_allgather(np.frombuffer(own.encode(), np.uint8)))
+    if unlike := [rank for rank, other in enumerate(others, 1) if (other != first).any()]:
+        raise UserError(
+            f"process {unlike[0]} has other {what} than process 0; expected the same files on every host; copy them "
+            "from the host of process 0"
+        )
+
+
 @contextlib.contextmanager
 def process_group() -> Iterator[None]:
     """Runs a block in the processes that JAX has joined, so that no process waits forever for one that failed.

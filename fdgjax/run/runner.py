@@ -10,7 +10,7 @@ from typing import Any
 
 from fdgjax.config import Config
 from fdgjax.data.sources.arrays import content_digest
-from fdgjax.distributed import Stop, any_stop, broadcast, is_coordinator
+from fdgjax.distributed import Stop, any_stop, broadcast, check_same, is_coordinator
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
@@ -109,6 +109,7 @@ def run_experiment(
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
+    check_same("data", content_digest(experiment.data))
     for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
         console.say(note)
     if summary:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fdgjax.distributed import HEARTBEAT_SECONDS
@@ -51,10 +52,14 @@ def start(words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
-def start_together(words: list[str], size: int) -> list[subprocess.Popen[str]]:
+def free_address() -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def start_together(words: list[str], size: int) -> list[subprocess.Popen[str]]:
+    address = free_address()
     return [start([*words, f"--distributed={address},{rank},{size}"]) for rank in range(size)]
 
 
@@ -125,6 +130,23 @@ def test_a_mistake_is_the_same_line_in_every_process(cache: Path, tmp_path: Path
     assert len(lines[0]) == 1
     assert lines[0] == lines[1]
     assert "holds no config.json" in lines[0][0]
+
+
+def test_other_data_on_a_host_is_the_same_line_in_every_process(cache: Path, tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"{rank}").mkdir()
+        for name in ("a", "b", "c"):
+            inputs = np.random.default_rng(rank * (name == "b")).normal(size=(20, 5)).astype(np.float32)
+            np.savez(tmp_path / f"{rank}/{name}.npz", inputs=inputs, labels=np.arange(20) % 2)
+    words = ["fdgjax", "train", "--config=fedavg:arrays", "--config.model.name=linear", "--config.data.target=c"]
+    words = [sys.executable, "-m", *words, "--config.devices=2", "--config.writers=", f"--workdir={tmp_path / 'run'}"]
+    address = free_address()
+    each = [[*words, f"--config.data.dir={tmp_path / f'{rank}'}"] for rank in range(2)]
+    processes = [start([*own, f"--distributed={address},{rank},2"]) for rank, own in enumerate(each)]
+    said = [process.communicate(timeout=SOON)[1] for process in processes]
+    assert [process.returncode for process in processes] == [MISTAKE] * 2, said
+    for one in said:
+        assert "fdgjax: process 1 has other data than process 0; expected the same files on every host" in one
 
 
 def after_signal(words: list[str], size: int, victim: int, number: int) -> list[tuple[int, str]]:
