@@ -34,7 +34,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.choice import CHOICE, read_choice, recommended_in, write_choice
+from fdgjax.sweeps.choice import CHOICE, kept_choice, read_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_common, selected_cells, single_values
@@ -174,7 +174,7 @@ def end(asked: Asked, console: Console, stopped: bool) -> int:
 
 def training(asked: Asked) -> Sweep:
     """The run of `--train`, as a sweep of one; see `trained_config`."""
-    sweep, recommended = asked.sweep, recommended_in(asked.args.out)
+    sweep, recommended = asked.sweep, kept_choice(asked.args.out / CHOICE).recommended
     (candidate,) = (one for one in asked.choosing.candidates if one.name == recommended)
     config = trained_config(candidate.config, asked.choosing.target)
     config.data.dir, config.devices = sweep.shown[0].config.data.dir, sweep.shown[0].config.devices

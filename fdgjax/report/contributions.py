@@ -9,7 +9,7 @@ import numpy as np
 from fdgjax.report.drawing import Panel, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figure_files import saved
-from fdgjax.utils.errors import printable
+from fdgjax.utils.markdown import markdown_table
 
 
 def contributions_markdown(found: Mapping[str, Any]) -> str:
@@ -29,24 +29,25 @@ def contributions_markdown(found: Mapping[str, Any]) -> str:
         f"Shapley values, {how}, in points of accuracy ({errors}). Those of a domain add up to the accuracy of all",
         "clients minus that of a guess, 1 / classes.",
         "",
-        *table(header, rows_of(found["shapley"], domains)),
+        *markdown_table(header, rows_of(found["shapley"], domains), right=header[1:]),
         "",
         "Influence: the accuracy of all clients minus that without the client, in points.",
         "",
-        *table(header, rows_of(found["influence"], domains)),
+        *markdown_table(header, rows_of(found["influence"], domains), right=header[1:]),
         "",
         "Accuracy of each coalition in percent, mean over the seeds. A present client's domain: its held-out images;",
         "the unseen domain and those of absent clients: all images, by the model for unseen domains.",
         "",
-        *table(
+        *markdown_table(
             ["coalition", *header[1:]],
             [
                 [
-                    " + ".join(map(cell, one["clients"])) or "nobody: a guess",
+                    " + ".join(one["clients"]) or "nobody: a guess",
                     *(f"{100 * np.mean(one['accuracy'][domain]):.1f}" for domain in domains),
                 ]
                 for one in found["coalitions"]
             ],
+            right=header[1:],
         ),
     ]
     return "\n".join(lines) + "\n"
@@ -59,17 +60,12 @@ def domains_of(found: Mapping[str, Any]) -> list[str]:
 
 def named(domain: str, target: str) -> str:
     """A column's title."""
-    return f"{cell(domain)} (unseen)" if domain == target else cell(domain)
-
-
-def cell(text: str) -> str:
-    """A name in a table."""
-    return printable(text).replace("|", "/")
+    return f"{domain} (unseen)" if domain == target else domain
 
 
 def rows_of(values: Mapping[str, Mapping[str, Mapping[str, float | None]]], domains: Sequence[str]) -> list[list[str]]:
     """A row for each client."""
-    return [[cell(client), *(points(own[domain]) for domain in domains)] for client, own in values.items()]
+    return [[client, *(points(own[domain]) for domain in domains)] for client, own in values.items()]
 
 
 def points(one: Mapping[str, float | None]) -> str:
@@ -77,11 +73,6 @@ def points(one: Mapping[str, float | None]) -> str:
     mean, error = one["mean"], one["error"]
     assert mean is not None, "there is a seed"
     return f"{100 * mean:+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table whose first column is a name."""
-    return [f"| {' | '.join(row)} |" for row in (header, ["---", *["--:"] * (len(header) - 1)], *rows)]
 
 
 def contributions_picture(found: Mapping[str, Any], kind: str) -> bytes:

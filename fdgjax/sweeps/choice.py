@@ -18,6 +18,7 @@ from fdgjax.sweeps.work import duration
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
+from fdgjax.utils.markdown import markdown_table
 
 CHOICE = "choice.json"
 """The file of a choice in its folder."""
@@ -52,8 +53,8 @@ class Choice(NamedTuple):
     all candidates. interval: where the recommended method's figure on a new domain is expected with a probability of
     95 %; None for a single domain. methods: all candidates, best first. left_out: why others are none, by name.
     domains: those left out in turn. target: the domain that took no part, '' for none. figure: of each run's summary.
-    by: how it becomes one score. seeds: of each run. seconds: that the runs of these methods took in
-    all, each its share of its program's. commands: what makes the choice, and then trains.
+    by: how it becomes one score. seeds: of each run. commands: what makes the choice, and then trains. seconds: that
+    the runs of these methods took in all, each its share of its program's; 0 where they were not kept.
     """
 
     recommended: str
@@ -68,8 +69,8 @@ class Choice(NamedTuple):
     figure: str
     by: str
     seeds: list[int]
-    seconds: float
     commands: dict[str, str]
+    seconds: float = 0.0
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -197,16 +198,17 @@ def write_choice(choice: Choice, out: Path) -> None:
     write_text(out / "choice.md", as_markdown(choice))
 
 
-def recommended_in(out: Path) -> str:
-    """The candidate that the choice in a folder recommends."""
-    return str(read_checked_json(out / CHOICE)["recommended"])
+def kept_choice(file: Path) -> Choice:
+    """What `write_choice` wrote; raises a `Damaged` if the file has changed since."""
+    held = read_checked_json(file)
+    known = {name: held[name] for name in Choice._fields if name in held}
+    return Choice(**known | {"methods": [Judged(**one) for one in held["methods"]]})
 
 
 def as_markdown(choice: Choice) -> str:
     """The table, best first, and what follows from it."""
     head = ["method", *choice.domains, choice.by, f"from {REFERENCE}", "MB a round", "s a round", ""]
-    lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 2)}---|"]
-    lines += [f"| {' | '.join(row(choice, one))} |" for one in choice.methods]
+    lines = markdown_table(head, [row(choice, one) for one in choice.methods], right=head[1:-1])
     return "\n".join([*lines, "", *in_words(choice)]) + "\n"
 
 
@@ -256,8 +258,12 @@ def in_words(choice: Choice) -> list[str]:
         "The test (sign flips, 5 % for all candidates together) speaks of other seeds on these domains; another "
         "domain may rank the methods otherwise."
     )
-    runs = f"{count * len(choice.domains)} runs of {seeds}"
-    lines += [*expected(choice), f"These {runs} took {duration(choice.seconds)} in all."]
+    lines += expected(choice)
+    if choice.target:
+        lines.append(f"{choice.target} took no part in the choice.")
+    if choice.seconds:
+        runs = f"{count * len(choice.domains)} runs of {seeds}"
+        lines.append(f"These {runs} took {duration(choice.seconds)} in all.")
     return [*lines, *(f"Left out: {name}: {why}." for name, why in choice.left_out.items())]
 
 

@@ -15,6 +15,7 @@ from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, s
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_of, hold, summary_of
 from fdgjax.utils.files import csv_text, write_text
+from fdgjax.utils.markdown import markdown_table
 
 
 class Measured(NamedTuple):
@@ -150,11 +151,10 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     """The rankings as one table with a line on how to read it; nothing without any."""
     if not found:
         return ""
-    lines = [
-        "| figure | place | method | mean | seeds | targets | behind the first | interval | ahead in | verdict |",
-        "|---|--:|---|--:|--:|--:|--:|---|---|---|",
-    ]
-    lines += [f"| {' | '.join(ranked_cells(name, one))} |" for name, ranked in found.items() for one in ranked]
+    titles = ("figure", "place", "method", "mean", "seeds", "targets", "behind the first")
+    rows = [ranked_cells(name, one) for name, ranked in found.items() for one in ranked]
+    numbers = ("place", "mean", "seeds", "targets", "behind the first")
+    lines = markdown_table((*titles, "interval", "ahead in", "verdict"), rows, right=numbers)
     note = "Differences are paired by target and seed, in points or a number's unit; the interval is of 95 %."
     if not all(map(larger_is_better, found)):
         note += (
@@ -181,14 +181,10 @@ def ranked_cells(figure: str, one: Ranked) -> list[str]:
 def markdown(rows: Sequence[ComparisonRow], reduced: Sequence[str]) -> str:
     """The rows as a table, in percent, without columns that are empty, and what was reduced."""
     titles = ("run", "figure", "ours", "seeds", "paper", "difference", "tolerance", "verdict", "source", "note")
-    table = [[cell.replace("|", "/") for cell in markdown_cells(row)] for row in rows]
+    table = [markdown_cells(row) for row in rows]
     kept = [i for i in range(len(titles)) if i < 3 or any(row[i] for row in table)]
-    right = {2, 3, 4, 5, 6}
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells[i] for i in kept)} |"
-
-    lines = [line(titles), f"|{'|'.join('--:' if i in right else '---' for i in kept)}|", *map(line, table)]
+    shown = [[row[i] for i in kept] for row in table]
+    lines = markdown_table([titles[i] for i in kept], shown, right=titles[2:7])
     return "\n".join([*lines, *(f"\nReduced: {words}." for words in reduced)]) + "\n"
 
 

@@ -11,6 +11,7 @@ from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import in_table
 from fdgjax.sweeps.space import Search, with_idle
 from fdgjax.utils.files import csv_text, write_text
+from fdgjax.utils.markdown import markdown_table
 
 BASELINE = "baseline"
 """The user attribute of the trial with the config's own values."""
@@ -31,14 +32,8 @@ def write_table(search: Search, found: Sequence[FrozenTrial]) -> FrozenTrial | N
     best = trials[0] if trials and trials[0].state == TrialState.COMPLETE else None
     keys = list(search.space)
     drawn = [key for key in keys if any(key in values_in(search, trial) for trial in trials)]
-    lines = [
-        f"| trial | outcome | validation | {' | '.join(drawn)} |",
-        f"|---|---|--:|{'---|' * len(drawn)}",
-        *(
-            f"| {' | '.join(cell.replace('|', '/') for cell in markdown_row(search, trial, drawn))} |"
-            for trial in trials
-        ),
-    ]
+    shown = [markdown_row(search, trial, drawn) for trial in trials]
+    lines = markdown_table(["trial", "outcome", "validation", *drawn], shown, right=["validation"])
     write_text(
         search.out / "search.md", "\n".join([*lines, *(verdict_lines(search, best, trials) if best else [])]) + "\n"
     )
