@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Execution, Method, Model, PyTree, Variables
-from fdgjax.data.federation import Federation, Partition, Rows, stack_rows
+from fdgjax.contract import Execution, Method, Model, Variables
+from fdgjax.data.federation import Federation, Partition, Rows
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.clients import over_clients, repeat_of
 from fdgjax.engine.local import LocalData, samples_of
@@ -25,7 +24,7 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
 )
 from fdgjax.evaluation.resampled import percentile_interval, resamples_of
-from fdgjax.evaluation.tally import filled
+from fdgjax.evaluation.tally import filled, on_held_out
 from fdgjax.utils.random import Purpose
 
 SMALL = 1000
@@ -76,23 +75,13 @@ def probabilities_in(model: Model, *, batch_size: int, execution: Execution) -> 
         )
         return found
 
-    def on_source(method: Method, shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> jax.Array:
-        # A loop over the tables, so that the program holds the model once.
-        server, federation = shared
-        variables = method.predict(server, client)
-        return jax.lax.map(lambda rows: of_rows(variables, federation, rows), tables)
-
     def on_target(federation: Federation, variables: Variables) -> jax.Array:
         return of_rows(variables, federation, jax.tree.map(lambda leaf: leaf[0], federation.target))
 
     def observe(method: Method, state: State, federation: Federation) -> Probabilities:
-        clients, tables = state.clients, stack_rows([federation.validation, federation.test])
-        held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
-        if method.pooled:
-            clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
-        own = over_clients(partial(on_source, method), execution)((state.server, federation), clients, held_out)
+        validation, test = on_held_out(of_rows, method, state, federation, execution)
         models = method.unseen(state.server, state.clients)
-        return Probabilities(own[:, 0], own[:, 1], over_clients(on_target, execution)(federation, models))
+        return Probabilities(validation, test, over_clients(on_target, execution)(federation, models))
 
     return observe
 

@@ -119,12 +119,6 @@ def compile_evaluation(
     repeat = repeat_of(execution)
     count = partial(counting, model, domains=domains, batch_size=batch_size, repeat=repeat)
 
-    def on_source(method: Method, shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> Tally:
-        # A loop over the tables, so that the program holds the model once.
-        server, federation = shared
-        variables = method.predict(server, client)
-        return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
-
     def on_target(
         method: Method, shared: tuple[State, Federation], variables: Variables
     ) -> tuple[Tally, Tally | None, Tally | None]:
@@ -142,18 +136,37 @@ def compile_evaluation(
         return before, after, behind
 
     def evaluate(method: Method, state: State, federation: Federation) -> Tallies:
-        clients, tables = state.clients, stack_rows([federation.validation, federation.test])
-        held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
-        if method.pooled:
-            clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
-
-        own = over_clients(partial(on_source, method), execution)((state.server, federation), clients, held_out)
-        source, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
+        source, test = on_held_out(count, method, state, federation, execution)
         models = method.unseen(state.server, state.clients)
         found = Tallies(source, test, *over_clients(partial(on_target, method), execution)((state, federation), models))
         return found._replace(further=further(method, state, federation) if further else None)
 
     return jit(over_methods(evaluate, method, execution.seed_axis), execution)
+
+
+def on_held_out(
+    count: Callable[[Variables, Federation, Rows], PyTree],
+    method: Method,
+    state: State,
+    federation: Federation,
+    execution: Execution,
+) -> tuple[PyTree, PyTree]:
+    """What `count` finds in each client's validation and in its test samples, `[clients, ...]`, with its own model; to
+    be part of a jitted program."""
+
+    def of_client(shared: tuple[PyTree, Federation], client: PyTree, tables: Rows) -> PyTree:
+        # A loop over the tables, so that the program holds the model once.
+        server, federation = shared
+        variables = method.predict(server, client)
+        return jax.lax.map(lambda rows: count(variables, federation, rows), tables)
+
+    clients, tables = state.clients, stack_rows([federation.validation, federation.test])
+    held_out = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tables)
+    if method.pooled:
+        clients = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(held_out.length), axis=0), clients)
+    own = over_clients(of_client, execution)((state.server, federation), clients, held_out)
+    validation, test = (jax.tree.map(lambda leaf, table=table: leaf[:, table], own) for table in range(2))
+    return validation, test
 
 
 def compile_representation(
