@@ -41,7 +41,7 @@ from fdgjax.sweeps.options import add_common, selected_cells, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, positive_number, with_words
 from fdgjax.utils.errors import UserError, printable
 
 
@@ -127,7 +127,7 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     if args.train:
         for candidate in choosing.candidates:
             read_config(trained_config(candidate.config, choosing.target))
-    own = ["fdgjax", *(word for file in files_of_with() for word in ("--with", file)), "choose", *argv]
+    own = ["fdgjax", *with_words(files_of_with()), "choose", *argv]
     plain = [word for word in own if word not in ("--train", "--worker")]
     return Asked(choosing, sweep, args, {"choose": shlex.join(plain), "train": shlex.join([*plain, "--train"])})
 

@@ -13,14 +13,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdgjax.cli.subcommands import with_words
+from fdgjax.cli.subcommands import files_of_with
 from fdgjax.report.choices import choice_tables
 from fdgjax.report.figure_files import file_formats
 from fdgjax.report.making import PAGE, report, with_trained_state, write
 from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, with_words
 from fdgjax.utils.errors import UserError, check_library, printable
 
 NEEDED = ("matplotlib", "jinja2")
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     runs = with_published(read_runs(args.runs))
     if args.states:
         runs = [with_trained_state(run, args.data_dir, console.say) for run in runs]
-    command = shlex.join(["fdgjax", *with_words(), "report", *argv[1:]])
+    command = shlex.join(["fdgjax", *with_words(files_of_with()), "report", *argv[1:]])
     write(args.out, report(runs, command, reach, args.states, formats, choice_tables(args.runs)))
     console.say(f"{len(runs)} experiments in {printable(args.out / PAGE)}")
     return 0

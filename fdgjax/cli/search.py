@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fdgjax.cli.subcommands import with_words
+from fdgjax.cli.subcommands import files_of_with
 from fdgjax.config import completed, experiment_identity, read_config, to_plain
 from fdgjax.config.command_line import set_keys
 from fdgjax.evaluation.probability_figures import with_figure
@@ -34,7 +34,7 @@ from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, positive_number, with_words
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.files import make_folder
 
@@ -134,14 +134,8 @@ def read_search(args: argparse.Namespace) -> Search:
     refuse_unseen(config)
     space = space_of(config, args.tune)
     data = [f"--config.data.dir={args.data_dir}"] if args.data_dir else []
-    words = [
-        "fdgjax",
-        *with_words(),
-        "train",
-        f"--config={args.config}",
-        *(f"--config.{word}" for word in fixed),
-        *data,
-    ]
+    keys = [f"--config.{word}" for word in fixed]
+    words = ["fdgjax", *with_words(files_of_with()), "train", f"--config={args.config}", *keys, *data]
     return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share, figure)
 
 

@@ -97,11 +97,6 @@ def files_of_with() -> list[str]:
     return [file for file in os.environ.get(WITH, "").split(os.pathsep) if file]
 
 
-def with_words() -> list[str]:
-    """`--with FILE` for each of these, as words of a command."""
-    return [word for file in files_of_with() for word in ("--with", file)]
-
-
 def subcommand_lines() -> str:
     """One line for each subcommand."""
     lines = [f"  {name:10s} {command.summary}" for name, command in COMMANDS.items()]

@@ -110,9 +110,9 @@ def provenance(config: Config) -> dict[str, Any]:
     return {REGISTERED: found} if found else {}
 
 
-def registering_files(content: Mapping[str, Any]) -> list[str]:
-    """The files, by a run's `config.json`, that register names which it uses."""
-    return sorted({one["from"] for one in content.get(REGISTERED, {}).values() if one["from"]})
+def registering_files(registered: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The files that register names, by entries of `provenance`."""
+    return sorted({one["from"] for one in registered.values() if one["from"]})
 
 
 def check_registered(where: str, content: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
     if not missing:
         return
     named = {key: f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items()}
-    files = sorted({one["from"] for one in missing.values() if one["from"]})
+    files = registering_files(missing)
     homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
     again = (
         f"repeat the command as `fdgjax {' '.join(f'--with {shlex.quote(file)}' for file in files)} ...`"

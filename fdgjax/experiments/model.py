@@ -125,10 +125,10 @@ def check_colours(config: Config, entry: Entry, data: Domains, encoding: Encodin
     """Raises a `UserError` where colours would be changed of samples with the axes of images that are no pixels: their
     numbers would be cut off at -1 and 1."""
     shape = data.inputs.shape[1:]
-    if data.images or len(shape) != 3 or (encoding is None and np.abs(data.inputs).max(initial=0) <= 1):
-        return
     coloured = [name for name in words_of(config.data.augmentation) if name in OF_COLOURS]
-    if coloured or entry.unlabelled or IMAGES in entry.needs:
+    if data.images or len(shape) != 3 or not (coloured or entry.unlabelled or IMAGES in entry.needs):
+        return
+    if encoding is not None or np.abs(data.inputs).max(initial=0) > 1:
         what = f"config.data.augmentation={coloured[0]}" if coloured else f"method '{entry.name}'"
         raise UserError(
             f"{what} changes the colours of images, which are bytes (uint8) or numbers in [-1, 1], and got samples "
@@ -196,7 +196,7 @@ def fit_model(
 
     Args:
       config, entry: the experiment's config, and its method's entry.
-      data: the data set; only its classes and the shape of its samples are read. encoding: of its stored values.
+      data: the data set; of its samples only the shape is read, but in `check_colours`. encoding: of its stored values.
       weights: a file's tensors to start from, or None; its network keeps its own units.
       clients: the number of training clients. domains: the largest number of domains at a place of training.
 
@@ -205,7 +205,6 @@ def fit_model(
     """
     chosen = model_config(config.model, entry)
     make = partial(client_model, data=data, encoding=encoding, where=config.data, weights=weights, dtype=config.dtype)
-
     check_colours(config, entry, data, encoding)
 
     def given(client: ClientModel) -> Given:

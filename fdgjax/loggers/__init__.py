@@ -4,7 +4,6 @@
 """
 
 import importlib
-import importlib.util
 import pkgutil
 from collections.abc import Mapping
 

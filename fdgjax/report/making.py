@@ -11,7 +11,7 @@ from fdgjax.report.reading import Run
 from fdgjax.report.tables import Table
 from fdgjax.report.trained_states import trained_state
 from fdgjax.utils.errors import UserError, printable
-from fdgjax.utils.files import write_bytes, write_text
+from fdgjax.utils.files import stays_inside, write_bytes, write_text
 
 PAGE = "report.html"
 LISTED = ".report"
@@ -91,7 +91,8 @@ def write(out: Path, files: Mapping[str, str | bytes]) -> None:
         raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
     earlier = (out / LISTED).read_text().splitlines() if (out / LISTED).is_file() else []
     for name in {*earlier} - {*files}:
-        (out / name).unlink(missing_ok=True)
+        if stays_inside(Path(name)):
+            (out / name).unlink(missing_ok=True)
     write_text(out / LISTED, "".join(f"{name}\n" for name in files))
     for name, content in files.items():
         (out / name).parent.mkdir(exist_ok=True)

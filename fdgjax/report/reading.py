@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import INCIDENTAL, completed
-from fdgjax.config.register import registering_files
+from fdgjax.config.register import REGISTERED, registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
@@ -156,9 +156,8 @@ def read_run_folder(path: Path) -> Folder:
         ) from error
     places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
     seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
-    return Folder(
-        path, config, content.get("versions", {}), seeds, content.get("commit", ""), registering_files(content)
-    )
+    files = registering_files(content.get(REGISTERED, {}))
+    return Folder(path, config, content.get("versions", {}), seeds, content.get("commit", ""), files)
 
 
 def read_seed(path: Path, seed: int, selection: str) -> Seed:

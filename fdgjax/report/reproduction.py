@@ -9,6 +9,7 @@ from flax.traverse_util import flatten_dict
 from fdgjax.config import make_config
 from fdgjax.config.command_line import leaves
 from fdgjax.report.reading import Folder
+from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError
 
 OMITTED = ("method.name", "data.name", "data.cache_dir")
@@ -25,8 +26,8 @@ def command_of(folder: Folder) -> str:
         for key, value in config.items()
         if key not in OMITTED and known.get(key, ...) != value
     ]
-    files = [word for file in folder.registering for word in ("--with", file)]
-    words = ["fdgjax", *files, "train", f"--config={method}:{dataset}", f"--workdir={folder.path}", *changed]
+    named = f"--config={method}:{dataset}", f"--workdir={folder.path}"
+    words = ["fdgjax", *with_words(folder.registering), "train", *named, *changed]
     return shlex.join(words)
 
 

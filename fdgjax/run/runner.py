@@ -96,7 +96,7 @@ def run_experiment(
       UserError: invalid input, a client that diverged, or more rounds for a run whose rounds depend on their number.
       Interrupted: `stop` was set; the state is saved.
     """
-    config = experiment.config
+    config, content = experiment.config, content_digest(experiment.data)
 
     def found() -> tuple[int, dict[str, Any]]:
         check_place(path)
@@ -105,11 +105,11 @@ def run_experiment(
         if earlier:
             refuse_schedules(path, experiment, earlier)
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
-        check_data(Workdir(path), content_digest(experiment.data))
+        check_data(Workdir(path), content)
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
-    check_same("data", content_digest(experiment.data))
+    check_same("data", content)
     for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
         console.say(note)
     if summary:

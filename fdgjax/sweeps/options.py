@@ -14,6 +14,7 @@ from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import LISTED, UserError
+from fdgjax.utils.files import stays_inside
 
 NOT_REDUCING = INCIDENTAL | {"model.pretrained"}
 """Keys that do not change a paper's protocol; of the weights it is the location."""
@@ -80,7 +81,7 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     names = [cell.name for cell in chosen]
     if not cells:
         raise UserError("the spec has no cells; expected at least one")
-    if wrong := [name for name in names if not is_inside(name)]:
+    if wrong := [name for name in names if Path(name) == Path() or not stays_inside(Path(name))]:
         raise UserError(f"a run is called '{wrong[0]}'; expected the name of a folder inside of --out")
     if not chosen:
         every = ", ".join(cell.name for cell in cells[:LISTED]) + (", ..." if len(cells) > LISTED else "")
@@ -94,11 +95,6 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
         cell.config.devices = args.devices or cell.config.devices or 1
         cell.config.data.dir = args.data_dir or cell.config.data.dir
     return Selected(chosen, chosen[share.number - 1 :: share.shares])
-
-
-def is_inside(name: str) -> bool:
-    """Whether a name is that of a folder inside of another one."""
-    return not Path(name).is_absolute() and ".." not in Path(name).parts and Path(name) != Path()
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:

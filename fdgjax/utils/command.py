@@ -7,7 +7,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fdgjax.utils.errors import EXHAUSTED, UserError, printable, system_words
@@ -92,6 +92,11 @@ def leave_stdout() -> None:
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+
+
+def with_words(files: Iterable[str]) -> list[str]:
+    """`--with FILE` for each file, as words of a command."""
+    return [word for file in files for word in ("--with", file)]
 
 
 def positive_number(word: str) -> int:

@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -19,6 +19,11 @@ from filelock import FileLock, Timeout
 def write_text(path: Path, text: str) -> None:
     """Writes a text atomically; it is flushed to disk when this returns."""
     write_bytes(path, text.encode())
+
+
+def stays_inside(path: PurePath) -> bool:
+    """Whether a path, taken from a folder, stays in it: it is relative and nowhere goes up."""
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

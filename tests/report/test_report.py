@@ -170,6 +170,11 @@ def test_a_report_leaves_no_files_of_an_earlier_one(tmp_path: Path) -> None:
     write(tmp_path, {PAGE: "", "runs.csv": "3"})
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {PAGE, LISTED, "runs.csv", "mine.csv"}
+    (tmp_path / "of_others.csv").write_text("theirs")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / LISTED).write_text(f"../of_others.csv\n{tmp_path / 'mine.csv'}\n")
+    write(tmp_path / "out", {PAGE: ""})
+    assert all((tmp_path / name).exists() for name in ("of_others.csv", "mine.csv")), "outside of the report"
 
 
 def test_accuracies_are_read_as_percent() -> None:

@@ -24,6 +24,7 @@ from fdgjax.data.download.release import Assemble, amount
 from fdgjax.data.sources.layouts import FolderLayout
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, SYSTEM
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import stays_inside
 
 LARGEST = 2**30
 """Maximum size in bytes of an archive member, which is read into memory as a whole."""
@@ -171,7 +172,7 @@ def archive_members(archive: Path, most: int) -> Iterator[Member]:
     size = 0
     for member in OPENERS[archive.suffix](archive):
         size += member.size
-        if member.path.is_absolute() or ".." in member.path.parts:
+        if not stays_inside(member.path):
             raise ValueError(f"{member.path} leads out of its folder")
         if size > most or member.size > LARGEST:
             raise ValueError(f"more than {amount(min(most, LARGEST))} with {member.path}")
