@@ -1,5 +1,7 @@
 """What is compiled for a single use is compiled quickly, and computes the same bits."""
 
+from collections.abc import Iterator
+
 import chex
 import jax
 import numpy as np
@@ -18,7 +20,18 @@ def test_draws_are_compiled_quickly_and_sums_as_ever() -> None:
         assert not quick_to_compile(jax.jit(sums).lower(x))
 
 
+@pytest.fixture
+def optimised() -> Iterator[None]:
+    """Programs compiled as outside of the tests."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     ("method", "model"), [("hfedf", "digits_cnn"), ("fdse", "digits_cnn"), ("fedbyol", "mnist_cnn")]
 )
