@@ -88,7 +88,7 @@ class NormAfterMap(nn.Module):
         return nn.Dense(self.classes, name="linear_3")(x)
 
 
-@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("copies", mostly_slow((1, 2), (2,)))
 def test_nor_have_the_copies_of_stablefdg(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = as_model(HEADS["styled"](NormAfterMap, CLASSES, 1.0), IMAGE, statistics=BatchStatistics(masked=True))
     explores = small_hyper("stablefdg", copies=copies, probability=1.0)

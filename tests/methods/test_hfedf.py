@@ -26,6 +26,7 @@ from tests.toys import (
     make_plan,
     reorder,
     row,
+    shared_case,
     toy_federation,
 )
 
@@ -93,6 +94,25 @@ def gentle(name: str, alignment: str | None = None) -> tuple[Method, Any]:
     return method, step
 
 
+@functools.cache
+def first(name: str, seed: int) -> tuple[Any, Any]:
+    """The first states of the server and of the clients."""
+    state = shared_case(name, plan=make_plan()).start(seed)
+    return state.server, state.clients
+
+
+@functools.cache
+def gradient_of_inner_product() -> Any:
+    """The gradient of `<h(theta, nu_i), delta>` in the server's weights, jitted."""
+    method, _ = gentle("pfedhn")
+
+    def inner(weights: HyperWeights, server: Any, client: Any, delta: Any) -> jax.Array:
+        generated = method.predict(server._replace(weights=weights), client)
+        return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
+
+    return jax.jit(jax.grad(inner))
+
+
 @pytest.mark.parametrize(
     ("name", "alignment"), [("pfedhn", None), ("hfedf", "separate"), ("hfedf", "joint"), ("hfedf", "none")]
 )
@@ -102,7 +122,7 @@ def test_one_server_step_moves_the_model_towards_the_trained_one(
     name: str, alignment: str | None, seed: int, client: int
 ) -> None:
     method, step = gentle(name, alignment)
-    server, clients = method.init(jax.random.key(seed), toy_federation())
+    server, clients = first(name, seed)
     alone = jax.tree.map(lambda leaf: leaf[client : client + 1], clients)
     before = method.predict(server, row(alone, 0))
     noise = random_like(before, np.random.default_rng(seed))
@@ -134,17 +154,13 @@ def test_one_server_step_moves_towards_what_training_found() -> None:
 def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
     """`J^T delta = grad <h(theta, nu_i), delta>`."""
     method, step = gentle("pfedhn")
-    server, clients = method.init(jax.random.key(seed), toy_federation())
+    server, clients = first("pfedhn", seed)
     alone = jax.tree.map(lambda leaf: leaf[2:3], clients)
     before = method.predict(server, row(alone, 0))
     delta = random_like(before, np.random.default_rng(seed))
     gradient, _ = step(server, alone, jax.tree.map(lambda w, d: w - d, before, delta))
-
-    def inner(weights: HyperWeights) -> jax.Array:
-        generated = method.predict(server._replace(weights=weights), row(alone, 0))
-        return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
-
-    close(gradient, jax.jit(jax.grad(inner))(server.weights), rtol=1e-3, atol=1e-5)
+    expected = gradient_of_inner_product()(server.weights, server, row(alone, 0), delta)
+    close(gradient, expected, rtol=1e-3, atol=1e-5)
     others = np.delete(np.asarray(gradient.nu), int(alone.place[0]), axis=0)
     assert (others == 0).all(), "another client's embedding got a gradient"
 

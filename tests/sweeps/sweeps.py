@@ -10,14 +10,12 @@ from fdgjax.sweeps.work import Sweep
 from tests.runs import small
 
 SPEC = """
-import jax
 from ml_collections import ConfigDict
 from fdgjax.config import Config, to_plain
 from fdgjax.models import MODELS, Backbone
 from fdgjax.sweeps.cells import Cell
 from tests.runs import Perceptron, small
 
-jax.config.update("jax_disable_most_optimizations", True)
 MODELS.setdefault("perceptron", Backbone(Perceptron, "of the tests"))
 
 
