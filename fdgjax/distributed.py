@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from fdgjax.utils.command import MISTAKE
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 
 OPTION, AUTO, BY_HAND = "distributed", "auto", "HOST:PORT,RANK,COUNT"
 JOINING_SECONDS = 300.0
@@ -116,7 +116,7 @@ def join_processes(place: ProcessAddress) -> None:
                 heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             )
     except (RuntimeError, ValueError, TypeError, OSError) as error:
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         raise UserError(
             f"--{OPTION}={place.address or AUTO} joined no other processes ({reason}); {EXPECTED}, with a process 0 "
             "that all can reach and every process started within five minutes"
@@ -225,7 +225,7 @@ def process_group() -> Iterator[None]:
         if not failed:
             raise
         raise UserError(
-            f"computing with the other processes failed ({' '.join(str(error).split())[:200]}); expected every "
+            f"computing with the other processes failed ({reason_of(error)[:200]}); expected every "
             "process until the run's end; the same commands go on from the last checkpoint"
         ) from error
 

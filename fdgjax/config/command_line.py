@@ -15,7 +15,7 @@ from fdgjax.config.make import make_config, read_config
 from fdgjax.config.schema import Config, experiment_identity, seeds_of, to_plain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.methods import METHODS
-from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.errors import UserError, reason_of, unknown, users_program
 from fdgjax.utils.registry import lookup
 
 SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
@@ -203,21 +203,22 @@ def read_absl(argv: Sequence[str]) -> flags.FlagValues:
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
     before, sys.argv = sys.argv, list(argv)  # config_flags reads overrides there; here `set_keys` does
     try:
-        rest = values(list(argv))
-    except flags.Error as error:
-        raise first_user_error(error) or UserError(" ".join(str(error).split()) + "; see --help") from error
-    except UserError:
-        raise
-    except Exception as error:  # a config file is a program, which may fail in any way
-        raise UserError(
-            f"the file of --config cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a "
-            "Python file with get_config(), or the name of a method"
-        ) from error
+        with users_program("the file of --config", "a Python file with get_config(), or the name of a method"):
+            rest = parsed(values, argv)
     finally:
         sys.argv = before
     if len(rest) > 1:
         raise UserError(f"got '{rest[1]}', which is no flag; expected --config.KEY=VALUE or --workdir=DIR; see --help")
     return values
+
+
+def parsed(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
+    """The words of `argv` that are no flags; raises a `UserError` for an unknown flag or what a config file refuses."""
+    try:
+        rest: list[str] = values(list(argv))
+    except flags.Error as error:
+        raise first_user_error(error) or UserError(reason_of(error) + "; see --help") from error
+    return rest
 
 
 def first_user_error(error: BaseException | None) -> UserError | None:

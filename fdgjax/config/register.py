@@ -20,7 +20,7 @@ from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, register
 
 if TYPE_CHECKING:
@@ -149,15 +149,9 @@ def run_file(word: str) -> None:
     """
     file = Path(word)
     is_file = word.endswith(".py") or file.is_file()
-    try:
+    expected = "a Python file, or the name of a module, that registers a method, a model or a data set"
+    with users_program(f"--with {word}", expected):
         module = of_file(file.absolute()) if is_file else importlib.import_module(word)
-    except UserError:
-        raise
-    except Exception as error:  # a user's program may fail in any way
-        raise UserError(
-            f"--with {word} cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected a Python "
-            "file, or the name of a module, that registers a method, a model or a data set"
-        ) from error
     for value in list(vars(module).values()):
         if isinstance(value, Entry):
             register_method(value, str(module.__file__ or ""))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from fdgjax.loggers.base import Logger, RunInfo, Sink, numbers
+from fdgjax.utils.errors import reason_of
 
 Result = TypeVar("Result")
 
@@ -66,6 +67,6 @@ def guarded(logger: Logger, function: Callable[[], Result], warn: Callable[[str]
         return function()
     # The errors of third-party libraries, servers and disks have no common class.
     except Exception as error:
-        reason = " ".join(str(error).split())[:LONGEST] or type(error).__name__
+        reason = reason_of(error)[:LONGEST]
         warn(f"{logger.title} cannot be written ({reason}): the run goes on without it")
         return None

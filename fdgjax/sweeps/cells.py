@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
 from fdgjax.config.register import of_file
-from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.errors import UserError, unknown, users_program
 
 PACKAGE = "fdgjax.sweeps.specs"
 SPECS = Path(__file__).resolve().parent / "specs"
@@ -102,18 +102,12 @@ def read_spec(path: Path, scale: str) -> list[Cell]:
     expected = "cells(scale) -> list of fdgjax.sweeps.cells.Cell"
     if not path.is_file():
         raise UserError(f"SPEC got '{path}'; expected a Python file, such as fdgjax/sweeps/specs/hfedf_pacs.py")
-    try:
+    with users_program(f"SPEC '{path}'", expected):
         own = path.resolve().parent == SPECS
         module = import_module(f"{PACKAGE}.{path.stem}") if own else of_file(path.absolute())
         if not callable(getattr(module, "cells", None)):
             raise UserError(f"SPEC '{path}' has no function cells; expected {expected}")
         found = list(module.cells(scale))
-    except UserError:
-        raise
-    except Exception as error:  # a user's program may fail in any way
-        raise UserError(
-            f"SPEC '{path}' cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); expected {expected}"
-        ) from error
     if other := [cell for cell in found if not isinstance(cell, Cell)]:
         raise UserError(f"SPEC '{path}' gave {other[0]!r}; expected {expected}")
     return found

@@ -1,8 +1,9 @@
 """Errors that a user can fix: one line with the given value, what was expected and the fix."""
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 LISTED = 12
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -27,6 +28,24 @@ def system_words(error: OSError, fix: str) -> str:
         f"the system refuses{place} ({error.strerror or error}); expected a place that can be read or written and free "
         f"space; mend that, and {fix}"
     )
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, on one line; the name of its type if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextlib.contextmanager
+def users_program(what: str, expected: str) -> Iterator[None]:
+    """Whatever a user's program raises as one line, `what cannot be run (...); expected ...`; a `UserError` stays as it
+    is."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        raise UserError(f"{what} cannot be run ({reason}); expected {expected}") from error
 
 
 def check_library(what: str, library: str, extra: str, otherwise: str = "") -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from fdgjax.data.download.release import Assemble, amount
 from fdgjax.data.sources.layouts import FolderLayout
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, SYSTEM
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 from fdgjax.utils.files import stays_inside
 
 LARGEST = 2**30
@@ -160,7 +160,7 @@ def refusing(archive: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason_of(error)
         raise UserError(
             f"{archive} is damaged or not the release's ({reason}); nothing of it is used: remove it, and repeat the "
             "command"

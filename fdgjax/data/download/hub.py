@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from fdgjax.utils import checksums
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 
 SCHEME = "hf://"
 
@@ -32,7 +32,7 @@ def from_hub(uri: str, sha256: str) -> Path:
             token=False,  # no token is sent: the files are public
         )
     except Exception as error:  # the errors of its transports, which differ by version
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = reason_of(error)[:200]
         raise UserError(
             f"{uri} is not in the cache and cannot be fetched ({reason}); expected a network or a mirror in HF_ENDPOINT"
         ) from error

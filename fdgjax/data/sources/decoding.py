@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,7 +23,7 @@ def decode_file(encoded: bytes, file: object, size: int, channels: int) -> np.nd
         return decode_image(encoded, size, channels)
     except Exception as error:  # Pillow documents no closed list of what a damaged file raises
         unknown = f"neither {', '.join(CONTENTS[:-1])} nor {CONTENTS[-1]}"
-        reason = unknown if "BytesIO" in str(error) else " ".join(str(error).split()) or type(error).__name__
+        reason = unknown if "BytesIO" in str(error) else reason_of(error)
         raise UserError(f"cannot decode the image {file} ({reason}): repair the file or remove it") from error
 
 

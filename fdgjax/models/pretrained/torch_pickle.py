@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """The first pickle of such a file."""
@@ -86,7 +86,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"'{path}' cannot be read ({error.strerror}); expected a file of weights") from error
     # A damaged pickle can raise any exception.
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason_of(error)
         raise UserError(
             f"'{path}' is no file of tensors alone ({reason}); expected one that torch.save wrote of a state_dict in "
             "its format before 1.6, or a .safetensors file"

