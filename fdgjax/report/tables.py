@@ -222,12 +222,14 @@ def first_round(run: Run, accuracy: float) -> list[int | None]:
 def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     """Rounds and bytes until the main figure first reaches some accuracies."""
     wanted, rows = list(reach) or thresholds(runs), []
+    missed = set(wanted)
     for run in (run for run in runs if main_figure(run)):
         row: list[Cell] = [*who(run), HEADLINES[main_figure(run)]]
         per_round = recorded_bytes(run)
         for accuracy in wanted:
             rounds = first_round(run, accuracy)
             reached = None if None in rounds else spread(rounds)
+            missed -= {accuracy} if reached else set()
             row += [reached, reached and per_round and scaled_cell(reached, sum(per_round))]
         rows.append(row)
     columns = [*WHO, Column("figure", "figure")]
@@ -237,11 +239,12 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
             Column(f"rounds_to_{percent}", f"rounds to {percent} %", "rounds"),
             Column(f"bytes_to_{percent}", f"MB to {percent} %", "megabytes"),
         ]
+    unreached = f" No run reached {', '.join(f'{100 * one:g} %' for one in sorted(missed))} in all seeds."
     return Table(
         "communication",
         "Communication needed",
         "Until an evaluation first reached an accuracy, in all seeds: rounds, and megabytes sent and received by all "
-        "clients; mean ± deviation over seeds.",
+        f"clients; mean ± deviation over seeds.{unreached if missed else ''}",
         columns,
         rows if wanted else [],
     )
