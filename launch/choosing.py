@@ -24,6 +24,7 @@ from fdgjax.sweeps.choice import Judged, cheapest, figures, seeds_in
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
 from fdgjax.utils.files import csv_text, write_text
+from fdgjax.utils.markdown import markdown_table
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "choose"
 NAMES = {"rotated_digits": "paper", "office_caltech10": "office_caltech10", "pacs": "pacs"}
@@ -153,29 +154,23 @@ def outcome(kept: Sequence[Kept], methods: Sequence[str], domains: Sequence[str]
 
 def regrets(_: str) -> str:
     """The mean regret of each rule on each data set."""
-    lines = [
-        f"| data | targets | methods | {' | '.join(RULES)} | in the interval |",
-        f"|---|--:|--:|{'--:|' * len(RULES)}--:|",
-    ]
+    rows, numbers = [], ["targets", "methods", *RULES, "in the interval"]
     for name in NAMES:
         if found := outcomes(name):
             means = [f"{np.mean([one.regret[rule] for one in found]):.1f}" for rule in RULES]
             inside = f"{sum(one.inside for one in found)} of {len(found)}"
-            lines.append(f"| {name} | {len(found)} | {found[0].methods} | {' | '.join(means)} | {inside} |")
-    return "\n".join([*lines, ""])
+            rows.append([name, str(len(found)), str(found[0].methods), *means, inside])
+    return "\n".join([*markdown_table(["data", *numbers], rows, right=numbers), ""])
 
 
 def regrets_by_target(_: str) -> str:
     """Each target's choice, and the regret of each rule."""
-    lines = [
-        f"| data | target | chosen | cannot be told apart | {' | '.join(RULES)} |",
-        f"|---|---|---|--:|{'--:|' * 6}",
-    ]
+    rows, numbers = [], ["cannot be told apart", *RULES]
     for name in NAMES:
         for one in outcomes(name):
-            each = " | ".join(f"{one.regret[rule]:.1f}" for rule in RULES)
-            lines.append(f"| {name} | {one.target} | {one.chosen} | {one.members} of {one.methods} | {each} |")
-    return "\n".join([*lines, ""])
+            each = [f"{one.regret[rule]:.1f}" for rule in RULES]
+            rows.append([name, one.target, one.chosen, f"{one.members} of {one.methods}", *each])
+    return "\n".join([*markdown_table(["data", "target", "chosen", *numbers], rows, right=numbers), ""])
 
 
 if __name__ == "__main__":

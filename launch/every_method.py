@@ -17,6 +17,7 @@ from fdgjax.evaluation.statistics import Difference, Values, over_targets, paire
 from fdgjax.report.reading import read_runs
 from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
+from fdgjax.utils.markdown import markdown_table
 from launch.choosing import write_rows
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "every_method"
@@ -79,11 +80,11 @@ def every_method(_: str) -> str:
     kept = {name: {figure: read_kept(FOLDER / f"{name}.csv", figure) for figure in FIGURES.values()} for name in NAMES}
     pairs = [(NAMES[name], figure) for name in NAMES for figure in FIGURES.values()]
     head = [cell for name, figure in pairs for cell in (f"{name}, {figure}", "minus FedAvg")]
-    lines = [f"| method | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
-    first = kept["office_caltech10"]["ood"]
+    first, rows = kept["office_caltech10"]["ood"], []
     for method in sorted(first, key=lambda method: -means(first[method])):
         cells = [cell for name in NAMES for figure in FIGURES.values() for cell in cells_of(kept[name][figure], method)]
-        lines.append(f"| `{method}` | {' | '.join(cells)} |")
+        rows.append([f"`{method}`", *cells])
+    lines = markdown_table(["method", *head], rows, right=head)
     return "\n".join([*lines, "", *(counted(kept[name], NAMES[name]) for name in NAMES), *corrected(kept), ""])
 
 

@@ -21,6 +21,7 @@ from fdgjax.data.federation import Partition
 from fdgjax.experiments import Experiment, build
 from fdgjax.report.reading import read_runs
 from fdgjax.utils.command import command
+from fdgjax.utils.markdown import markdown_table
 from launch.choosing import write_rows
 from launch.every_method import cells_of, means, read_kept
 
@@ -195,12 +196,12 @@ def hospitals_table(_: str) -> str:
         name: {method: own for file in files for method, own in read_kept(file, name).items()}
         for name in ("accuracy", "auroc")
     }
-    lines = ["| method | AUROC | minus FedAvg | accuracy | minus FedAvg |", "|---|--:|--:|--:|--:|"]
-    first = figures["auroc"]
+    head = ["AUROC", "minus FedAvg", "accuracy", "minus FedAvg"]
+    first, rows = figures["auroc"], []
     for method in sorted(first, key=lambda name: -means(first[name])):
         cells = [cell for name in ("auroc", "accuracy") for cell in cells_of(figures[name], method)]
-        lines.append(f"| {method if ',' in method else f'`{method}`'} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+        rows.append([method if "," in method else f"`{method}`", *cells])
+    return "\n".join([*markdown_table(["method", *head], rows, right=head), ""])
 
 
 TASKS: Mapping[str, Callable[[argparse.Namespace], None]] = {

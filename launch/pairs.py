@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fdgjax.sweeps.comparison import ComparisonRow
+from fdgjax.utils.markdown import markdown_table
 from launch.kept import EVIDENCE, compared_in
 
 BASELINE, METHOD = "ssfl", "uap"
@@ -16,15 +17,16 @@ def pairs_table(_: str) -> str:
     rows = {row.name: row for evidence in EVIDENCE if evidence.pairs for _, row in compared_in(evidence)}
     parts = [name.split("-") for name in rows]
     domains = sorted({domain for _, *pair in parts for domain in pair}, key=lambda name: int(name[1:]))
-    lines = [f"| server | {' | '.join(f'test {domain}' for domain in domains)} |", f"|---|{'---|' * len(domains)}"]
+    written: list[list[str]] = []
     for server in domains:
         cells = [
             " / ".join(beside(rows, f"{method}-{server}-{test}") for method in (BASELINE, METHOD)) for test in domains
         ]
-        lines.append(f"| {server} | {' | '.join('' if cell == ' / ' else cell for cell in cells)} |")
+        written.append([server, *("" if cell == " / " else cell for cell in cells)])
     both = [pair for method, *pair in parts if method == METHOD and "-".join([BASELINE, *pair]) in rows]
     found = [[rows["-".join([method, *pair])] for pair in both] for method in (BASELINE, METHOD)]
-    return "\n".join([*lines, "", *summary(*found), ""])
+    table = markdown_table(["server", *(f"test {domain}" for domain in domains)], written)
+    return "\n".join([*table, "", *summary(*found), ""])
 
 
 def beside(rows: Mapping[str, ComparisonRow], name: str) -> str:

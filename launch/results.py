@@ -22,6 +22,7 @@ from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
+from fdgjax.utils.markdown import markdown_table
 from launch.choosing import regrets, regrets_by_target
 from launch.every_method import every_method
 from launch.hospitals import hospitals_table
@@ -74,10 +75,8 @@ def with_table(page: str, title: str, make: Callable[[str], str]) -> str:
 def published_cells(_: str) -> str:
     """Every kept figure at a paper's scale beside the paper's, but those that have a table by pairs, and how many are
     reproduced."""
-    lines = [
-        "| table | cell | how it was run | figure | ours | seeds | the paper's | difference | tolerance | verdict |",
-        "|---|---|---|---|--:|--:|--:|--:|--:|---|",
-    ]
+    numbers = ["ours", "seeds", "the paper's", "difference", "tolerance"]
+    rows: list[list[str]] = []
     verdicts: dict[str, list[str]] = {}
     for evidence, cell, row in compared():
         verdicts.setdefault(f"{evidence.spec}, {evidence.how}", []).append(row.verdict.partition(",")[0])
@@ -88,12 +87,14 @@ def published_cells(_: str) -> str:
         figures = [written(row.ours, row.deviation), str(row.seeds), written(row.paper, row.paper_deviation)]
         figures += [f"{row.difference:+.1f}", written(row.tolerance, None), row.verdict]
         paper = f"{evidence.spec.partition('_')[0]}, {row.table}"
-        lines.append(f"| {' | '.join([paper, cell.name, how, HEADLINES[row.figure], *figures])} |")
+        rows.append([paper, cell.name, how, HEADLINES[row.figure], *figures])
     counts = [
-        f"- {name}: {words.count('reproduced')} of {len(words)} figures reproduced, {words.count('worse')} worse, "
-        f"{words.count('better')} better."
-        for name, words in verdicts.items()
+        f"- {name}: {found.count('reproduced')} of {len(found)} figures reproduced, {found.count('worse')} worse, "
+        f"{found.count('better')} better."
+        for name, found in verdicts.items()
     ]
+    head = ["table", "cell", "how it was run", "figure", *numbers, "verdict"]
+    lines = markdown_table(head, rows, right=numbers)
     return "\n".join([*lines, "", *counts, ""])
 
 
@@ -110,15 +111,12 @@ LOSSES = {
 def augmentation(_: str) -> str:
     """For each cell that was run with augmentation and without: accuracies and losses of both, by target."""
     without, with_ = ({cell.name: cell for cell in kept_cells(folder)} for folder in AUGMENTED)
-    lines = [
-        f"| cell | augmentation | seeds | {' | '.join(LOSSES.values())} |",
-        f"|---|---|--:|{'--:|' * len(LOSSES)}",
-    ]
+    rows, numbers = [], ["seeds", *LOSSES.values()]
     for name in (name for name in without if name in with_):
         for word, cell in (("none", without[name]), ("DomainBed's", with_[name])):
             figures = [mean_of(cell, figure) for figure in LOSSES]
-            lines.append(f"| {name} | {word} | {len(cell.seeds)} | {' | '.join(figures)} |")
-    return "\n".join([*lines, ""])
+            rows.append([name, word, str(len(cell.seeds)), *figures])
+    return "\n".join([*markdown_table(["cell", "augmentation", *numbers], rows, right=numbers), ""])
 
 
 def mean_of(cell: KeptCell, figure: str) -> str:
@@ -153,9 +151,8 @@ def methods_on_pacs(_: str) -> str:
                 means = " / ".join(f"{100 * one.mean:.1f}" for one in found if one)
                 rows.setdefault(name, {})[folder] = means + part
     head = [f"[{how}](../benchmarks/results/{folder})" for folder, how in PACS.items()]
-    lines = [f"| method | {' | '.join(head)} |", f"|---|{'--:|' * len(PACS)}"]
-    lines += [f"| `{name}` | {' | '.join(rows[name].get(folder, '') for folder in PACS)} |" for name in sorted(rows)]
-    return "\n".join([*lines, ""])
+    cells = [[f"`{name}`", *(rows[name].get(folder, "") for folder in PACS)] for name in sorted(rows)]
+    return "\n".join([*markdown_table(["method", *head], cells, right=head), ""])
 
 
 def unseen_in(*methods: Values) -> set[str]:
