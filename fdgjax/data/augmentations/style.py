@@ -17,7 +17,7 @@ TRIES = 16
 
 class Style(NamedTuple):
     """Statistics of each image and channel over the pixels, `[batch, channels]` each: the mean, and the square root of
-    the unbiased variance plus `EPSILON`."""
+    the unbiased variance (0 of a single pixel) plus `EPSILON`."""
 
     mean: jax.Array
     deviation: jax.Array
@@ -30,7 +30,9 @@ def style_of(images: jax.Array) -> Style:
       UserError: inputs that are no images.
     """
     check_images("a style (FedCCRL)", images.shape, "a method that fits these data, such as fedavg")
-    return Style(jnp.mean(images, (1, 2)), jnp.sqrt(jnp.var(images, (1, 2), ddof=1) + EPSILON))
+    several = images.shape[1] * images.shape[2] > 1
+    variance = jnp.var(images, (1, 2), ddof=1) if several else jnp.zeros_like(images[:, 0, 0])
+    return Style(jnp.mean(images, (1, 2)), jnp.sqrt(variance + EPSILON))
 
 
 def in_style(images: jax.Array, other: Style, own_share: jax.Array) -> jax.Array:

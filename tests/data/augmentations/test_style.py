@@ -26,6 +26,8 @@ def test_pixels_stay_in_their_range_and_a_flat_image_is_finite() -> None:
     flat = jnp.full((1, 4, 4, 1), 0.9)
     bright = in_style(flat, Style(jnp.full((1, 1), 5.0), jnp.full((1, 1), 2.0)), jnp.zeros(1))
     np.testing.assert_array_equal(bright, 1)
+    pixel = in_style(jnp.full((1, 1, 1, 1), 0.5), Style(jnp.zeros((1, 1)), jnp.ones((1, 1))), jnp.full(1, 0.5))
+    np.testing.assert_allclose(pixel, 0.25)
 
 
 @pytest.mark.parametrize("a", [0.1, 1.0])
