@@ -67,8 +67,8 @@ def differing_values(configs: Sequence[Config]) -> str:
 def run_batched(configs: Sequence[Config], paths: Sequence[Path], console: Console, stop: Stop) -> list[dict[str, Any]]:
     """Trains a family, or resumes it, each member in its own folder, and returns the members' summaries.
 
-    Each folder holds what the run would write if it were trained alone (bit for bit where the seed axis is `map`), so
-    that it can also be continued as a single run.
+    Each folder holds what the run would write if it were trained alone, to rounding, so that it can also be continued
+    as a single run.
 
     Args:
       configs: a group made by `batches`, none of them finished.

@@ -1,4 +1,4 @@
-"""Several seeds side by side leave what as many runs would have left, on a CPU bit for bit."""
+"""Several seeds side by side leave what as many runs would have left, compiled without optimisation bit for bit."""
 
 import io
 from pathlib import Path
