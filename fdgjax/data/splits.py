@@ -122,7 +122,10 @@ def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> 
     if not 0.0 < fraction < 1.0:
         raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
     if len(rows) < 2:
-        raise UserError(f"a client has {len(rows)} samples: holding some out needs at least 2; use fewer clients")
+        raise UserError(
+            f"a client has too few samples, {len(rows)}; expected at least 2, to hold one out; use fewer clients, or "
+            "exclude its domain"
+        )
     held = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
     shuffled = rng.permutation(rows)
     return np.sort(shuffled[held:]), np.sort(shuffled[:held])

@@ -15,6 +15,8 @@ from fdgjax.loggers.base import Logger, RunInfo, Sink
 from fdgjax.loggers.run_id import read_id, write_id
 
 EXPERIMENT = "fdgjax"
+OWN = "mlflow.db"
+"""The store in the run's own folder."""
 MOST = 100
 """The maximum number of parameters in one request, which is MLflow's own limit."""
 MOST_METRICS = 1000
@@ -27,12 +29,13 @@ def open_mlflow(place: RunInfo) -> Sink:
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
 
-    store = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(place.folder / 'mlflow.db').absolute()}"
-    client = MlflowClient(tracking_uri=store)
+    shared, own = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{(place.folder / OWN).absolute()}"
+    client = MlflowClient(tracking_uri=shared or own)
     # The address without the user name and password that it may contain.
-    place_of_store = store.rpartition("@")[2]
+    place_of_store = shared.rpartition("@")[2] if shared else OWN
     note = read_id(place.folder, "mlflow")
-    if note.get("store") == place_of_store:
+    # Earlier versions noted the whole path of a run's own store, which is another one where the folder is moved.
+    if note.get("store") in (place_of_store, shared or own):
         run, held = note["run"], last_round(client, note["run"])
         client.update_run(run, status="RUNNING")
     else:
@@ -65,18 +68,31 @@ def begun(client: Any, place: RunInfo) -> str:
     """The id of a new run, with the config's keys as its parameters."""
     from mlflow.entities import Param
 
-    known = client.get_experiment_by_name(EXPERIMENT)
-    experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
-    run: str = client.create_run(experiment, run_name=place.name).info.run_id
+    run: str = client.create_run(experiment_of(client), run_name=place.name).info.run_id
     parameters = [Param(allowed(key), str(value)) for key, value in flatten_dict(place.config, sep=".").items()]
     for i in range(0, len(parameters), MOST):
         client.log_batch(run, params=parameters[i : i + MOST])
     return run
 
 
+def experiment_of(client: Any) -> str:
+    """The id of the experiment, which another run may make between the question and the answer."""
+    from mlflow.exceptions import MlflowException
+
+    known = client.get_experiment_by_name(EXPERIMENT)
+    try:
+        made: str = known.experiment_id if known else client.create_experiment(EXPERIMENT)
+    except MlflowException:
+        known = client.get_experiment_by_name(EXPERIMENT)
+        if known is None:
+            raise
+        made = known.experiment_id
+    return made
+
+
 def allowed(name: str) -> str:
     """The name, reduced to the characters and the length that MLflow accepts."""
-    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)[:LONGEST]
+    return re.sub(r"[^\w\-. /]", "_", name)[:LONGEST]
 
 
 ENTRY = Logger("mlflow", "MLflow's records", "mlflow", open_mlflow)

@@ -129,10 +129,11 @@ class DSEUnit(nn.Module):
             raise UserError(f"DSEUnit got ratio {self.ratio}; expected at least 2; without a skew eraser use NormUnit")
         core = self.layer(features=-(-self.features // self.ratio), name="dfe")(x)
         core = self.inner_activation(norm(core, train, "bn_dse"))
-        parts = [core, self._erase(core)[..., : self.features - core.shape[-1]]]
+        left = self.features - core.shape[-1]
+        parts = [core, self._erase(core)[..., :left]] if left else [core]
         if self.bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
-            split = jnp.split(bias.reshape((1,) * (x.ndim - 1) + (-1,)), [core.shape[-1]], axis=-1)
+            split = jnp.split(bias.reshape((1,) * (x.ndim - 1) + (-1,)), [core.shape[-1]] * bool(left), axis=-1)
             parts = [part + own for part, own in zip(parts, split, strict=True)]
         normalised = batch_norm(use_running_average=not train, name="bn_dfe")(parts)
         return jnp.concatenate([self.activation(part) for part in normalised], axis=-1)

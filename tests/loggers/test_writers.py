@@ -79,6 +79,18 @@ def test_a_tracker_added_later_gets_the_rounds_before(tmp_path: Path, monkeypatc
     assert "secret" not in id_file(tmp_path, "mlflow").read_text()
 
 
+def test_two_runs_may_make_mlflows_experiment_at_once_and_a_moved_folder_keeps_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, store = fake_mlflow(monkeypatch)
+    store["race"] = True
+    (folder := tmp_path / "here").mkdir()
+    trained(loggers_of("mlflow"), folder, 0, 2, pytest.fail)
+    folder.rename(tmp_path / "there")
+    trained(loggers_of("mlflow"), tmp_path / "there", 2, ROUNDS, pytest.fail)
+    assert [[step for step, _ in rounds] for rounds in runs.values()] == [list(range(1, ROUNDS + 1))]
+
+
 def test_what_mlflow_is_told_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, store = fake_mlflow(monkeypatch)
     log = open_loggers(loggers_of("mlflow"), RunInfo(tmp_path, CONFIG, 0), [], pytest.fail)
@@ -87,7 +99,7 @@ def test_what_mlflow_is_told_of_a_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert store["parameters"]["run0"] == {key: str(value) for key, value in flatten_dict(CONFIG, sep=".").items()}
     assert store["status"]["run0"] == "KILLED"
     first, second = runs["run0"]
-    assert first[1]["accuracy/a_b _"] == 0.5
+    assert first[1]["accuracy/a_b é"] == 0.5
     # A round is noted as whole once all its numbers are there.
     assert ["round" in values for _, values in (first, second)] == [False, True]
     trained(loggers_of("mlflow"), tmp_path, 1, ROUNDS, pytest.fail)

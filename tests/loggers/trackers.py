@@ -43,16 +43,21 @@ def fake_wandb(patch: pytest.MonkeyPatch) -> tuple[dict[str, Rounds], list[dict[
 def fake_mlflow(patch: pytest.MonkeyPatch) -> tuple[dict[str, Rounds], dict[str, Any]]:
     """The rounds of each run, and what else the store holds: parameters and the status by run, addresses."""
     runs: dict[str, Rounds] = {}
-    store: dict[str, Any] = {"parameters": {}, "status": {}, "addresses": []}
+    store: dict[str, Any] = {"parameters": {}, "status": {}, "addresses": [], "race": False, "raced": False}
+
+    class MlflowException(Exception): ...
 
     class Client:
         def __init__(self, tracking_uri: str) -> None:
             store["addresses"].append(tracking_uri)
 
         def get_experiment_by_name(self, name: str) -> Any:
-            return SimpleNamespace(experiment_id="1") if runs else None
+            return SimpleNamespace(experiment_id="1") if runs or store["raced"] else None
 
         def create_experiment(self, name: str) -> str:
+            if store["race"]:
+                store["raced"] = True
+                raise MlflowException("it exists")
             return "1"
 
         def create_run(self, experiment: str, run_name: str) -> Any:
@@ -77,6 +82,7 @@ def fake_mlflow(patch: pytest.MonkeyPatch) -> tuple[dict[str, Rounds], dict[str,
         set_terminated: Callable[..., None] = update_run
 
     install(patch, "mlflow")
+    install(patch, "mlflow.exceptions", MlflowException=MlflowException)
     install(patch, "mlflow.tracking", MlflowClient=Client)
     install(patch, "mlflow.entities", Metric=lambda *parts: parts, Param=lambda *parts: parts)
     return runs, store

@@ -105,6 +105,14 @@ def test_shapes_of_the_skew_eraser(layer: Any, shape: tuple[int, ...], window: i
     assert features - core <= outputs < features
 
 
+@pytest.mark.parametrize("unit", [DSEUnit, official_dse_unit])
+def test_a_unit_of_one_channel_has_nothing_to_erase(unit: Any) -> None:
+    y, variables = jax.eval_shape(unit(Dense, 1).init_with_output, jax.random.key(0), images(2, 3))
+    assert y.shape == (2, 1)
+    assert "dse" not in variables["params"]
+    assert all(leaf.size for leaf in jax.tree.leaves(variables))
+
+
 def test_each_channel_of_the_skew_eraser_sees_one_of_the_extractor() -> None:
     unit = DSEUnit(Dense, 8, activation=no_activation, inner_activation=no_activation)
     x = images(4, 3)
