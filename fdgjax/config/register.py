@@ -20,6 +20,7 @@ from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS
+from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, register
 
@@ -128,11 +129,7 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
     named = {key: f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items()}
     files = registering_files(missing)
     homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
-    again = (
-        f"repeat the command as `fdgjax {' '.join(f'--with {shlex.quote(file)}' for file in files)} ...`"
-        if files
-        else ""
-    )
+    again = f"repeat the command as `fdgjax {shlex.join(with_words(files))} ...`" if files else ""
     give = f"give {homeless} to fdgjax.open_run, or to --with a FILE that registers it" if homeless else ""
     raise UserError(
         f"{where} needs {' and '.join(named.values())}, of the program that trained it; expected it to be registered: "

@@ -157,7 +157,7 @@ def test_labels_say_where_variables_are(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_client_state_has_the_client_axis_first(name: str) -> None:
     case = shared_case(name, plan=make_plan(drop_nonfinite=True))
-    state = jax.eval_shape(lambda: case.start())
+    state = jax.eval_shape(case.start)
     assert all(len(leaf) == len(case.federation.ids) for leaf in jax.tree.leaves((state.clients, state.optimizers)))
     assert bool(jax.tree.leaves(state.optimizers)) == case.method.keep_optimizer
 
