@@ -12,6 +12,8 @@ from fdgjax.run.loop import train_rounds
 from tests.docs.pages import README
 from tests.runs import perceptron
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["perceptron"]
 
 EXAMPLE, METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 import fdgjax
 
 PACKAGE = Path(fdgjax.__file__).parent
@@ -112,6 +114,7 @@ def test_rooms_are_few() -> None:
     assert not [room for room in rooms if not (room / "__init__.py").exists()]
 
 
+@pytest.mark.slow
 def test_no_import_runs_upwards() -> None:
     floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
     known = modules()
@@ -126,6 +129,7 @@ def test_no_import_runs_upwards() -> None:
     assert not upwards
 
 
+@pytest.mark.slow
 def test_no_modules_import_in_a_circle() -> None:
     known = modules()
     graph = {module: set(imports(path.read_text(), known)) - {module} for module, path in known.items()}
@@ -140,6 +144,7 @@ def test_parts_know_no_method_file() -> None:
         assert not named & {f"fdgjax.methods.{method}" for method in methods}, file.name
 
 
+@pytest.mark.slow
 def test_a_run_loads_what_it_needs_when_it_needs_it() -> None:
     late = ("flax.nnx", "orbax.checkpoint", "tensorflow", "tensorflow_datasets", "matplotlib", "optuna", "flwr")
     code = f"import sys, fdgjax.cli.train; print([name for name in {late!r} if name in sys.modules])"
@@ -147,6 +152,7 @@ def test_a_run_loads_what_it_needs_when_it_needs_it() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_contract_loads_no_data_sets() -> None:
     code = "import sys, fdgjax.contract; print('\\n'.join(name for name in sys.modules if name.startswith('fdgjax.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

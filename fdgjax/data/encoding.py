@@ -27,6 +27,8 @@ from fdgjax.data.pixels import as_floats
 
 CONSTANT = 1e-12
 """A column is constant where its variance is at most this share of its mean square: what is left is rounding."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""And where its deviation is no normal number of float32, in which its scale would be infinite."""
 
 
 @jax.tree_util.register_dataclass
@@ -77,7 +79,7 @@ def standardising(statistics: ColumnStatistics, layout: Layout) -> Encoding:
     own = np.array(numeric(layout), int) if layout else np.arange(len(statistics.present))
     count, mean, square = (array[own] for array in statistics[1:4])
     variance = square / np.maximum(count, 1)
-    varies = variance > CONSTANT * (variance + mean**2)
+    varies = (variance > CONSTANT * (variance + mean**2)) & (variance > SMALLEST**2)
     scale = np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
     missing = statistics.rows - statistics.present > 0 if layout else np.zeros(0)
     return encoding(mean, scale, missing, statistics.categories > 0, layout)

@@ -13,6 +13,7 @@ from fdgjax.aggregation import attention
 from fdgjax.utils.errors import UserError
 
 
+@pytest.mark.slow
 def test_the_official_codes_numbers(conformance: Path) -> None:
     data = np.load(conformance / "fdse_attention.npz")
     for case in range(sum(name.startswith("params_") for name in data.files)):
@@ -21,6 +22,7 @@ def test_the_official_codes_numbers(conformance: Path) -> None:
         np.testing.assert_allclose(personal, data[f"out_{case}"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**20), tau=st.floats(0.05, 5), order=st.permutations(range(4)))
 def test_rows_sum_to_one_and_clients_may_be_reordered(seed: int, tau: float, order: list[int]) -> None:
@@ -38,6 +40,7 @@ def test_rows_sum_to_one_and_clients_may_be_reordered(seed: int, tau: float, ord
         chex.assert_trees_all_close(swapped, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_cold_everyone_keeps_to_itself_and_equals_share() -> None:
     params = jnp.array([(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
     np.testing.assert_allclose(attention(params, tau=1e-3)[0][:2], params[:2], atol=1e-6)
@@ -45,6 +48,7 @@ def test_cold_everyone_keeps_to_itself_and_equals_share() -> None:
     np.testing.assert_allclose(attention(alike, tau=0.5)[0], alike, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["leaf", "tree"])
 def test_clients_of_weight_zero_are_invisible_to_the_others(scope: str) -> None:
     rng = np.random.default_rng(0)

@@ -86,6 +86,7 @@ def test_one_update_of_another_scale_has_its_cosine(scale: float) -> None:
     np.testing.assert_allclose(shares, align(as_matrix(updates), np.ones(N)), rtol=1e-4)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, weights=WEIGHTS)
 def test_leaf_scope_is_the_rule_on_each_leaf(seed: int, weights: list[int]) -> None:
@@ -117,6 +118,7 @@ def test_a_tiny_temperature_picks_the_best(temperature: float) -> None:
     np.testing.assert_allclose(update, updates[1])
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, weights=WEIGHTS)
 def test_each_leaf_has_its_own_weights(seed: int, weights: list[int]) -> None:
@@ -128,6 +130,7 @@ def test_each_leaf_has_its_own_weights(seed: int, weights: list[int]) -> None:
             assert_close(update[name], rule(updates[name], share)[0])
 
 
+@pytest.mark.slow
 def test_partition_applies_each_rule_to_its_leaves_together() -> None:
     updates, w = draw(11), jnp.asarray([1.0, 2, 0, 4])
     update, coefficients = partition({"one": mean, "two": cosine_softmax}, LABELS)(updates, w)
@@ -139,6 +142,7 @@ def test_partition_applies_each_rule_to_its_leaves_together() -> None:
     np.testing.assert_allclose(coefficients["a"], mean(one, w)[1], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_chain_hands_coefficients_on_as_weights() -> None:
     updates, w = draw(12), jnp.asarray([1.0, 2, 0, 4])
     update, coefficients = chain(cosine_softmax, cosine_softmax)(updates, w)

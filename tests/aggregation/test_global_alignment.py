@@ -39,6 +39,7 @@ def test_the_official_weights(case: int, conformance: Path) -> None:
     np.testing.assert_allclose(update, arrays[f"weights_{case}"] @ arrays[f"updates_{case}"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, scale=SCALES, weights=WEIGHTS, iterations=st.sampled_from(sorted(TREE)))
 def test_it_is_its_formula(seed: int, scale: float, weights: list[int], iterations: int) -> None:
@@ -71,6 +72,7 @@ def test_updates_are_compared_with_what_sample_shares_make_of_them(iterations: i
     chex.assert_trees_all_close(update, mean(updates, coefficients)[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [{"iterations": 0}, {"gamma": 1.0}])
 def test_without_it_the_mean_is_left(chosen: dict[str, float]) -> None:
     updates, weights = draw(5), jnp.asarray([1.0, 2.0, 0.0, 4.0])

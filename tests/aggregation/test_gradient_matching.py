@@ -49,6 +49,7 @@ def test_no_step_within_the_radius_agrees_more_with_the_client_it_agrees_with_le
     assert least <= min(dual(updates, weights, kappa, one) for one in others) + 2e-4 * scale
 
 
+@pytest.mark.slow
 def test_without_a_radius_it_is_the_mean_and_clients_that_agree_move_by_one_radius_more() -> None:
     updates, weights = draw(0), np.float32([1, 2, 0, 3, 1])
     np.testing.assert_allclose(MATCHED(updates, weights, kappa=0.0)[0], mean(updates, weights)[0], rtol=1e-5)
@@ -57,12 +58,14 @@ def test_without_a_radius_it_is_the_mean_and_clients_that_agree_move_by_one_radi
         np.testing.assert_allclose(MATCHED(same, weights, scale=scale)[0], factor * updates[0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_updates_that_cancel_leave_the_mean() -> None:
     opposed = np.float32([[1, 0], [-1, 0], [0, 1], [0, -1], [0.0, 0.0]])
     update, _ = MATCHED(opposed, np.float32([2, 1, 1, 1, 1]), kappa=1.5)
     np.testing.assert_allclose(update, [1 / 6, 0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_client_that_is_almost_idle_shortens_the_matched_part_in_proportion() -> None:
     """Below a hundredth of the mean length (the official floor), there is no jump: half as long, half the part."""
     busy = np.float32([[1, 0.2], [1, -0.2]])

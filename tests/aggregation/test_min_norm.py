@@ -56,6 +56,7 @@ def clouds(draw: st.DrawFn) -> np.ndarray:
     return points / np.abs(points).max()
 
 
+@pytest.mark.slow
 @LAW
 @given(points=clouds())
 def test_no_vertex_makes_the_point_shorter(points: np.ndarray) -> None:
@@ -67,6 +68,7 @@ def test_no_vertex_makes_the_point_shorter(points: np.ndarray) -> None:
     assert (gram @ w >= w @ gram @ w - 1e-4 * np.abs(gram).max()).all()
 
 
+@pytest.mark.slow
 @LAW
 @given(points=clouds(), normalize=st.booleans())
 def test_it_goes_against_nobody(points: np.ndarray, normalize: bool) -> None:
@@ -89,6 +91,7 @@ def test_the_length_is_the_mean_of_the_lengths_where_directions_agree() -> None:
     np.testing.assert_allclose(update, np.ones(2), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_many_clients_and_many_leaves_at_once() -> None:
     rng = np.random.default_rng(0)
     points = jnp.asarray(rng.normal(size=(5, 64, 40)) + 0.5, jnp.float32)
@@ -116,6 +119,7 @@ def test_of_many_clients_a_third_is_left_out() -> None:
     assert (gram @ w)[allowed].min() >= square - 1e-5
 
 
+@pytest.mark.slow
 def test_each_leaf_has_a_point_of_its_own() -> None:
     updates: dict[str, Any] = {"a": jnp.array([(1.0, 0.0), (0.0, 1.0)]), "b": jnp.array([1.0, 1.0])}
     _, by_leaf = RULE(updates)

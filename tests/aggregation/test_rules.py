@@ -220,6 +220,7 @@ def test_nobody_counts_nothing_changes(rule: Rule) -> None:
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((update, coefficients)))
 
 
+@pytest.mark.slow
 @every_form
 def test_no_weights_are_equal_weights(rule: Rule) -> None:
     assert_same(rule, rule(draw(5)), rule(draw(5), jnp.full(N, 7.0)))
@@ -250,6 +251,7 @@ def test_one_client_is_its_own_aggregate(rule: Rule) -> None:
     assert_close(rule(updates)[0], of_clients(lambda leaf: leaf[0], updates))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FORMS))
 def test_every_rule_may_be_followed_by_another(name: str) -> None:
     """Its coefficients have the form of weights: rules compose."""

@@ -44,6 +44,7 @@ def test_an_unknown_distance_is_refused() -> None:
         distance_reweighted(UPDATES, beta=1.0, distance="jont")
 
 
+@pytest.mark.slow
 def test_the_consensus_is_the_mean_of_the_sub_sets_that_have_somebody() -> None:
     weights = jnp.asarray(SIZES, jnp.float32)
     members = jnp.asarray([[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 1, 1]], bool)

@@ -89,12 +89,14 @@ def both(primal: Any, inputs: jax.Array, cotangents: Any, c: jax.Array) -> tuple
     return answers(updates, c, direction), answers(explicit(tree), c, direction)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=10)
 @given(seed=st.integers(0, 999), shares=st.lists(st.integers(0, 5), min_size=CLIENTS, max_size=CLIENTS))
 def test_pulled_back_updates_answer_as_written_out_ones(seed: int, shares: list[int]) -> None:
     close(*both(*problem(seed), jnp.asarray(shares, jnp.float32)), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["tree", "leaf"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_rule_does_not_see_the_difference(sign: int, scope: str) -> None:
@@ -110,6 +112,7 @@ def test_a_rule_does_not_see_the_difference(sign: int, scope: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rubbish", [np.nan, np.inf])
 def test_a_pulled_back_client_of_weight_zero_is_invisible(rubbish: float) -> None:
     primal, inputs, cotangents = problem(6)
@@ -173,6 +176,7 @@ def both_answers(case: tuple[Network, jax.Array, Any], coefficients: jax.Array) 
     return answers(updates, coefficients, direction), answers(explicit(tree), coefficients, direction)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(seed=st.integers(0, 999), shares=st.lists(st.integers(0, 5), min_size=CLIENTS, max_size=CLIENTS))
 def test_factors_answer_as_written_out_gradients(seed: int, shares: list[int]) -> None:
@@ -215,6 +219,7 @@ def test_many_clients_go_by_directions() -> None:
     assert found == {8: True, 9: False}, "a gradient of four numbers for each output, and its products"
 
 
+@pytest.mark.slow
 def test_joined_parts_are_one_vector() -> None:
     trees = [written_out(*problem(seed)) for seed in (1, 2)]
     together, c = explicit(Pair(*trees)), jnp.asarray([0.5, 0.0, 1.0, 2.0])
@@ -238,6 +243,7 @@ def test_norms_and_cosines_at_extreme_scales(scale: float) -> None:
     np.testing.assert_allclose(cosines(updates, updates.norms(), Pair(*parts)), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-21, 1e19, 1e30])
 def test_a_pulled_back_update_may_be_of_any_size(scale: float) -> None:
     primal, inputs, cotangents = problem(7)

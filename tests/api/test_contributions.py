@@ -50,6 +50,7 @@ def trained(data: Drawn, method: str = "fedavg", **keys: Any) -> Result:
 pytestmark = pytest.mark.usefixtures("perceptron")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     ["feddyn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("scaffold", "ditto", "hfedf", "feddg_ga"))],
@@ -60,6 +61,7 @@ def test_an_absent_client_does_not_exist(method: str) -> None:
     assert absent.evaluated["ood_accuracy"] == without.evaluated["ood_accuracy"]
 
 
+@pytest.mark.slow
 def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
     """Runs whose accuracies add up over their clients: 0.1, 0.2 and 0.3 above a guess of 1/4."""
     clients, worth = ("a", "b", "c"), (0.1, 0.2, 0.3)
@@ -131,6 +133,7 @@ def accuracies(alone: Result, clients: str, seed: int) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 def test_another_experiments_folder_is_refused_and_what_is_kept_is_of_the_summary(tmp_path: Path) -> None:
     """More rounds in the same folder are another experiment, and a continued run's absent clients are measured anew."""
 

@@ -87,6 +87,7 @@ def test_importing_loads_nothing() -> None:
         _ = fdgjax.experimnt
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("perceptron")
 def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
@@ -116,6 +117,7 @@ def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened.predict_proba(images), alone.predict_proba(images))
 
 
+@pytest.mark.slow
 def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
     data = arrays()
     trainer = fdgjax.experiment(
@@ -261,6 +263,7 @@ def test_mistakes_are_one_line(asked: dict[str, Any], said: str) -> None:
         fdgjax.experiment("fedavg", **asked)
 
 
+@pytest.mark.slow
 def test_a_module_of_nnx_computes_what_it_computes_itself() -> None:
     model = as_model(user_module.backbone_of(nnx.bridge.to_linen(Bridged, 3))(3), (4, 3, 1))
     variables = jax.jit(model.init)(jax.random.key(1))
@@ -294,6 +297,7 @@ def test_what_is_the_packages_own_stays() -> None:
         fdgjax.register_model("a:b", Flat())
 
 
+@pytest.mark.slow
 def test_a_method_outside_the_package_is_trained_and_reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,6 +124,7 @@ def networks() -> Networks:
     return compute(jax.random.normal(jax.random.key(1), (2, *SHAPE)))
 
 
+@pytest.mark.slow
 def test_the_naive_twin_is_the_same_network(networks: Networks) -> None:
     # Its first parameters and its dropout too: random streams follow the names of layers.
     np.testing.assert_allclose(networks.naive, networks.ours, rtol=1e-4, atol=1e-5)
@@ -207,6 +208,7 @@ def test_a_busy_repeat_leaves_ratios_alone(pairs: list[tuple[float, float]], slo
     np.testing.assert_allclose(paired_ratio(*busy), paired_ratio(above, below), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_operations_of_a_step_are_those_of_its_network_whatever_the_clients() -> None:
     job = Job("engine", "digits_cnn", client_axis="vmap", clients=2, steps=1, image_size=8, plan="library")
     one, more, products = (

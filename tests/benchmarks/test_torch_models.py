@@ -15,6 +15,8 @@ from tests.conformance import check
 from tests.conformance.networks import NETWORKS, Given, float64, given, kept, torch_state
 from tests.marks import mostly_slow
 
+pytestmark = pytest.mark.slow
+
 
 def ours(of: Given) -> dict[str, np.ndarray]:
     key = jax.random.key(0)

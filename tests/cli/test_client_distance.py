@@ -66,6 +66,7 @@ def test_the_distance_is_relative_to_the_models_size() -> None:
     assert model_distance(larger) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_run_without_classifiers_is_one_line(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = finished("central", cache, tmp_path / "run")
     assert client_distance.main(["apart", str(path)]) == 2

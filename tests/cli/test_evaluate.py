@@ -46,6 +46,7 @@ def times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_the_unseen_domain_has_the_accuracy_of_the_record(
     trained: Path, labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +69,7 @@ def test_the_unseen_domain_has_the_accuracy_of_the_record(
     assert times(trained) == before
 
 
+@pytest.mark.slow
 def test_one_domain_and_an_export_give_the_same(trained: Path, labelled: Path, tmp_path: Path) -> None:
     assert export.main(["export", str(trained), "--out", str(tmp_path / "model")]) == 0
     found = []
@@ -79,6 +81,7 @@ def test_one_domain_and_an_export_give_the_same(trained: Path, labelled: Path, t
     assert found[0]["n"] == 20
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(
     trained: Path, labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ def test_a_method_is_measured_or_said_not_to_be() -> None:
     assert not names(measured) & names(unmeasured[0])
 
 
+@pytest.mark.slow
 def test_scaffold_sends_twice_as_much_as_fedavg() -> None:
     averaged, controlled = facts([METHODS["fedavg"], METHODS["scaffold"]])
     assert (averaged.up, averaged.down, averaged.kept) == (1, 1, 0)
@@ -44,6 +45,7 @@ def test_scaffold_sends_twice_as_much_as_fedavg() -> None:
     assert 0.9 < controlled.kept <= 1
 
 
+@pytest.mark.slow
 def test_what_comes_out_is_by_the_methods_entry() -> None:
     local = experiment_of("local")
     assert comes_out(METHODS["local"], local) == "a model for each client"

@@ -52,6 +52,7 @@ def test_help_and_import_are_light() -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.slow
 def test_a_module_does_the_same(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fdgjax", "train", "--config=fedavgg"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -94,6 +95,7 @@ def test_a_method_is_explained(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert "docs/" not in said
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_explained_from_its_file(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text(

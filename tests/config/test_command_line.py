@@ -217,6 +217,7 @@ def test_every_method_and_every_data_set_has_a_config(method: str, dataset: str)
     assert isinstance(config.method, METHODS[method].hyper)
 
 
+@pytest.mark.slow
 def test_a_cpu_is_split_only_if_nothing_has_started_jax_before() -> None:
     program = (
         "import sys, jax; from fdgjax.cli.train import parse, prepare_cpu; "

@@ -52,6 +52,7 @@ def test_one_group_alone() -> None:
         usage(["fdgjax train", "--config=fedprox"], "dta")
 
 
+@pytest.mark.slow
 def test_help_names_no_file_of_a_checkout() -> None:
     for method in METHODS:
         assert not re.search(r"docs/|configs/|README|Makefile", usage(["fdgjax train", f"--config={method}"]))

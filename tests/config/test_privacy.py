@@ -53,6 +53,7 @@ def test_a_method_that_shows_more_is_refused_before_training() -> None:
         build(config_of(CLIENT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", [{"unit": "client", "epsilon": 20.0}, {"unit": "sample", "epsilon": 2.0}])
 def test_all_rounds_cost_what_was_asked_for(privacy: dict[str, Any]) -> None:
     experiment = build(config_of(privacy, method={"weighting": "uniform"}))

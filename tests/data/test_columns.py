@@ -51,6 +51,7 @@ def test_values_of_unknown_categories_are_present_and_counted_for_none() -> None
     assert found.categories.tolist() == [0, 1, 0, 0, 2]
 
 
+@pytest.mark.slow
 def test_inputs_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     train, new = table(rng, 50, missing=0), table(rng, 9, missing=0)
@@ -60,6 +61,7 @@ def test_inputs_are_those_of_scikit_learn() -> None:
     np.testing.assert_allclose(inputs, np.hstack([numbers, np.zeros((9, 4)), categories]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_missing_value_is_the_mean_and_marked_only_where_training_rows_lack_it() -> None:
     train = np.array([[1, 0, np.nan, 2], [3, 1, 5, 2], [5, 0, 7, 2]], np.float32)
     inputs = np.asarray(standardising(column_statistics(train, LAYOUT), LAYOUT)(np.full((1, 4), np.nan, np.float32)))
@@ -81,6 +83,13 @@ def test_a_constant_column_is_zero_for_any_value() -> None:
     np.testing.assert_array_equal(
         np.asarray(encoding(np.array([[7.1, 3.0], [900.0, 3.0]], np.float32))), np.zeros((2, 2))
     )
+
+
+@pytest.mark.parametrize("step", [1e-45, 1e-39])
+def test_a_column_that_varies_by_less_than_float32_can_divide_by_is_constant(step: float) -> None:
+    train = np.array([[0.0], [step]], np.float32)
+    assert train.std(dtype=np.float64) > 0
+    assert standardising(column_statistics(train, ()), ()).scale == 0
 
 
 def test_a_series_is_standardised_by_channel_over_samples_and_time() -> None:

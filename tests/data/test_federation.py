@@ -35,6 +35,7 @@ def split(data: Domains, **chosen: object) -> Partition:
 ROWS = st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=5).filter(lambda rows: any(rows))
 
 
+@pytest.mark.slow
 @LAW
 @given(rows=ROWS)
 def test_padding_keeps_every_row(rows: list[list[int]]) -> None:
@@ -45,6 +46,7 @@ def test_padding_keeps_every_row(rows: list[list[int]]) -> None:
     assert np.asarray(padded.places).sum() == sum(map(sum, rows)), "padding is zero"
 
 
+@pytest.mark.slow
 @LAW
 @given(tables=st.lists(st.tuples(*[st.lists(st.integers(0, 99), min_size=1, max_size=6)] * 3), min_size=2, max_size=4))
 def test_stacked_seeds_keep_every_row(tables: list[tuple[list[int], ...]]) -> None:

@@ -36,6 +36,7 @@ ARRAYS = arrays.arrays(np.float32, st.integers(1, 4), elements=st.floats(width=3
 PARTS = st.lists(st.one_of(st.integers(), st.text(), st.dictionaries(st.text(), ARRAYS)), max_size=3)
 
 
+@pytest.mark.slow
 @given(PARTS, PARTS)
 def test_two_releases_have_one_fingerprint_only_if_they_are_the_same(one: list[Any], other: list[Any]) -> None:
     def exact(parts: list[Any]) -> list[Any]:

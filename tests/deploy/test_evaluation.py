@@ -59,6 +59,7 @@ def same(ours: Any, theirs: Any, rounding: float = 1e-6) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=rounding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["fedavg", "ditto"], ("fedavg",)))
 def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perceptron: None, tmp_path: Path) -> None:
     those = trial(cache, name)
@@ -119,6 +120,7 @@ def test_nodes_that_protect_their_samples_send_no_counts_and_the_unseen_one_does
     assert summary["privacy_epsilon"] == found["privacy_epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptron: None, tmp_path: Path) -> None:
     those = trial(cache, "fedavg", selection="validation")
     records = deployed(those, tmp_path)
@@ -145,6 +147,7 @@ def test_the_summary_is_a_runs_and_a_report_is_made_of_it(cache: Path, perceptro
         assert len(kept) <= 2
 
 
+@pytest.mark.slow
 def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_the_last_model(
     cache: Path, perceptron: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,6 +183,7 @@ def test_images_per_second_are_those_that_a_round_trains_on(
     assert [images_of(server, lengths)] == images_per_round(those.experiment)
 
 
+@pytest.mark.slow
 def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
     cache: Path, perceptron: None, tmp_path: Path
 ) -> None:
@@ -193,6 +197,7 @@ def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
     assert f"client 0 sends no figures: {words}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selection", ["last", "validation"])
 def test_a_run_without_any_figure_ends_with_its_model_and_a_report(
     selection: str, cache: Path, perceptron: None, tmp_path: Path

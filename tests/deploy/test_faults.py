@@ -30,6 +30,7 @@ __all__ = ["perceptron", "server", "trial"]
 # Messages that are late or come twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["at once", "a round later", "after all rounds"])
 def test_a_message_that_is_delivered_twice_changes_nothing(
     when: str, trial: Trial, server: ServerPrograms, tmp_path: Path
@@ -53,6 +54,7 @@ def test_a_message_that_is_delivered_twice_changes_nothing(
     assert is_simulated(trial, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_request_of_the_first_round_that_comes_late_does_not_begin_anew(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_request_of_the_first_round_that_comes_late_does_not_begin_anew(
     assert (kept.trained, kept.run) == (0, "another")
 
 
+@pytest.mark.slow
 def test_an_answer_of_an_earlier_round_is_not_used(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     class Late(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
@@ -83,6 +86,7 @@ def test_an_answer_of_an_earlier_round_is_not_used(trial: Trial, server: ServerP
     assert [record["missing"] for record in records] == [[1], [1], []]
 
 
+@pytest.mark.slow
 def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
@@ -99,6 +103,7 @@ def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
 # Answers that are not finite
 
 
+@pytest.mark.slow
 def test_a_round_of_which_no_answer_is_finite_ends_as_in_the_simulation(
     cache: Path, perceptron: None, tmp_path: Path
 ) -> None:
@@ -123,6 +128,7 @@ def test_a_round_of_which_no_answer_is_finite_ends_as_in_the_simulation(
     assert [(record["dropped"], record["train_loss"]) for record in records] == [([0, 1], None)] * 2
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_nan_is_left_out_whatever_it_says_of_it(trial: Trial, tmp_path: Path) -> None:
     class Lies(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
@@ -170,6 +176,7 @@ def test_a_message_of_another_network_is_no_answer(trial: Trial, tmp_path: Path)
     one_line(serve(own, Request("train", 0, to_words(trial.terms), sent, facts)), "the same version of fdgjax")
 
 
+@pytest.mark.slow
 def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:

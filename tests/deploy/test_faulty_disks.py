@@ -22,6 +22,8 @@ from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, tri
 from tests.deploy.trial import Trial, node_settings
 from tests.runs import perceptron
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["perceptron", "server", "trial"]
 
 

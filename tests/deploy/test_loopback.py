@@ -12,6 +12,7 @@ from tests.deploy.loopback import Place, Secured, free_port, processes, start, s
 STARTS_ANOTHER = "import subprocess, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
 
 
+@pytest.mark.slow
 def test_no_process_is_left_behind_however_the_block_ends(tmp_path: Path) -> None:
     place = Place(tmp_path, free_port(), Secured())
 

@@ -66,6 +66,7 @@ def test_every_kind_of_message_and_every_fact_is_explained() -> None:
     assert {fact for kind in KINDS.values() for fact in (*kind.down, *kind.up)} == set(FACTS) - {"privacy_epsilon"}
 
 
+@pytest.mark.slow
 def test_what_stays_at_a_node_is_in_no_message() -> None:
     """BatchNorm of FedBN, and the control variates of SCAFFOLD; FedAvg's nodes keep nothing."""
     kept = {

@@ -68,10 +68,12 @@ def test_every_method_ends_with_the_simulations_numbers(name: str) -> None:
     assert (bytes_of(sent), bytes_of(message)) == (bytes_of(shapes.sent), bytes_of(shapes.message))
 
 
+@pytest.mark.slow
 def test_a_method_with_state_at_both_sides_ends_with_the_simulations_numbers(scaffold: Parties) -> None:
     check_method("scaffold", scaffold)
 
 
+@pytest.mark.slow
 def test_what_is_sent_has_the_bytes_that_the_simulation_reports(scaffold: Parties) -> None:
     held = scaffold.server.first(scaffold.lengths)
     sending = begin_round(scaffold.server, held)
@@ -79,6 +81,7 @@ def test_what_is_sent_has_the_bytes_that_the_simulation_reports(scaffold: Partie
     assert {payload(sent) for sent in sending.sent} == {bytes_of(shapes.sent)}
 
 
+@pytest.mark.slow
 def test_a_message_that_does_not_arrive_leaves_no_trace(scaffold: Parties) -> None:
     """The client trains, the server goes on without it, and the next round is as if it had not trained."""
     first = scaffold.server.first(scaffold.lengths)
@@ -91,6 +94,7 @@ def test_a_message_that_does_not_arrive_leaves_no_trace(scaffold: Parties) -> No
     assert all(np.array_equal(kept[1].after[path], leaf) for path, leaf in others[1].after.items())
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_back_a_round_repeats_it_exactly(scaffold: Parties) -> None:
     one, kept = one_round(scaffold, scaffold.server.first(scaffold.lengths), {})
     two, later = one_round(scaffold, one.held, kept)

@@ -36,6 +36,7 @@ def test_a_count_that_both_need_is_at_both_and_a_model_at_the_node() -> None:
     assert any(path.startswith(".more.model") for path in rows - placement.server)
 
 
+@pytest.mark.slow
 def test_a_first_state_that_nobody_can_compute_is_refused() -> None:
     for embeddings in ("learned", "fixed"):
         method, federation = build("hfedf", toy_federation(), embeddings=embeddings), toy_federation()

@@ -71,6 +71,7 @@ def as_row(made: Answer) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in made.message.values()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "privacy"),
     [
@@ -97,6 +98,7 @@ def deviation(length: int) -> float:
     return RATE * NOISE * CLIP * (-(-length // BATCH)) ** 0.5 / min(BATCH, length)
 
 
+@pytest.mark.slow
 def test_nodes_send_the_noise_that_was_accounted_for_each_its_own_and_in_each_round_another(noisy: Parties) -> None:
     lengths = [int(length) for length in noisy.lengths]
     rows = [
@@ -105,6 +107,7 @@ def test_nodes_send_the_noise_that_was_accounted_for_each_its_own_and_in_each_ro
     check_gaussian(np.concatenate(rows), 1.0)
 
 
+@pytest.mark.slow
 def test_the_same_request_has_the_same_answer_and_another_model_has_other_noise(noisy: Parties) -> None:
     first, again, other = as_row(ask(noisy, 1)), as_row(ask(noisy, 1)), as_row(ask(noisy, 1, shift=1e-3))
     np.testing.assert_array_equal(first, again)
@@ -112,6 +115,7 @@ def test_the_same_request_has_the_same_answer_and_another_model_has_other_noise(
     check_gaussian(np.stack([first, other]), deviation(int(noisy.lengths[1])))
 
 
+@pytest.mark.slow
 def test_what_no_noise_covers_is_not_sent(noisy: Parties) -> None:
     made = ask(noisy, 0)
     assert made.loss is None
@@ -119,6 +123,7 @@ def test_what_no_noise_covers_is_not_sent(noisy: Parties) -> None:
     assert made.largest >= np.abs(as_row(made)).max()
 
 
+@pytest.mark.slow
 def test_the_servers_noise_is_what_was_accounted_for_also_without_a_client(tmp_path: Path) -> None:
     those = parties("fedavg", CLIENTS, secret_guards(tmp_path), still)
     first = those.server.first(those.lengths)
@@ -135,6 +140,7 @@ def test_the_servers_noise_is_what_was_accounted_for_also_without_a_client(tmp_p
     np.testing.assert_array_equal(rows[0], moved(0, (0, 1)))
 
 
+@pytest.mark.slow
 def test_nobody_draws_noise_from_the_seed_that_all_know(noisy: Parties) -> None:
     own = OwnSamples(np.zeros((9, *noisy.nodes[0].agreed.terms.sample_shape), np.uint8), np.zeros(9, np.int32))
     with pytest.raises(UserError, match="client 0 has no secret for its noise"):
@@ -267,6 +273,7 @@ def test_what_shows_more_is_refused_as_in_the_simulation(
         agree(Terms(read_config(config), ("a", "b"), (8, 8, 1), 2))
 
 
+@pytest.mark.slow
 def test_a_node_answers_nothing_that_its_settings_do_not_cover(trial: Trial, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'evaluate' was asked .* no noise covers its answer"):
         refuse_uncovered("evaluate", trial.terms, 0, 0.0)

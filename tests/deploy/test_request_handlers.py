@@ -78,6 +78,7 @@ def server(trial: Trial) -> ServerPrograms:
     return make_server(agree(trial.terms), trial.server)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoint(
     trial: Trial, server: ServerPrograms, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
     assert (tmp_path / "server" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     direct = Direct(node_settings(trial, tmp_path))
     run_rounds(
@@ -116,6 +118,7 @@ def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: S
         assert set(entry.facts) == set(facts)
 
 
+@pytest.mark.slow
 def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     said, direct = list[str](), Direct(node_settings(trial, tmp_path))
     direct.away = {1}
@@ -124,6 +127,7 @@ def test_a_round_goes_on_without_a_client_and_says_so(trial: Trial, server: Serv
     assert all("1 of 2 clients, without [1]" in line for line in said[:2])
 
 
+@pytest.mark.slow
 def test_clients_that_no_round_selected_are_evaluated_and_get_the_selected_rounds_model(
     trial: Trial, tmp_path: Path
 ) -> None:
@@ -139,6 +143,7 @@ def test_clients_that_no_round_selected_are_evaluated_and_get_the_selected_round
         assert first == second, "FedAvg has one model"
 
 
+@pytest.mark.slow
 def test_more_rounds_end_with_the_longer_runs_numbers(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     once = trial.terms._replace(config=dataclasses.replace(trial.terms.config, rounds=1))
     direct, folder = Direct(node_settings(trial, tmp_path)), tmp_path / "server"
@@ -150,6 +155,7 @@ def test_more_rounds_end_with_the_longer_runs_numbers(trial: Trial, server: Serv
     assert (folder / "summary_1.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "changes"), [("fedavg", {"client_schedule": "cosine"}), ("feddg_ga", {})])
 def test_more_rounds_than_a_schedule_was_made_for_are_refused(
     method: str, changes: dict[str, Any], trial: Trial, tmp_path: Path

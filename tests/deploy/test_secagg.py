@@ -212,6 +212,7 @@ def folded(key: bytes) -> int:
     return int(np.bitwise_xor.reduce(np.frombuffer(key, "<u4")))
 
 
+@pytest.mark.slow
 def test_the_server_finds_an_update_by_trying_masks() -> None:
     """Of two nodes, from what the server sees of an ordinary round. Of the 28 bits only 10 are tried here, around the
     mask that was used; a match is recognised by the node's weight, which the server knows, and by the range."""

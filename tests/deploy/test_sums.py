@@ -38,18 +38,21 @@ def test_the_pages_table_has_every_method_once() -> None:
     assert sorted(mean | each) == DEPLOYED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(DEPLOYED, ("fedavg",)))
 def test_the_pages_table_is_what_the_methods_do(name: str) -> None:
     method, federation = built(name)
     assert needs_only_mean(method, PLAN, federation) == (name in by_need()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defence", [Defence(rule=ROBUST["median"]), Defence(bound_of("median"))])
 def test_a_defence_needs_every_message(defence: Defence) -> None:
     method, federation = built("fedavg")
     assert not needs_only_mean(method, PLAN._replace(defence=defence), federation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factor", "only_mean"),
     [

@@ -48,6 +48,7 @@ def test_a_party_reads_its_rows_as_the_simulation_does(trial: Trial, tmp_path: P
         np.testing.assert_array_equal(found.labels, own.labels)
 
 
+@pytest.mark.slow
 def test_exchanged_statistics_are_those_of_the_pooled_training_rows_and_train_as_in_the_simulation(
     trial: Trial, tmp_path: Path
 ) -> None:

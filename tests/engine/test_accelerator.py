@@ -71,6 +71,7 @@ def round_of(name: str, plan: RoundPlan) -> Seen:
     return seen(compile_round(method, plan), state, federation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), QUICK))
 def test_a_round_never_asks_the_host(name: str) -> None:
     found = round_of(name, make_plan("vmap"))
@@ -104,6 +105,7 @@ def test_no_short_product_decides_an_aggregate(name: str) -> None:
     assert exact == [True]
 
 
+@pytest.mark.slow
 def test_steps_written_out_are_the_same_steps() -> None:
     plan = make_plan("vmap")
     unrolled = plan._replace(execution=plan.execution._replace(unroll=2))
@@ -122,6 +124,7 @@ def test_steps_beyond_a_clients_own_change_nothing(turns: int) -> None:
     assert list(map(int, ends)) == [wanted] * 3
 
 
+@pytest.mark.slow
 def test_a_round_takes_nothing_from_the_host() -> None:
     """Whatever a round needs is on the device: it runs where implicit transfers are errors. (On a CPU reading a result
     is no copy and always allowed; on an accelerator the guard forbids that, too.)"""

@@ -19,6 +19,8 @@ from tests.marks import mostly_slow
 from tests.toy_models import CLASSES, IMAGE, tiny_network
 from tests.toys import BATCH, DOMAINS, close, make_case, make_plan, small_hyper, toy_federation
 
+pytestmark = pytest.mark.slow
+
 PARTIAL = BATCH - 1
 ELSEWHERE = {"fedfa": "its layers of augmentation have statistics of their own", "fedmoco": "its queue takes all keys"}
 """Where what fills up a batch has an effect besides BatchNorm's."""

@@ -21,6 +21,7 @@ def operations(h: Any) -> list[jax.Array]:
     ]
 
 
+@pytest.mark.slow
 def test_arithmetic_is_that_of_a_python_float_and_changes_no_dtype() -> None:
     as_number = jax.jit(lambda v: operations(TracedNumber(pick(v, VALUES), VALUES)))
     for place, value in enumerate(VALUES):

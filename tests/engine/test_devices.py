@@ -28,6 +28,7 @@ def placed(case: Case, devices: int) -> tuple[Any, Any]:
     return jax.device_put((case.start(), case.federation), everywhere(Execution(devices=devices)))
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(
     clients=st.integers(1, 7),
@@ -64,6 +65,7 @@ def program(name: str) -> Any:
     return case.round.lower(*placed(case, 3)).compile()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(KINDS, ("fedavg", "fdse")))
 def test_three_devices_equal_one(name: str) -> None:
     assert CLIENTS % 3
@@ -77,12 +79,14 @@ def one_device(name: str) -> Any:
     return shared_case(name, plan=WHOLE).advance(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", ["vmap", "chunk"])
 def test_each_device_runs_its_clients_by_any_axis(axis: str) -> None:
     plan = WHOLE._replace(execution=Execution(axis, 2, 2))
     close(shared_case("fedavg", plan=plan).advance(3), one_device("fedavg"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("devices", "slots"), [(4, 0), (2, 2)])
 def test_fewer_clients_a_round_than_all(devices: int, slots: int) -> None:
     drawn = make_plan("map", drop_last=True, per_round=2)
@@ -91,6 +95,7 @@ def test_fewer_clients_a_round_than_all(devices: int, slots: int) -> None:
     close(got.advance(3), wanted.advance(3))
 
 
+@pytest.mark.slow
 def test_a_client_left_out_is_left_out_on_its_device() -> None:
     three = shared_case("fedavg", plan=THREE)
     one = shared_case("fedavg", plan=WHOLE)
@@ -103,6 +108,7 @@ def test_a_client_left_out_is_left_out_on_its_device() -> None:
         assert not info.finite[victim]
 
 
+@pytest.mark.slow
 def test_a_rounds_result_enters_the_same_program_again() -> None:
     # Every kind's does above, or the program would raise.
     name = "local"
@@ -118,6 +124,7 @@ def test_a_rounds_result_enters_the_same_program_again() -> None:
     chex.assert_trees_all_equal(jax.device_get(state), jax.device_get(case.advance(3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_no_device_waits_for_another_inside_a_loop(name: str) -> None:
     # A loop over clients that lie on several devices would fetch one of them, or all, in each of its steps.

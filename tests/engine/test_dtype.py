@@ -96,6 +96,7 @@ def toy(method: str, dtype: str) -> Model:
     return as_model(network, image, dtype=dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), ("fdse", "hfedf")))
 def test_a_round_leaves_the_types_that_it_leaves_in_float32(name: str) -> None:
     federation, ends = toy_federation(lengths_for(name)), []
@@ -117,6 +118,7 @@ def test_float32_is_what_it_was() -> None:
     assert "convert_element_type" not in str(applied(variables, np.zeros((2, *IMAGE), np.float32)))
 
 
+@pytest.mark.slow
 def test_a_run_in_bfloat16_is_near_the_one_in_float32(perceptron: None, cache: Path) -> None:
     losses = []
     for dtype in ("float32", "bfloat16"):

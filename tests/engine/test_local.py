@@ -48,6 +48,7 @@ def counting_case(axis: str, drop_last: bool, epochs: int) -> Case:
     return make_case(method, federation, make_plan(axis, drop_last=drop_last, epochs=epochs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", ["map", "vmap"])
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(lengths=st.lists(st.integers(1, 9), min_size=4, max_size=4), seed=st.integers(0, 99))
@@ -61,6 +62,7 @@ def test_every_sample_exactly_once_per_epoch(axis: str, lengths: list[int], seed
         np.testing.assert_array_equal(state.clients.local["params"]["seen"][client], wanted)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(lengths=st.lists(st.integers(1, 9), min_size=4, max_size=4), seed=st.integers(0, 99))
 def test_whole_batches_only_where_partial_ones_are_left_out(lengths: list[int], seed: int) -> None:
@@ -74,6 +76,7 @@ def test_whole_batches_only_where_partial_ones_are_left_out(lengths: list[int], 
         assert seen.sum() == seen[own].sum() == length // BATCH * BATCH
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(count=st.integers(0, 9), size=st.integers(1, 5))
 def test_slices_cover_the_rows_once(count: int, size: int) -> None:
@@ -102,6 +105,7 @@ def augmented_case(axis: str) -> Case:
     return make_case(plain.method._replace(objective=objective), bright, plan)
 
 
+@pytest.mark.slow
 def test_augmentation_is_drawn_anew_for_each_batch_and_the_same_however_clients_are_run() -> None:
     found = []
     for axis in ("map", "vmap"):
@@ -139,6 +143,7 @@ def own_statistics(method: Method, state: object, client: int) -> np.ndarray:
     return flat(method.predict(state.server, row(state.clients, client))["batch_stats"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "pfedhn"])
 def test_statistics_that_are_local_stay_with_their_client(name: str) -> None:
     case = norm_case(name)
@@ -149,6 +154,7 @@ def test_statistics_that_are_local_stay_with_their_client(name: str) -> None:
     assert "batch_stats" not in (state.server.variables if name == "local" else {})
 
 
+@pytest.mark.slow
 def test_statistics_that_are_shared_are_averaged() -> None:
     case, alone = norm_case("fedavg"), norm_case("local")
     assert case.method.label("batch_stats/norm/mean") == "shared"
@@ -162,6 +168,7 @@ def test_statistics_that_are_shared_are_averaged() -> None:
     assert not jax.tree.leaves(state.clients)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["dense", "dropout", "norm"])
 def test_a_client_learns_from_its_own_data_alone(model: str) -> None:
     """Other clients' images, the target's included, are replaced; a partial batch must not show them."""

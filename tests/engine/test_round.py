@@ -47,9 +47,7 @@ from tests.toys import (
 )
 
 ALL = sorted(METHODS)
-OFTEN = {*KINDS, "feddg_ga", "feddyn", "fedgala", "moon"}
-"""A method for each kind of round, and those whose server or clients remember in a way of their own."""
-MOST = mostly_slow(ALL, OFTEN)
+MOST = mostly_slow(ALL, KINDS)
 FEDERATED = [name for name in ALL if name not in POOLED]
 WHOLE = make_plan("map", drop_nonfinite=True)
 """Everybody, partial batches kept; leaving out what is not finite changes nothing where all is finite."""
@@ -105,6 +103,7 @@ def check_against_plain(name: str, case: Case, federation: Federation) -> None:
             assert np.asarray(info.participants).tolist() == case.everyone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_one_client_at_a_time_equals_the_plain_loop(name: str) -> None:
     case = shared_case(name, plan=WHOLE)
@@ -139,22 +138,26 @@ def check_participants(name: str, case: Case, before: State) -> tuple[State, set
     return state, set(who)
 
 
+@pytest.mark.slow
 def test_two_clients_at_a_time_equal_the_plain_loop() -> None:
     case = shared_case("fedavg", plan=make_plan("chunk"))
     check_against_plain("fedavg", case, case.federation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fdse", "uap"])
 def test_all_clients_at_once_behind_more_padding_equal_the_plain_loop(name: str) -> None:
     case = shared_case(name, plan=make_plan("vmap"))
     check_against_plain(name, case, more_padding(case.federation))
 
 
+@pytest.mark.slow
 def test_more_padding_is_invisible_one_client_at_a_time() -> None:
     case = shared_case("fedavg", plan=WHOLE)
     check_against_plain("fedavg", case, more_padding(case.federation))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(("fedavg", "ditto", "hfedf", "scaffold"), ("fedavg", "scaffold")))
 @pytest.mark.parametrize("schedule", ["cosine_epochs", "step"])
 def test_an_optimiser_that_outlives_the_round_and_a_schedule_by_epochs_equal_the_plain_loop(
@@ -175,12 +178,14 @@ def test_an_optimiser_that_outlives_the_round_and_a_schedule_by_epochs_equal_the
     assert not np.allclose(flat(state.server), flat(forgotten.server), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_dropout_draws_from_each_clients_own_stream() -> None:
     case = shared_case("fedavg", "dropout", make_plan("vmap", drop_last=True))
     wanted, _ = plain("fedavg", True, "dropout")(case.start(), case.federation, case.everyone)
     close(case.advance(1), wanted)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(clients=st.integers(1, 7), chunk=st.integers(1, 9), axis=st.sampled_from(["auto", "map", "vmap", "chunk"]))
 def test_the_client_axis_is_only_an_execution_choice(clients: int, chunk: int, axis: str) -> None:
@@ -198,7 +203,7 @@ def test_an_unknown_client_axis_is_refused_in_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", mostly_slow(FEDERATED, OFTEN))
+@pytest.mark.parametrize("name", mostly_slow(FEDERATED, KINDS))
 def test_the_order_of_the_clients_does_not_matter(name: str) -> None:
     case, order = some(name), [2, 0, 3, 1]
     swapped = reorder(case.federation, order)
@@ -250,11 +255,13 @@ def test_a_round_in_which_nobody_is_finite_changes_nothing(name: str) -> None:
     assert np.isfinite(flat((state.server, state.clients))).all()
 
 
+@pytest.mark.slow
 def test_nor_does_momentum_move_the_server_then() -> None:
     method = build("fedavg", toy_federation(), server_momentum=0.9)
     without_change(make_case(method._replace(objective=poisonable(method.objective)), plan=WHOLE))
 
 
+@pytest.mark.slow
 def test_a_client_without_samples_weighs_nothing() -> None:
     case = shared_case("fedavg", plan=WHOLE)
     train = case.federation.train
@@ -265,12 +272,14 @@ def test_a_client_without_samples_weighs_nothing() -> None:
     assert np.isnan(info.loss[1])
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_is_named_also_where_it_is_not_left_out() -> None:
     case = shared_case("fedavg", plan=make_plan("chunk"))
     _, info = case.round(case.start(), poison(case.federation, 2))
     assert np.asarray(info.finite).tolist() == [True, True, False, True]
 
 
+@pytest.mark.slow
 def test_a_message_without_a_norm_counts_as_not_finite_and_a_large_one_is_measured() -> None:
     method = shared_method("fedavg")
 

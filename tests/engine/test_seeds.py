@@ -99,6 +99,7 @@ def comparable(name: str, end: tuple[State, RoundInfo]) -> tuple[State, RoundInf
     return state, info._replace(coefficients={}) if METHODS[name].unit else info
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "axes"), mostly_slow(NESTED, NESTED_QUICKLY))
 def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> None:
     method, federation = shared_method(name), trained_on(name)[1]
@@ -112,6 +113,7 @@ def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> Non
     assert not np.allclose(flat(ends[0][0]), flat(ends[1][0])), "the seeds do not differ"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "axes"),
     [
@@ -146,6 +148,7 @@ def test_embeddings_are_each_seeds_own(kind: str, axis: str) -> None:
         close(state, alone(jnp.uint32(seed), one))
 
 
+@pytest.mark.slow
 def test_traced_once_compiled_ahead_and_the_state_used_up() -> None:
     traces: list[None] = []
     method, federation = shared_method("fedavg"), trained_on("fedavg")[1]
@@ -169,6 +172,7 @@ def test_traced_once_compiled_ahead_and_the_state_used_up() -> None:
     chex.assert_trees_all_equal(same, compiled(before, federation)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [("map", "map"), ALL_AT_ONCE], ids="-".join)
 def test_what_is_not_finite_in_one_seed_leaves_the_other_as_it_is(axes: tuple[str, str]) -> None:
     method, (one, other), federation = shared_method("fedavg"), splits(alike=False), trained_on("fedavg")[1]
@@ -184,6 +188,7 @@ def test_what_is_not_finite_in_one_seed_leaves_the_other_as_it_is(axes: tuple[st
     assert not np.isfinite(flat(states[1].server)).any()
 
 
+@pytest.mark.slow
 def test_one_seed_has_no_axis() -> None:
     one, other = splits(alike=False)
     assert stack_seeds([one]) is one

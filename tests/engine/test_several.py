@@ -26,6 +26,7 @@ from tests.toys import CLIENTS, Case, build, close, make_plan, shared_case, toy_
 THREE = Execution("map", 2, 3)
 
 
+@pytest.mark.slow
 def test_each_device_needs_no_more_than_the_images_of_its_clients_and_of_the_unseen_domain() -> None:
     case = shared_case("fedavg", plan=make_plan(devices=3))
     place = everywhere(THREE)
@@ -65,6 +66,7 @@ def mesh(shape: tuple[int, ...] = (2, 1), kind: AxisType = AxisType.Auto) -> jax
     return jax.make_mesh(shape, names, axis_types=(kind,) * len(shape), devices=jax.devices()[2:4])
 
 
+@pytest.mark.slow
 def test_a_round_runs_on_the_callers_mesh() -> None:
     own = mesh()
     plan = make_plan("map")._replace(execution=Execution("map", 2, 2, mesh=own))
@@ -109,6 +111,7 @@ def after(case: Case, state: State, server: PyTree) -> jax.Array:
     return jnp.mean(info.loss)
 
 
+@pytest.mark.slow
 def test_the_derivative_of_a_loss_after_a_round_is_that_of_finite_differences() -> None:
     # As many steps for each client: a loop whose length is data has no derivative backwards.
     method = build("fedavg", toy_federation(), client_momentum=0.0)

@@ -17,6 +17,8 @@ from fdgjax.run.memory_check import tree_bytes
 from tests.toy_models import tiny_model
 from tests.toys import FULL_LENGTHS, build, close, make_plan, tolerance, toy_federation
 
+pytestmark = pytest.mark.slow
+
 
 @functools.cache
 def federation(streaming: bool) -> Federation:
@@ -25,7 +27,6 @@ def federation(streaming: bool) -> Federation:
     return one._replace(inputs=Streamed(np.asarray(one.inputs))) if streaming else one
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "axis", "devices", "seeds"),
     [

@@ -159,6 +159,7 @@ CASES = [
 QUICKLY = [case for case in CASES if case[0] in ("fedavg", "local", "fdse")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "protocol"), mostly_slow(CASES, QUICKLY))
 def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
     federation, state = federations()[protocol], trained(name)
@@ -182,6 +183,7 @@ def test_all_figures_are_those_of_plain_numpy(name: str, protocol: str) -> None:
     assert ("all_accuracy" in figures(got)) == ("avg_accuracy" in figures(got)) == (protocol != "leave_one_out")
 
 
+@pytest.mark.slow
 def test_a_backdoors_success_is_the_share_of_other_classes_that_are_taken_for_its_own() -> None:
     federation, state = toy_federation(), trained("fedavg")
     method = shared_case("fedavg", plan=make_plan(drop_nonfinite=True)).method
@@ -217,12 +219,14 @@ def test_the_unseen_domain_is_predicted_by_one_model_or_by_each_clients(name: st
     assert {leaf.shape[0] for leaf in jax.tree.leaves(models)} == {many}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("execution", [Execution("vmap"), Execution("chunk", 3), Execution("map", devices=3)])
 def test_test_samples_are_counted_on_every_client_axis(execution: Execution) -> None:
     federation = federations()["unseen_client"]
     same(evaluate("local", 4, execution, federation), evaluate("local", 4, federation=federation))
 
 
+@pytest.mark.slow
 def test_nothing_is_divided_by_nothing() -> None:
     nothing = jax.tree.map(lambda leaf: leaf * 0, jax.device_get(tallies_of("local", federations()["every_domain"])))
     with np.errstate(all="raise"):
@@ -230,6 +234,7 @@ def test_nothing_is_divided_by_nothing() -> None:
         assert expected_calibration_error(nothing.source) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "batch_size", "execution"),
     [
@@ -245,6 +250,7 @@ def test_batches_and_the_client_axis_do_not_matter(name: str, batch_size: int, e
     same(evaluate(name, batch_size, execution), evaluate(name, 4))
 
 
+@pytest.mark.slow
 def test_no_batch_is_larger_than_the_longest_row() -> None:
     model, federation, seen = tiny_model(method="fedavg"), federations()["unseen_client"], set[int]()
 
@@ -266,6 +272,7 @@ def test_no_batch_is_larger_than_the_longest_row() -> None:
     assert seen <= {max(len(one) for one in (rows[0].places[0], rows[1].places[0])), len(rows[2].places[0])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedavg", "local"])
 def test_padding_does_not_matter(name: str) -> None:
     federation = toy_federation()
@@ -297,6 +304,7 @@ def test_every_sample_is_counted_once_in_its_domain() -> None:
 COUNTS = st.lists(st.tuples(st.integers(0, 20), st.floats(0, 1), st.floats(0, 1)), min_size=15, max_size=15)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(bins=COUNTS.filter(lambda bins: sum(n for n, _, _ in bins) > 0), cut=st.integers(0, 20))
 def test_calibration_pools_models(bins: list[tuple[int, float, float]], cut: int) -> None:
@@ -318,6 +326,7 @@ def test_calibration_pools_models(bins: list[tuple[int, float, float]], cut: int
     np.testing.assert_allclose(whole, np.sum(count[some] / count.sum() * gaps), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
     state = trained("fedavg")
     params = state.server.variables["params"]
@@ -333,6 +342,7 @@ def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
         np.testing.assert_allclose([got.ood_accuracy, got.id_accuracy], 1 - error)
 
 
+@pytest.mark.slow
 def test_dropout_is_off_and_statistics_are_the_running_ones() -> None:
     for model in ("dropout", "norm"):
         variables = tiny_model(model).init(jax.random.key(0))

@@ -28,6 +28,7 @@ def distances(features: np.ndarray, labels: np.ndarray, tested: np.ndarray, clie
     return np.asarray(distances_in(space, jnp.asarray(tested)))
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(st.integers(0, 99), st.integers(2, 7))
 def test_sums_of_clients_give_the_distances_of_the_pooled_images(seed: int, clients: int) -> None:

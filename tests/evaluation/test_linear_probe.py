@@ -48,6 +48,7 @@ def accuracies(features: np.ndarray, labels: np.ndarray, percent: int = 30) -> n
     return np.asarray(linear_probe(key, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, HOW))
 
 
+@pytest.mark.slow
 def test_what_is_linear_is_found_whatever_its_scale_and_what_is_not_there_is_not() -> None:
     rng = np.random.default_rng(0)
     labels = rng.permutation(np.repeat(np.arange(3), 120))
@@ -58,11 +59,13 @@ def test_what_is_linear_is_found_whatever_its_scale_and_what_is_not_there_is_not
     assert abs(accuracies(noise, labels).mean() - 1 / 3) < 0.1
 
 
+@pytest.mark.slow
 def test_constant_features_give_a_constant_answer() -> None:
     labels = np.repeat(np.arange(3), [60, 20, 20])
     np.testing.assert_allclose(accuracies(np.ones((100, 4), np.float32), labels), 0.6, atol=0.02)
 
 
+@pytest.mark.slow
 def test_repeats_are_splits_of_their_own() -> None:
     rng = np.random.default_rng(1)
     labels = rng.permutation(np.repeat(np.arange(3), 30))

@@ -13,6 +13,8 @@ from tests.evaluation.test_evaluation import federations, forward, trained
 from tests.toy_models import tiny_model
 from tests.toys import DOMAINS, make_plan, row, shared_case
 
+pytestmark = pytest.mark.slow
+
 
 def observed(name: str, federation: Federation, execution: Execution, batch_size: int = 4) -> Tallies:
     method, model = shared_case(name, plan=make_plan(drop_nonfinite=True)).method, tiny_model(method=name)

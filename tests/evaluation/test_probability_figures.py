@@ -74,6 +74,7 @@ def test_auroc_is_the_share_of_pairs_in_order_and_monotone_maps_keep_it(given_: 
     assert value("auroc", 1 - labels, p[:, ::-1]) == pytest.approx(pairs)
 
 
+@pytest.mark.slow
 @settings(EACH, max_examples=20)
 @given(BOTH, st.integers(0, 10**6))
 def test_the_order_of_samples_does_not_matter(given_: tuple, seed: int) -> None:
@@ -83,6 +84,7 @@ def test_the_order_of_samples_does_not_matter(given_: tuple, seed: int) -> None:
         assert value(name, labels[order], p[order]) == pytest.approx(value(name, labels, p)), name
 
 
+@pytest.mark.slow
 @EACH
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 10**6))
 def test_log_loss_and_brier_are_least_at_the_true_probabilities(counts: list[int], seed: int) -> None:
@@ -97,6 +99,7 @@ def test_log_loss_and_brier_are_least_at_the_true_probabilities(counts: list[int
     assert value("log_loss", labels, np.tile(share, (len(labels), 1))) == pytest.approx(entropy)
 
 
+@pytest.mark.slow
 @settings(EACH, max_examples=12)
 @given(BOTH, st.integers(0, 10**6))
 def test_resamples_have_the_figures_of_the_samples_that_they_repeat(given_: tuple, seed: int) -> None:
@@ -126,6 +129,7 @@ def test_resamples_without_a_rare_class_are_not_stratified() -> None:
     assert np.std(share) == pytest.approx(math.sqrt(0.25 / 120), rel=0.05)
 
 
+@pytest.mark.slow
 @EACH
 @given(BOTH, st.integers(0, 10**6))
 def test_an_interval_has_the_figure_in_it_and_is_the_same_for_the_same_seed(given_: tuple, seed: int) -> None:
@@ -140,6 +144,7 @@ def test_an_interval_has_the_figure_in_it_and_is_the_same_for_the_same_seed(give
         assert low - 1e-9 <= value(name, labels, p) <= high + 1e-9, name
 
 
+@pytest.mark.slow
 def test_an_interval_covers_the_figure_of_further_samples() -> None:
     """Of 300 draws of 100 samples, 95 % of the intervals hold the AUROC of all: Phi(1 / sqrt(2)) of two normals."""
     rng, truth, hits = np.random.default_rng(1), 0.5 * (1 + math.erf(0.5)), 0
@@ -152,6 +157,7 @@ def test_an_interval_covers_the_figure_of_further_samples() -> None:
     assert 0.91 <= hits / 300 <= 0.98
 
 
+@pytest.mark.slow
 @settings(EACH, max_examples=15)
 @given(samples(), st.sampled_from([0.3, 0.8, 0.95, 1.0]))
 def test_the_threshold_has_the_largest_index_or_the_asked_sensitivity(given_: tuple, asked: float) -> None:

@@ -20,6 +20,7 @@ from fdgjax.evaluation.shift import (
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999), size=st.integers(2, 30))
 def test_covariance_is_numpys_over_all_entries_of_a_tree(seed: int, size: int) -> None:

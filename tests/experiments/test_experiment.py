@@ -61,6 +61,7 @@ def test_a_head_by_config_or_method() -> None:
     assert network_of(model_config(model, entry._replace(head="gaussian"))) == wrapped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["unbiased_variance", "masked_statistics"])
 def test_batchnorms_statistics_by_config(key: str) -> None:
     data = domains_of([4, 4])
@@ -88,6 +89,7 @@ def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") ->
     return build(read_config(config))
 
 
+@pytest.mark.slow
 def test_a_network_sees_crops_of_larger_images() -> None:
     built, smaller = cropped(16, 8), cropped(8, 0, "none")
     assert built.data.inputs.shape[1:3] == (16, 16)

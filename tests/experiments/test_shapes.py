@@ -79,6 +79,7 @@ class LastLayer(nn.Module):
         return Dense(self.classes, init_name="torch", name="linear_2")(x)
 
 
+@pytest.mark.slow
 def test_features_given_as_arrays_train_as_those_that_are_kept_of_images(cache: Path) -> None:
     keys = {"rounds": 2, "local_epochs": 1, "devices": 1, "eval_every": 1}
     of_images = fdgjax.experiment(

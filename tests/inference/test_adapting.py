@@ -14,6 +14,8 @@ from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import run_config
 from tests.runs import never, perceptron, small
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["perceptron"]
 
 

@@ -60,6 +60,7 @@ def table(text: str) -> np.ndarray:
     return np.array([[float(cell) for cell in row[2:]] for row in list(csv.reader(text.splitlines()))[1:]])
 
 
+@pytest.mark.slow
 def test_images_have_a_class_and_probabilities(
     trained: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_the_exported_program_predicts_the_same_without_this_package(
         assert any(name.endswith("params/linear_2/kernel") for name in tensors.keys())  # noqa: SIM118
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -120,6 +122,7 @@ def test_mistakes_are_one_line(
     assert f"cannot decode the image {files[0]}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_the_data_the_predictions_are_the_same(
     trained: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +150,7 @@ def test_every_methods_state_is_restored_without_data(name: str, cache: Path) ->
     chex.assert_trees_all_equal_shapes_and_dtypes(state_shapes(outline), state_shapes(experiment))
 
 
+@pytest.mark.slow
 def test_a_state_is_restored_without_data(cache: Path, perceptron: None) -> None:
     uneven = {"clients": 4, "domains_per_client": 2, "shots": 1}
     frozen = small(cache, "fedavg", "digits_cnn")
@@ -163,6 +167,7 @@ def test_a_state_is_restored_without_data(cache: Path, perceptron: None) -> None
         chex.assert_trees_all_equal_shapes_and_dtypes(shapes, state_shapes(experiment))
 
 
+@pytest.mark.slow
 def test_folders_are_searched_and_what_cannot_be_read_is_named_and_skipped(
     trained: Path,
     files: list[Path],
@@ -204,6 +209,7 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_an_export_predicts_what_the_run_predicts(
     trained: Path, exported: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +221,7 @@ def test_an_export_predicts_what_the_run_predicts(
     assert found.splitlines()[0] == expected.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_mistakes_about_an_export_are_one_line(
     exported: Path, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +236,7 @@ def test_mistakes_about_an_export_are_one_line(
         assert f"the export {tmp_path / name} is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_selected_round_leaves_the_house(cache: Path, perceptron: None, tmp_path: Path) -> None:
     # From round 4 on a hostile client turns what the others learn into its opposite.
     attack = {"kind": "sign_flip", "clients": 1, "strength": 10.0, "from_round": 4}

@@ -17,6 +17,8 @@ from fdgjax.inference.program import read_program
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["perceptron"]
 
 

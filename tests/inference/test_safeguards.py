@@ -47,6 +47,7 @@ def column(text: str, name: str) -> list[str]:
     return [row[name] for row in csv.DictReader(text.splitlines())]
 
 
+@pytest.mark.slow
 def test_a_run_predicts_sets_and_distances_without_its_data(
     run: Path,
     images: list[str],
@@ -85,6 +86,7 @@ def test_a_run_predicts_sets_and_distances_without_its_data(
     assert set(refused[2]) == {"yes"}
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(
     run: Path, images: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +117,7 @@ def measured(experiment: Experiment, run: Path) -> Safeguards:
     return safeguards_of(trained, trained.unseen_variables())
 
 
+@pytest.mark.slow
 def test_labels_of_the_unseen_domain_set_nothing(run: Path) -> None:
     experiment = rebuilt(run)
     labels = experiment.data.labels.copy()
@@ -127,6 +130,7 @@ def test_labels_of_the_unseen_domain_set_nothing(run: Path) -> None:
     jax.tree.map(np.testing.assert_array_equal, true._replace(figures={}), false._replace(figures={}))
 
 
+@pytest.mark.slow
 def test_left_out_domains_are_those_of_runs_that_did_not_see_them(
     run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,6 +171,7 @@ def test_a_mean_over_seeds_is_of_those_that_have_the_figure() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_named_and_left_out(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     content = bytearray((run / "safeguards.npz").read_bytes())
     content[len(content) // 2] ^= 1

@@ -57,6 +57,7 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.slow
 def test_a_new_table_is_predicted_as_the_run_itself_predicts_it(run: Path, hospitals: Path, tmp_path: Path) -> None:
     shuffled = tmp_path / "new.csv"
     with open(shuffled, "w", newline="", encoding="utf-8") as stream:
@@ -73,6 +74,7 @@ def test_a_new_table_is_predicted_as_the_run_itself_predicts_it(run: Path, hospi
     assert not np.allclose(expected, result.predict_proba(own, seed=0)), "each seed has its own model and encoding"
 
 
+@pytest.mark.slow
 def test_what_a_new_table_lacks_is_said_in_one_line(
     run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_what_a_new_table_lacks_is_said_in_one_line(
         assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_program_has_raw_columns_in_and_the_card_says_how(
     run: Path, hospitals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +140,7 @@ def test_the_cards_code_reads_a_cell_as_predict_does(number: float, form: str) -
         np.testing.assert_array_equal(found if np.isfinite(found) else np.nan, read(cells)[0])
 
 
+@pytest.mark.slow
 def test_a_table_with_labels_is_evaluated(
     run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +160,7 @@ def test_a_table_with_labels_is_evaluated(
     assert json.loads(file.read_text())["accuracy"] == pytest.approx(right.mean())
 
 
+@pytest.mark.slow
 def test_a_column_that_the_model_does_not_know_may_be_of_any_type(
     run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +201,7 @@ def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_h
         labelled_samples(facts, file)
 
 
+@pytest.mark.slow
 def test_arrays_of_any_shape_train_and_are_predicted_from_files(
     perceptron: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,10 +9,12 @@ from launch.kept import EVIDENCE, KEPT, common_denominator, compared, images_of,
 from launch.results import DOCS, main, with_table
 
 
+@pytest.mark.slow
 def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
     assert main(["results", "--check"]) == 0
 
 
+@pytest.mark.slow
 def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("launch.kept.EVIDENCE", EVIDENCE[:1])
     before = (DOCS / "results.md").read_text()
@@ -29,6 +31,7 @@ def test_a_page_without_a_place_is_refused() -> None:
             with_table(page, "a", str)
 
 
+@pytest.mark.slow
 def test_test_images_are_those_of_the_data() -> None:
     """A tenth of PACS's domains (2,048, 2,344, 1,670 and 3,929 images), and all of the unseen one."""
     for cell in kept_cells("hfedf_pacs"):
@@ -47,6 +50,7 @@ def test_a_denominator_is_found_from_rounded_fractions(number: int) -> None:
     assert common_denominator([float(f"{one:.5g}") for one in drawn]) == number
 
 
+@pytest.mark.slow
 def test_every_kept_cell_of_a_paper_is_compared() -> None:
     for evidence in EVIDENCE:
         names = {cell.name for cell in kept_cells(evidence.folder)}

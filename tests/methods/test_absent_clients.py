@@ -5,6 +5,8 @@ import pytest
 
 from tests.toys import copy, flat, make_plan, poison, row, shared_case
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan(drop_nonfinite=True)
 
 

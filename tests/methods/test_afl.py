@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import ServerStep
 from fdgjax.engine.traffic import traffic
@@ -26,6 +27,7 @@ from tests.toys import (
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_without_a_rate_it_is_fedavg_with_the_given_weights_and_so_it_is_in_the_first_round() -> None:
     for weighting in ("uniform", "samples"):
         fedavg = make_case(build("fedavg", toy_federation(), weighting=weighting))
@@ -37,6 +39,7 @@ def test_without_a_rate_it_is_fedavg_with_the_given_weights_and_so_it_is_in_the_
     assert not np.allclose(flat(case.advance(2).server.base), flat(fedavg.advance(2).server), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_mixtures_are_the_benchmarks() -> None:
     stored = torch_numbers("afl")
     method = build("afl", toy_federation(), rate=float(stored["rate"]))
@@ -51,6 +54,7 @@ def test_mixtures_are_the_benchmarks() -> None:
         np.testing.assert_allclose(server.more, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_losses_are_the_received_models_and_a_client_outside_the_round_has_none() -> None:
     case = shared_case("afl", plan=WHOLE)
     state = case.advance(1)
@@ -64,6 +68,7 @@ def test_losses_are_the_received_models_and_a_client_outside_the_round_has_none(
     np.testing.assert_allclose(info.coefficients["weights"], weights / weights.sum(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_clients_that_the_mixture_left_out_change_nothing() -> None:
     method = build("afl", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())

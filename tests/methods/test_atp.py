@@ -19,6 +19,8 @@ from fdgjax.methods.parts.adaptations import SCOPES
 from fdgjax.utils.variables import flatten, unflatten
 from tests.toys import build, close, copy, flat, make_case, shared_case, tiny_model, toy_federation
 
+pytestmark = pytest.mark.slow
+
 Numbers = dict[str, np.ndarray]
 UNSEEN, SIZE = 8, 4
 RATE = 0.3
@@ -212,7 +214,6 @@ def test_a_stream_ends_with_the_mean_of_the_models_of_its_batches_or_with_the_la
     assert not np.allclose(flat(of_network(last)), flat(of_network(latest)), rtol=0, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_models_for_unseen_domains_adapt_at_every_scope_and_carry_the_trained_one_only_to_average() -> None:
     federation = toy_federation(unseen=UNSEEN)
     rows: Rows = jax.tree.map(lambda leaf: leaf[0], federation.target)

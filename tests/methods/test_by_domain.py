@@ -72,6 +72,7 @@ def cross_entropies(logits: Any, labels: Any) -> np.ndarray:
     return np.log(np.exp(logits).sum(1)) - logits[np.arange(len(logits)), np.asarray(labels)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "distance"), [("coral", coral), ("mmd", pairwise_mmd)])
 def test_without_its_penalty_the_loss_is_centrals(name: str, distance: Any) -> None:
     bare, _, output = value(name, penalty=0.0)
@@ -80,6 +81,7 @@ def test_without_its_penalty_the_loss_is_centrals(name: str, distance: Any) -> N
     np.testing.assert_allclose(value(name, penalty=3.0)[0] - bare, 3 * distance(output.features, own), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_irms_penalty_grows_when_its_share_of_the_rounds_is_done() -> None:
     (early, _, output), (late, _, _) = (value("irm", penalty=5.0, anneal=0.34, round_=r) for r in (0, 1))
     bare = cross_entropies(output.logits, BATCH.labels).mean()
@@ -87,6 +89,7 @@ def test_irms_penalty_grows_when_its_share_of_the_rounds_is_done() -> None:
     np.testing.assert_allclose(late - bare, 5 * (early - bare), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_groupdro_weighs_domains_by_their_losses() -> None:
     """Algorithm 1 of Sagawa et al., two steps, in float64."""
     weights, memory = np.array([0.5, 0.5, 0.0]), {"weights": jnp.asarray([0.5, 0.5, 0.0])}
@@ -101,6 +104,7 @@ def test_groupdro_weighs_domains_by_their_losses() -> None:
         np.testing.assert_allclose(memory["weights"], weights, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_fishr_compares_averages_of_variances() -> None:
     """Two steps of DomainBed's moving average and distance, in float64; the domain without samples stays out."""
     before = np.zeros((2, 5, CLASSES))
@@ -122,12 +126,14 @@ def test_fishr_compares_averages_of_variances() -> None:
         assert not np.asarray(memory["variances"][2]).any()
 
 
+@pytest.mark.slow
 def test_fishrs_average_of_a_domain_without_samples_stays() -> None:
     memory = {"variances": jnp.full((DOMAINS, 5, CLASSES), 0.5)}
     _, changed, _ = value("fishr", memory, penalty=10.0, anneal=0.34, ema=0.9)
     np.testing.assert_array_equal(changed[MEMORY]["variances"][2], 0.5)
 
 
+@pytest.mark.slow
 def test_mixup_of_a_batch_of_one_domain_is_centrals_loss_and_of_two_is_not() -> None:
     alone = BATCH._replace(domains=jnp.zeros(6, jnp.int32))
     found, _, output = value("mixup", batch=alone, alpha=1.0)
@@ -162,6 +168,7 @@ def test_batches_of_a_single_domain_cycle_through_the_domains() -> None:
         assert len(set(np.asarray(ordered)[found.ravel() == domain])) == many
 
 
+@pytest.mark.slow
 def test_shuffled_batches_without_a_penalty_are_central_but_for_the_last_parts() -> None:
     """Where every batch is of one domain, mean over domains and over samples are one."""
     federation = toy_federation()._replace(domains=jnp.zeros_like(toy_federation().domains))
@@ -173,6 +180,7 @@ BARE = {"mmd": {"penalty": 0.0}, "vrex": {"penalty": 0.0, "anneal": 0.0}, "fishr
 """Without their penalties; GroupDRO weighs one domain alone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["coral", *BARE], ["vrex", "groupdro"]))
 def test_at_clients_of_one_domain_and_without_a_penalty_it_is_fedavg(name: str) -> None:
     federation = toy_federation()._replace(domains=jnp.zeros_like(toy_federation().domains))
@@ -181,6 +189,7 @@ def test_at_clients_of_one_domain_and_without_a_penalty_it_is_fedavg(name: str) 
     close(bare, shared_case("fedavg", plan=make_plan(drop_nonfinite=True)).advance(2).server)
 
 
+@pytest.mark.slow
 def test_at_clients_the_penalty_compares_their_own_domains() -> None:
     federation = toy_federation()
     bare, penalised = (
@@ -190,6 +199,7 @@ def test_at_clients_the_penalty_compares_their_own_domains() -> None:
     assert not np.allclose(flat(bare.server), flat(penalised.server), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(COMPARING, ["fish"]))
 def test_at_clients_every_client_axis_gives_the_same(name: str) -> None:
     federation = toy_federation()
@@ -198,6 +208,7 @@ def test_at_clients_every_client_axis_gives_the_same(name: str) -> None:
     close(at_once, in_turn)
 
 
+@pytest.mark.slow
 def test_fish_that_keeps_its_steps_is_fedavg_on_batches_of_one_domain() -> None:
     federation = toy_federation()
     same = {"pooled": False, "keep_optimizer": False}
@@ -208,6 +219,7 @@ def test_fish_that_keeps_its_steps_is_fedavg_on_batches_of_one_domain() -> None:
     assert not np.allclose(flat(half), flat(kept), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_fish_keeps_the_share_of_a_set_that_the_round_leaves_unfinished() -> None:
     """A round of one step: the last of its set, or, of a client said to have two domains, the first."""
     federation, plan = toy_federation((BATCH_SIZE,)), make_plan(epochs=1)
@@ -218,6 +230,7 @@ def test_fish_keeps_the_share_of_a_set_that_the_round_leaves_unfinished() -> Non
     close(case.round(unfinished, alone)[0].server, case.advance(1).server)
 
 
+@pytest.mark.slow
 def test_groupdro_begins_with_the_training_domains() -> None:
     case = make_case(build("groupdro", toy_federation()))
     state = case.start()

@@ -52,6 +52,7 @@ def trained(method: Any, model: Model, batches: list[tuple[int, Batch]]) -> list
     return after
 
 
+@pytest.mark.slow
 def test_vrex_steps_as_domainbed(numbers: dict[str, np.ndarray]) -> None:
     steps, domains, size, _ = numbers["x"].shape
     model = linear(numbers)

@@ -63,6 +63,7 @@ def test_the_thresholds_by_hand() -> None:
     assert (np.diff(wanted) < 0).all(), "a rarer class has a lower threshold"
 
 
+@pytest.mark.slow
 def test_which_labels_are_used() -> None:
     """A sure one; unsure ones whose second guess is rare and is not; a sure one of the rare class."""
     probabilities = np.array([[0.97, 0.02, 0.01], [0.6, 0.1, 0.3], [0.6, 0.3, 0.1], [0.05, 0.05, 0.9]])
@@ -73,6 +74,7 @@ def test_which_labels_are_used() -> None:
     np.testing.assert_allclose(guess.confidence, [0.97, 0.3, 0.6, 0.9], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_clients_weigh_by_the_labels_they_used() -> None:
     method, federation = build("cbafed", toy_federation()), toy_federation()
     server, clients = method.init(jax.random.key(0), federation)
@@ -83,6 +85,7 @@ def test_clients_weigh_by_the_labels_they_used() -> None:
     np.testing.assert_array_equal(step.more, [1, 1, 2])
 
 
+@pytest.mark.slow
 def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
     case = shared_case("cbafed", plan=WHOLE)
     state = case.start()

@@ -13,6 +13,8 @@ from fdgjax.methods.parts.extend import Extended
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import build, close, make_case, make_plan, shared_case, toy_federation
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan(drop_nonfinite=True)
 
 

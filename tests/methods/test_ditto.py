@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from fdgjax.contract import Batch, Context, Method, Variables
 from fdgjax.engine import State
@@ -16,6 +17,7 @@ from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, s
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_the_global_model_is_fedavgs_and_without_the_term_the_personal_ones_are_locals() -> None:
     # So short a gradient that both models are clipped, each by its own length.
     chosen = {"client_clip": 0.1, "client_learning_rate_decay": 0.9}
@@ -28,6 +30,7 @@ def test_the_global_model_is_fedavgs_and_without_the_term_the_personal_ones_are_
     close(one_model(both.clients.local, "personal"), local.clients.local)
 
 
+@pytest.mark.slow
 def test_the_pull_moves_the_personal_models_alone() -> None:
     pulled = make_case(build("ditto", toy_federation(), mu=5.0), plan=WHOLE).advance(2)
     free = shared_case("ditto", plan=WHOLE).advance(2)
@@ -43,6 +46,7 @@ def test_the_pull_moves_the_personal_models_alone() -> None:
     assert gap(pulled) < 0.5 * gap(free)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_algorithm_1() -> None:
     model, mu, rng = tiny_model(), 0.3, np.random.default_rng(0)
     w, v, w_0, v_0 = (model.init(jax.random.key(k)) for k in range(4))
@@ -67,6 +71,7 @@ def test_only_the_global_model_travels() -> None:
     assert bytes_of(ditto.message) == bytes_of(fedavg.message)
 
 
+@pytest.mark.slow
 def test_the_global_model_predicts_for_an_unseen_domain_and_the_personal_one_for_its_client() -> None:
     method = build("ditto", toy_federation(), "norm")
     state = make_case(method, plan=WHOLE).advance(1)

@@ -41,6 +41,7 @@ OFF = {"consensus": "mean", "personalisation": "mean", "consistency": "none"}
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_without_its_rules_it_is_averaging() -> None:
     """Nothing but BN_dse's statistics, which training does not read, then differs from FedAvg on the same model."""
     federation = toy_federation(FULL_LENGTHS)
@@ -92,6 +93,7 @@ def test_the_official_term_is_carried_through_a_round_and_no_further() -> None:
     assert not np.allclose(flat(without.advance(2).server), flat(case.advance(2).server), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None:
     method, federation = build("fdse", toy_federation()), toy_federation()
     server, clients = jax.jit(method.init)(jax.random.key(0), federation)
@@ -113,6 +115,7 @@ def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None
         assert (products > -1e-4).all(), "a step that harms a client"
 
 
+@pytest.mark.slow
 def test_a_client_without_weight_keeps_its_own_and_is_seen_by_nobody() -> None:
     method = build("fdse", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())
@@ -162,6 +165,7 @@ def adapted(method: Any, before: Any, federation: Federation, rows: Any) -> Any:
     return jax.jit(run)(before, federation, rows)
 
 
+@pytest.mark.slow
 def test_fdses_adaptation_changes_the_erasers_alone_and_sees_no_label() -> None:
     federation = toy_federation()
     method, before, after = fitted("fdse", federation, adaptation_epochs=3)
@@ -173,6 +177,7 @@ def test_fdses_adaptation_changes_the_erasers_alone_and_sees_no_label() -> None:
     chex.assert_trees_all_equal(adapted(method, before, relabelled, rows), after)
 
 
+@pytest.mark.slow
 def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
     """The features of a batch of the unseen domain have statistics nearer to the global ones than before."""
     federation = toy_federation()
@@ -191,6 +196,7 @@ def test_fdses_adaptation_brings_the_statistics_nearer() -> None:
     assert gaps[1] < gaps[0]
 
 
+@pytest.mark.slow
 def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     federation = toy_federation()
     _, before, after = fitted("fedbn", federation, "norm", adaptation_epochs=1)
@@ -207,6 +213,7 @@ def test_fedbns_adaptation_collects_statistics_and_nothing_else() -> None:
     assert not np.allclose(moved, was)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [1, 5])
 def test_fedbns_statistics_come_as_near_as_their_momentum_takes_them(epochs: int) -> None:
     """The domain is one batch: received statistics count momentum^epochs, that batch's the rest."""

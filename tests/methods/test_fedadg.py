@@ -5,12 +5,15 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedadg import adversarial_losses
 from fdgjax.models.adversary import Adversary
 from fdgjax.utils.variables import flatten, unflatten
 from tests.toys import build, close, flat, make_case, make_plan, shared_case, shared_method, toy_federation
+
+pytestmark = pytest.mark.slow
 
 WHOLE = make_plan(drop_nonfinite=True)
 

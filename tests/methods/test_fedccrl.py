@@ -28,6 +28,7 @@ def context_of(there: list[bool], place: int, means: np.ndarray) -> Context:
     return Context(Extended({}, bank), Extended({}, jnp.int32(place)), {}, jnp.int32(1))
 
 
+@pytest.mark.slow
 def test_images_take_the_styles_of_others_and_keep_their_own_where_there_are_none() -> None:
     images = jax.random.uniform(jax.random.key(0), (60, *IMAGE), minval=-0.5, maxval=0.5)
     context = context_of([True, True, False, True], 0, np.array([-0.9, 0.2, -0.9, 0.8]))
@@ -54,6 +55,7 @@ def test_the_bank_holds_the_styles_that_clients_showed_last() -> None:
         np.testing.assert_allclose(bank.shown.deviation[client], chosen.std((1, 2), ddof=1), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_objective_is_its_parts() -> None:
     """Without any other client and without augmentation all three views are the image: only the contrast is left of
     the agreement, and the cross-entropy counts three times."""

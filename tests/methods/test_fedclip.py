@@ -29,6 +29,7 @@ def embeddings(tmp_path: Path) -> tuple[str, np.ndarray]:
     return str(tmp_path / "classes.npy"), found
 
 
+@pytest.mark.slow
 def test_the_official_gradients_of_the_adapter() -> None:
     """microsoft/PersonalizedFL, 441670e: a step of `train` of `fed_at_clip.py` with encoders that return their input
     (images) or a row of a table (texts), SGD and learning rate 1."""
@@ -49,6 +50,7 @@ def test_the_official_gradients_of_the_adapter() -> None:
             np.testing.assert_allclose(gradients[one][kind], wanted, rtol=1e-3, atol=2e-4, err_msg=f"{one} {kind}")
 
 
+@pytest.mark.slow
 def test_padding_is_no_part_of_the_contrast() -> None:
     logits, labels = jax.random.normal(jax.random.key(0), (5, 3)), jnp.asarray([0, 2, 1, 1, 0])
     whole = in_batch(logits[:3], Batch(jnp.zeros(3), labels[:3], jnp.ones(3)))
@@ -56,6 +58,7 @@ def test_padding_is_no_part_of_the_contrast() -> None:
     np.testing.assert_allclose(padded, whole, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_an_adapter_it_is_the_zero_shot_classifier_by_cosine(embeddings: tuple[str, np.ndarray]) -> None:
     file, texts = embeddings
     case = make_case(build("fedclip", toy_federation(), adapter=False, class_embeddings=file))
@@ -70,6 +73,7 @@ def test_without_an_adapter_it_is_the_zero_shot_classifier_by_cosine(embeddings:
         np.testing.assert_allclose(output.logits, 100 * cosines, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_only_the_adapter_moves() -> None:
     """Not the encoder, not its BatchNorm's statistics, not the embeddings."""
     case = shared_case("fedclip", "norm")
@@ -79,6 +83,7 @@ def test_only_the_adapter_moves() -> None:
     assert len(moved) == 4
 
 
+@pytest.mark.slow
 def test_the_classes_embeddings_have_the_length_of_the_scale(embeddings: tuple[str, np.ndarray]) -> None:
     file, texts = embeddings
     method = build("fedclip", toy_federation(), class_embeddings=file, scale=30.0)

@@ -35,6 +35,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 SHOWN = 16
 
 
+@pytest.mark.slow
 def test_without_the_second_loss_it_is_fedavg() -> None:
     bare, fedavg = make_case(build("feddg", toy_federation(), gamma=0.0)), shared_case("fedavg", plan=WHOLE)
     close(bare.advance(2).server.base, fedavg.advance(2).server)
@@ -50,6 +51,7 @@ def shown(client: int, round_: int) -> jax.Array:
     return low_amplitudes(jnp.asarray(np.asarray(federation.inputs)[chosen] / 127.5 - 1, jnp.float32), 0.01)
 
 
+@pytest.mark.slow
 def test_the_bank_holds_the_amplitudes_that_clients_showed_last() -> None:
     case = shared_case("feddg", plan=WHOLE)
     state = case.start()
@@ -65,6 +67,7 @@ def test_the_bank_holds_the_amplitudes_that_clients_showed_last() -> None:
     assert not np.array_equal(state.server.more.shown[0], before[0])
 
 
+@pytest.mark.slow
 def test_a_client_that_never_counted_is_not_in_the_bank() -> None:
     case = shared_case("feddg", plan=WHOLE)
     state, _ = case.round(case.start(), poison(case.federation, 2))
@@ -87,6 +90,7 @@ def mix(there: list[bool], place: int) -> np.ndarray:
     return np.round((np.asarray(images)[:, 0, 0, 0] + 1) / 2, 4)
 
 
+@pytest.mark.slow
 def test_images_are_mixed_with_any_other_client_in_the_bank() -> None:
     values, counts = np.unique(mix([True] * 4, 1), return_counts=True)
     np.testing.assert_allclose(values, [0.1, 0.3, 0.4], atol=1e-4)

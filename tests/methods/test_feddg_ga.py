@@ -29,6 +29,7 @@ from tests.toys import (
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_without_a_step_it_is_fedavg_with_equal_weights_and_so_it_is_in_the_first_round() -> None:
     fedavg = make_case(build("fedavg", toy_federation(), weighting="uniform"))
     still = make_case(build("feddg_ga", toy_federation(), step=0.0))
@@ -59,6 +60,7 @@ def accuracy(variables: PyTree, client: int) -> float:
     return float(np.mean(logits.argmax(1) == labels))
 
 
+@pytest.mark.slow
 def test_the_second_rounds_weights_follow_the_losses_of_both_models() -> None:
     case = shared_case("feddg_ga", plan=WHOLE)
     state = case.advance(1)
@@ -69,6 +71,7 @@ def test_the_second_rounds_weights_follow_the_losses_of_both_models() -> None:
     np.testing.assert_allclose(info.coefficients["weights"], wanted / wanted.sum(), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_step_decays_to_nothing_over_the_rounds() -> None:
     method = build("feddg_ga", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())
@@ -94,6 +97,7 @@ def test_weights_by_hand_for_some_of_the_clients() -> None:
     np.testing.assert_allclose(adjust(weights, jnp.zeros(4), there, 1.0), weights, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_client_that_was_dropped_keeps_its_model_and_weight() -> None:
     case = shared_case("feddg_ga", plan=WHOLE)
     state = case.advance(2)
@@ -110,6 +114,7 @@ def test_one_number_more_travels() -> None:
     assert bytes_of(mine.message) == bytes_of(fedavgs.message) + 4
 
 
+@pytest.mark.slow
 def test_labels_count_as_much_as_they_are_trusted_and_accuracies_can_be_compared() -> None:
     federation, method = toy_federation(), build("feddg_ga", toy_federation(), gap="accuracy")
     state = shared_case("feddg_ga", plan=WHOLE).advance(1)

@@ -17,6 +17,7 @@ ALPHA = 0.1
 LENGTHS = np.asarray(toy_federation().train.length, np.float64)
 
 
+@pytest.mark.slow
 def test_the_first_round_is_fedproxs_at_twice_the_step() -> None:
     """Every h_i is zero, and `w <- mean w_i - h / alpha` is w plus twice the mean update."""
     same = {"weighting": "uniform", "client_clip": 10.0}
@@ -30,6 +31,7 @@ def test_the_first_round_is_fedproxs_at_twice_the_step() -> None:
     assert not np.allclose(flat(case.advance(2).server.base), flat(doubled.server), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_servers_update_by_hand() -> None:
     """Algorithm 1's last lines in NumPy, for two clients of four, twice."""
     method, federation, rng = shared_method("feddyn"), toy_federation(), np.random.default_rng(0)
@@ -49,6 +51,7 @@ def test_the_servers_update_by_hand() -> None:
         np.testing.assert_allclose(flat(server.more.h), h, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
 def test_the_servers_h_is_the_mean_of_the_clients(weighting: str) -> None:
     """Whoever is drawn, and though one of them diverges."""

@@ -32,6 +32,7 @@ def split(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     return {path: leaf for path, leaf in leaves.items() if path not in ours}, ours
 
 
+@pytest.mark.slow
 def test_without_augmentation_it_is_fedavg() -> None:
     (mine, made), (fedavg, untouched) = (split(trained(name, 0.0, 2)) for name in ("fedfa", "fedavg"))
     close(mine, fedavg)

@@ -83,6 +83,7 @@ def test_random_directions_drop_half_of_the_gradients_of_every_client() -> None:
     assert not np.allclose(rates[1], rates[2])
 
 
+@pytest.mark.slow
 def test_sample_shares_matter_to_the_direction_alone() -> None:
     """Clients that left the round have no share; the weights start from uniform ones."""
     method = build("fedgala", toy_federation(), compared="shares", gamma=0.25)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, shared_case, toy_federation
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan(drop_nonfinite=True)
 
 
@@ -32,7 +34,6 @@ def test_the_server_takes_the_masked_mean_of_what_clients_did() -> None:
     assert not np.allclose(flat(wanted), flat(fedavg), rtol=0, atol=1e-3)
 
 
-@pytest.mark.slow
 def test_statistics_are_averaged() -> None:
     federation = toy_federation(FULL_LENGTHS)
     masked, plain = (make_case(build(name, federation, "norm"), federation).advance(1) for name in ("fedgma", "fedavg"))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Message
@@ -56,6 +57,7 @@ class Plain:
         return step
 
 
+@pytest.mark.slow
 def test_masks_and_weights_are_those_of_plain_loops() -> None:
     """Five rounds of random updates with a trend; in two of them clients are left out."""
     federation, rng, tau, beta = toy_federation(), np.random.default_rng(0), 0.4, 0.4
@@ -93,12 +95,14 @@ def test_masks_and_weights_are_those_of_plain_loops() -> None:
     assert clients.more.rounds.tolist() == [4, 4, 4, 5]
 
 
+@pytest.mark.slow
 def test_where_every_update_counts_and_weights_stay_it_is_fedavg() -> None:
     fedavg = make_case(build("fedavg", toy_federation(), weighting="uniform"))
     case = make_case(build("fedheal", toy_federation(), tau=-1.0, beta=0.0))
     close(case.advance(3).server, fedavg.advance(3).server)
 
 
+@pytest.mark.slow
 def test_the_first_round_is_a_mean_weighted_by_distance() -> None:
     """Nothing is known of anybody's directions yet."""
     case, locally = (shared_case(name, plan=WHOLE) for name in ("fedheal", "local"))
@@ -110,6 +114,7 @@ def test_the_first_round_is_a_mean_weighted_by_distance() -> None:
     close(state.server.variables, jax.tree.map(lambda w, u: np.asarray(w) + np.tensordot(shares, u, 1), start, moves))
 
 
+@pytest.mark.slow
 def test_a_client_left_out_keeps_its_history_and_counts_nothing() -> None:
     case = shared_case("fedheal", plan=WHOLE)
     state = case.advance(1)

@@ -17,6 +17,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 MODEL = tiny_model()
 
 
+@pytest.mark.slow
 def test_without_a_penalty_it_is_fedavg() -> None:
     bare = make_case(build("fediir", toy_federation(), penalty=0.0))
     close(bare.advance(2).server.base, shared_case("fedavg", plan=WHOLE).advance(2).server)
@@ -38,6 +39,7 @@ def differentiated(variables: dict, batch: Batch) -> HeadGradient:
     return HeadGradient(last["kernel"], last["bias"])
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_last_layer_and_the_penalty_by_differentiation() -> None:
     variables, batch = some_batch()
     wanted = differentiated(variables, batch)

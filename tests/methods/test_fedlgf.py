@@ -1,6 +1,7 @@
 """FedLGF's laws: FedAvg without its weights, each of which matters, and nothing more is sent."""
 
 import numpy as np
+import pytest
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.variables import bytes_of
@@ -9,12 +10,14 @@ from tests.toys import build, close, flat, make_case, make_plan, shared_case, sh
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_fedavg() -> None:
     fedavg = shared_case("fedavg", plan=WHOLE)
     bare = make_case(build("fedlgf", toy_federation(), local_flatness=0.0, global_flatness=0.0))
     close(bare.advance(3).server, fedavg.advance(3).server)
 
 
+@pytest.mark.slow
 def test_each_weight_and_the_perturbation_matter() -> None:
     fedavg = flat(shared_case("fedavg", plan=WHOLE).advance(1).server)
     found = [flat(shared_case("fedlgf", plan=WHOLE).advance(1).server)]

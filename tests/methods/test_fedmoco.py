@@ -37,6 +37,7 @@ def test_target_and_queue_may_be_averaged() -> None:
     assert set(sent) >= {"target", "queue"}
 
 
+@pytest.mark.slow
 def test_with_the_official_head_keys_are_as_long_as_its_outputs() -> None:
     federation = toy_federation(FULL_LENGTHS)
     model = as_model(HEADS["moco"](DenseNet, 3, 1 / 128), IMAGE)

@@ -11,6 +11,8 @@ from fdgjax.aggregation import gradient_matching
 from fdgjax.methods.fedomg import of_shares
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, row, shared_case, toy_federation
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan(drop_nonfinite=True)
 
 
@@ -83,7 +85,6 @@ def test_the_server_takes_the_official_step_by_one_setting() -> None:
     np.testing.assert_allclose(moved, official_step(updates, counts / counts.sum()), rtol=1e-2, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_statistics_are_averaged() -> None:
     federation = toy_federation(FULL_LENGTHS)
     mine, plain = (make_case(build(name, federation, "norm"), federation).advance(1) for name in ("fedomg", "fedavg"))

@@ -13,6 +13,8 @@ from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, small_hyper
 from tests.toys import toy_federation as federation
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan(drop_nonfinite=True)
 MODEL = tiny_model(method="fedsr")
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.methods import METHODS
@@ -13,6 +14,7 @@ from tests.toys import CLIENTS, FULL_LENGTHS, build, close, make_case, small_hyp
 MODEL = tiny_model(method="gperxan")
 
 
+@pytest.mark.slow
 def test_without_guidance_it_is_fedbn_on_the_same_network() -> None:
     federation = toy_federation(FULL_LENGTHS)
     fedbn = METHODS["fedbn"].build(Setup(MODEL, CLIENTS, 3), small_hyper("fedbn"))
@@ -21,6 +23,7 @@ def test_without_guidance_it_is_fedbn_on_the_same_network() -> None:
     close((mine.server, mine.clients), (other.server, other.clients))
 
 
+@pytest.mark.slow
 def test_the_objective_by_hand() -> None:
     method = build("gperxan", toy_federation(), guidance=0.3)
     received = MODEL.init(jax.random.key(0))

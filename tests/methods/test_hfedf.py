@@ -113,6 +113,7 @@ def gradient_of_inner_product() -> Any:
     return jax.jit(jax.grad(inner))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "alignment"), [("pfedhn", None), ("hfedf", "separate"), ("hfedf", "joint"), ("hfedf", "none")]
 )
@@ -132,6 +133,7 @@ def test_one_server_step_moves_the_model_towards_the_trained_one(
     assert np.linalg.norm(generated - flat(trained)) < np.linalg.norm(flat(before) - flat(trained))
 
 
+@pytest.mark.slow
 def test_one_server_step_moves_towards_what_training_found() -> None:
     """The same with real local training: one client, one round, a small server step."""
     federation = toy_federation()
@@ -149,6 +151,7 @@ def test_one_server_step_moves_towards_what_training_found() -> None:
     assert np.linalg.norm(flat(after) - target) < np.linalg.norm(flat(before) - target)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=8)
 @given(seed=st.integers(0, 999))
 def test_the_servers_gradient_is_that_of_an_inner_product(seed: int) -> None:
@@ -187,6 +190,7 @@ def test_fixed_embeddings_never_change_and_random_ones_always_do() -> None:
         assert np.abs(after - before).max() < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["learned", "random"])
 def test_embeddings_belong_to_the_clients_id(kind: str) -> None:
     """Those before the first round, and those a round leads to; one method serves both federations."""

@@ -207,6 +207,7 @@ def outcomes(name: str, model: str) -> tuple[Outcome, Outcome]:
     return run(np.arange(ROWS) + 0.5), run(10.0 * np.arange(ROWS) - 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow([name for name in ALL if name not in POOLED], OWN))
 def test_a_marked_value_goes_where_its_label_says(name: str) -> None:
     # With BatchNorm there are variables of every kind.

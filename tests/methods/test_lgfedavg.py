@@ -12,6 +12,7 @@ from tests.toys import build, close, make_case, make_plan, shared_case, toy_fede
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_with_all_layers_it_is_fedavg_and_with_none_local() -> None:
     federation = toy_federation()
     close(
@@ -22,6 +23,7 @@ def test_with_all_layers_it_is_fedavg_and_with_none_local() -> None:
     assert {none.label(path) for path in flatten(tiny_model().init(jax.random.key(0)))} == {"local"}
 
 
+@pytest.mark.slow
 def test_one_round_from_the_same_start_moves_the_head_as_fedavg_and_the_rest_as_local() -> None:
     mine, fedavg, local = (shared_case(name, plan=WHOLE).advance(1) for name in ("lgfedavg", "fedavg", "local"))
     label = LABELS.get

@@ -1,6 +1,7 @@
 """MOON's laws: FedAvg without the contrast and in the first round, and what a client keeps."""
 
 import numpy as np
+import pytest
 
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.variables import bytes_of
@@ -21,12 +22,14 @@ from tests.toys import (
 WHOLE = make_plan(drop_nonfinite=True)
 
 
+@pytest.mark.slow
 def test_without_its_term_it_is_fedavg() -> None:
     fedavg = shared_case("fedavg", "wide", WHOLE)
     bare = make_case(build("moon", toy_federation(), mu=0.0))
     close(bare.advance(3).server, fedavg.advance(3).server)
 
 
+@pytest.mark.slow
 def test_the_first_round_is_fedavgs_and_the_second_is_not() -> None:
     """Received and previous model are both the initial one, so that nothing pulls either way."""
     fedavg, case = (shared_case(name, "wide", WHOLE) for name in ("fedavg", "moon"))
@@ -34,6 +37,7 @@ def test_the_first_round_is_fedavgs_and_the_second_is_not() -> None:
     assert not np.allclose(flat(case.advance(2).server), flat(fedavg.advance(2).server), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_client_keeps_its_model_of_the_last_round_it_counted_in() -> None:
     case, locally = (shared_case(name, "wide", WHOLE) for name in ("moon", "local"))
     state = case.advance(1)

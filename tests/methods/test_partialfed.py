@@ -44,6 +44,7 @@ def test_loading_everything_is_fedavg_and_nothing_local() -> None:
     close(after("partialfed", policy="none", **FIXED).clients.more, local.clients.local)
 
 
+@pytest.mark.slow
 def test_a_fixed_policy_keeps_batch_norm() -> None:
     method = build("partialfed", toy_federation(), "norm", policy="all_but_norm", **FIXED)
     state = make_case(method, plan=WHOLE).advance(2)
@@ -56,6 +57,7 @@ def test_a_fixed_policy_keeps_batch_norm() -> None:
     np.testing.assert_array_equal(mine.base.local["params"]["policy"], [1, 1, -1])
 
 
+@pytest.mark.slow
 def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_too() -> None:
     """With drawn clients the mean of updates from what each client started from would be another."""
     method = build("partialfed", toy_federation(), policy="none", **FIXED)
@@ -69,6 +71,7 @@ def test_the_server_has_the_mean_of_the_rounds_clients_layers_that_nobody_loads_
     close(state.server.variables, mean)
 
 
+@pytest.mark.slow
 def test_the_policys_gradient_by_hand() -> None:
     """By finite differences of the loss of the blended model, whose noise is drawn from the batch's key."""
     model, rng = tiny_model(), np.random.default_rng(0)
@@ -102,6 +105,7 @@ def test_the_policys_gradient_by_hand() -> None:
     np.testing.assert_allclose(gradient["policy"], wanted, rtol=0.02, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_policy_moves_away_from_a_global_layer_that_fits_worse() -> None:
     """The policy is learnt, and what it says is what is loaded."""
     case = make_case(build("partialfed", toy_federation(), policy_learning_rate=50.0), plan=WHOLE)
@@ -124,6 +128,7 @@ def test_as_much_travels_as_in_fedavg_and_the_policy_stays() -> None:
     assert bytes_of(mine.message) == bytes_of(fedavg.message)
 
 
+@pytest.mark.slow
 def test_unseen_domains_get_the_global_model_or_each_clients() -> None:
     method = build("partialfed", toy_federation(), unseen="each")
     state = shared_case("partialfed", plan=WHOLE).advance(1)

@@ -68,6 +68,7 @@ def test_fpls_losses_are_the_official_ones(numbers: dict[str, Any], clusters: tu
     np.testing.assert_allclose(gradient, numbers["fpl_gradient"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fedprotos_loss_is_the_official_one(numbers: dict[str, Any]) -> None:
     sent = Prototypes(jnp.asarray(numbers["prototypes"], jnp.float32), jnp.asarray(numbers["there"], jnp.float32))
     nothing_known = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), sent)
@@ -79,12 +80,14 @@ def test_fedprotos_loss_is_the_official_one(numbers: dict[str, Any]) -> None:
     np.testing.assert_allclose(gradient, numbers["fedproto_gradient"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_first_round_has_no_prototypes_and_no_term() -> None:
     for name, base in (("fedproto", "local"), ("fpl", "fedavg")):
         mine, other = (shared_case(one, plan=WHOLE).advance(1) for one in (name, base))
         close((mine.server.base, mine.clients), (other.server, other.clients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "base", "chosen"),
     [("fedproto", "local", {"weight": 0.0}), ("fpl", "fedavg", {"contrast": 0.0, "regularisation": 0.0})],
@@ -97,6 +100,7 @@ def test_without_its_weights_it_is_local_or_fedavg(name: str, base: str, chosen:
     assert not np.allclose(flat((pulled.server.base, pulled.clients)), flat((other.server, other.clients)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_prototypes_are_mean_features_of_a_class_and_clients_count_by_their_samples() -> None:
     """Over the round's clients, the weighted means of class means are means over all their samples."""
     case, federation = shared_case("fedproto", plan=WHOLE), toy_federation()

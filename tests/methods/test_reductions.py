@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.contract import ServerStep
 from fdgjax.methods.fedavg import ClientVariables, Message, ServerState
@@ -14,6 +15,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 ADAM = {"client_optimizer": "adam", "client_learning_rate": 0.01, "client_momentum": 0.0}
 
 
+@pytest.mark.slow
 def test_fedprox_without_its_term_is_fedavg() -> None:
     federation, fedavg = toy_federation(), shared_case("fedavg", plan=WHOLE)
     close(make_case(build("fedprox", federation, mu=0.0)).advance(ROUNDS), fedavg.advance(ROUNDS))
@@ -21,6 +23,7 @@ def test_fedprox_without_its_term_is_fedavg() -> None:
     assert not np.allclose(flat(pulled.server), flat(fedavg.advance(1).server), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fedavg_with_one_client_is_central() -> None:
     # The pooled client's name in the random streams is 0.
     federation = toy_federation((9,))._replace(ids=jnp.zeros(1, jnp.int32))
@@ -33,11 +36,13 @@ def test_fedavg_with_one_client_is_central() -> None:
     assert not np.allclose(flat(kept.server), flat(forgotten.server), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_hfedf_without_alignment_and_smoothing_is_pfedhn() -> None:
     bare = make_case(build("hfedf", toy_federation(), alignment="none", ema=1.0))
     close(bare.advance(ROUNDS), shared_case("pfedhn", plan=WHOLE).advance(ROUNDS))
 
 
+@pytest.mark.slow
 def test_hfedf_without_alignment_and_smoothing_is_pfedhn_with_adam_and_drawn_clients() -> None:
     same = ADAM | {"client_weight_decay": 1e-3, "server_optimizer": "adam", "server_learning_rate": 0.02}
     federation, plan = toy_federation(), make_plan(per_round=2, epochs=1)
@@ -45,6 +50,7 @@ def test_hfedf_without_alignment_and_smoothing_is_pfedhn_with_adam_and_drawn_cli
     close(bare.advance(ROUNDS), make_case(build("pfedhn", federation, **same), plan=plan).advance(ROUNDS))
 
 
+@pytest.mark.slow
 def test_alignment_and_smoothing_each_matter() -> None:
     bare, aligned = (shared_case(name, plan=WHOLE) for name in ("pfedhn", "hfedf"))
     assert not np.allclose(flat(aligned.advance(1).server), flat(bare.advance(1).server), rtol=0, atol=1e-6)
@@ -54,6 +60,7 @@ def test_alignment_and_smoothing_each_matter() -> None:
     assert not np.allclose(flat(smoothed.advance(3).server), flat(bare.advance(3).server), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_local_is_each_client_alone() -> None:
     case = shared_case("local", plan=WHOLE)
     together, federation = case.advance(2), case.federation
@@ -104,6 +111,7 @@ def test_momentum_of_the_server() -> None:
     np.testing.assert_allclose(flat(server.variables) - start, 0.5 * (1 + 1.9), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_statistics_do_not_go_through_the_servers_optimiser() -> None:
     method = build("fedavg", toy_federation(), "norm", server_optimizer="adam", server_learning_rate=0.1)
     server, _ = method.init(jax.random.key(0), toy_federation())

@@ -162,6 +162,7 @@ def test_client_state_has_the_client_axis_first(name: str) -> None:
     assert bool(jax.tree.leaves(state.optimizers)) == case.method.keep_optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOST)
 def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     case = shared_case(name, plan=make_plan(drop_nonfinite=True))
@@ -187,6 +188,7 @@ def test_a_client_starts_from_what_predicts_for_it(name: str) -> None:
     assert jax.tree.map(lambda x: x.shape[1:], predicts) == jax.tree.map(lambda x: x.shape, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(ALL, ("fdse", "hfedf", "scaffold", "semifl")))
 def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(name: str) -> None:
     case = shared_case(name, plan=make_plan(drop_nonfinite=True))
@@ -214,6 +216,7 @@ def test_the_update_in_a_message_is_zero_without_training_and_can_be_put_back(na
         assert jax.tree.leaves(update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(ALL, ("fdse", "fedgala", "hfedf", "uap")))
 def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     """Shapes only: nothing of the 47 million numbers is computed."""
@@ -232,6 +235,7 @@ def test_builds_for_the_papers_model_at_full_size(name: str) -> None:
     assert unit or head or many == 928_199
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["tree", "leaf"])
 @pytest.mark.parametrize("alignment", ["separate", "joint", "none"])
 def test_every_alignment_can_be_recorded(alignment: str, scope: str) -> None:
@@ -285,6 +289,7 @@ def test_the_learning_rate_decays_with_the_rounds_and_long_gradients_are_clipped
     np.testing.assert_allclose(short["w"], -0.1 * (grads["w"] / 50 + 0.01 * params["w"]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_toys_do_what_they_say() -> None:
     federation = toy_federation()
     assert int(federation.domains.max()) == DOMAINS - 1

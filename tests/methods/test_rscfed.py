@@ -30,6 +30,7 @@ def test_without_consistency_only_the_server_trains() -> None:
     close(case.advance(1).server, wanted)
 
 
+@pytest.mark.slow
 def test_one_sub_set_of_everybody_is_the_weighted_mean() -> None:
     method, federation = build("rscfed", toy_federation(), **TOGETHER), toy_federation()
     server, clients = method.init(jax.random.key(0), federation)
@@ -44,6 +45,7 @@ def test_one_sub_set_of_everybody_is_the_weighted_mean() -> None:
     assert method.update(server, clients, step, ServerStep(jnp.int32(0), jax.random.key(0)))
 
 
+@pytest.mark.slow
 def test_lots_are_fair_and_the_absent_come_last() -> None:
     keys = jax.vmap(lambda i: jax.random.key_data(jax.random.key(i)))(jnp.arange(5))
     weights = jnp.asarray([1.0, 0, 2, 0, 3])
@@ -70,6 +72,7 @@ def test_lots_are_drawn_anew_in_every_round() -> None:
     assert not (seen[1] == seen[2]).all()
 
 
+@pytest.mark.slow
 def test_the_teacher_by_hand() -> None:
     """The mean of the students at first, a moving one later; asked in evaluation, with the received statistics."""
     model, rng = tiny_model("norm"), np.random.default_rng(0)
@@ -97,6 +100,7 @@ def test_the_teacher_by_hand() -> None:
     assert changed["teacher"]["steps"] == 4
 
 
+@pytest.mark.slow
 def test_no_gradient_reaches_the_teacher() -> None:
     """The gradient is that of a fixed target."""
     model = tiny_model()

@@ -20,6 +20,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 LENGTHS = np.asarray(toy_federation().train.length, np.float64)
 
 
+@pytest.mark.slow
 def test_the_first_round_is_fedavgs() -> None:
     """All control variates are zero; with momentum, weight decay and the defaults' clipping."""
     fedavg = make_case(build("fedavg", toy_federation(), weighting="uniform", client_clip=10.0))
@@ -28,6 +29,7 @@ def test_the_first_round_is_fedavgs() -> None:
     assert not np.allclose(flat(case.advance(2).server.base), flat(fedavg.advance(2).server), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_with_one_client_it_is_fedavg() -> None:
     federation = reorder(toy_federation(), [3])
     case = make_case(build("scaffold", federation), federation)
@@ -37,6 +39,7 @@ def test_with_one_client_it_is_fedavg() -> None:
     assert np.abs(flat(state.server.more.variate)).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_mean_gradient_is_the_papers_displacement(keep: bool) -> None:
     """Plain SGD, its learning rate decaying: `(x - y_i) / (K eta_l)` is the mean of the round's corrected gradients."""
@@ -54,6 +57,7 @@ def test_the_displacement_of_a_learning_rate_that_changes_within_a_round_is_refu
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_update_by_hand() -> None:
     """Algorithm 1, lines 12 to 17, in NumPy, for two of the clients."""
     federation, rng = toy_federation(), np.random.default_rng(0)
@@ -84,6 +88,7 @@ def test_the_update_by_hand() -> None:
     np.testing.assert_allclose(flat(after.more.variate), wanted_c, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
 def test_the_servers_control_variate_is_the_mean_of_the_clients(weighting: str) -> None:
     """Whoever is drawn, and though one of them diverges."""

@@ -56,6 +56,7 @@ def other_labels(federation: Federation) -> Federation:
     return federation._replace(labels=federation.labels.at[rows].set((federation.labels[rows] + 1) % CLASSES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_labels_of_clients_change_nothing(name: str) -> None:
     case = shared_case(name, plan=WHOLE)
@@ -64,6 +65,7 @@ def test_labels_of_clients_change_nothing(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["fedavg", "moon", "hfedf", "fedsr", "feddg_ga"], ["fedavg"]))
 def test_labels_of_clients_change_nothing_for_a_supervised_method_on_pseudo_labels(name: str) -> None:
     case = wrapped_case(name)
@@ -72,6 +74,7 @@ def test_labels_of_clients_change_nothing_for_a_supervised_method_on_pseudo_labe
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_labels_of_the_server_matter(name: str) -> None:
     case = shared_case(name, plan=WHOLE)
@@ -80,6 +83,7 @@ def test_labels_of_the_server_matter(name: str) -> None:
     assert not np.allclose(flat(case.advance(1, federation=changed).server), flat(case.advance(1).server), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "real", "counts"), [(8, 4, False), (8, 5, True), (8, 8, True), (4, 4, True), (4, 3, False)]
 )
@@ -99,6 +103,7 @@ def test_a_small_partial_batch_has_no_covariance_term(size: int, real: int, coun
     np.testing.assert_allclose(loss - bare, counts * 0.7 * np.sum(off**2) / features.shape[1], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_uap_without_its_terms_is_ssfl() -> None:
     bare = make_case(build("uap", toy_federation(), alpha=0.0, beta=0.0), plan=WHOLE)
     close(bare.advance(3), shared_case("ssfl", plan=WHOLE).advance(3))
@@ -123,6 +128,7 @@ def test_each_choice_of_uap_matters(changed: dict[str, object]) -> None:
     assert not np.allclose(flat(other.server), flat(shared_case("uap", plan=WHOLE).advance(1).server), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_server_that_trains_last_equals_the_plain_loop() -> None:
     method = shared_method("ssfl")
     stage = method.server_training
@@ -135,6 +141,7 @@ def test_a_server_that_trains_last_equals_the_plain_loop() -> None:
     assert np.isfinite(info.server_loss)
 
 
+@pytest.mark.slow
 def test_the_server_completes_the_global_model_with_its_own_batch_norm() -> None:
     case = shared_case("ssfl", "norm", WHOLE)
     state = case.advance(1)
@@ -148,6 +155,7 @@ def test_the_server_completes_the_global_model_with_its_own_batch_norm() -> None
     close(mean["batch_stats"], jax.tree.map(lambda x: x.mean(0, keepdims=True), state.clients.local["batch_stats"]))
 
 
+@pytest.mark.slow
 def test_fedavg_on_pseudo_labels_is_fedavg_on_a_federation_so_labelled() -> None:
     case = wrapped_case("fedavg")
     state = case.start()
@@ -165,6 +173,7 @@ def test_fedavg_on_pseudo_labels_is_fedavg_on_a_federation_so_labelled() -> None
     jax.tree.map(np.testing.assert_array_equal, tuple(info.pseudo_labels), tuple(after.clients.more))
 
 
+@pytest.mark.slow
 def test_a_method_on_pseudo_labels_starts_from_the_model_that_guessed() -> None:
     fresh = shared_case("fedavg", plan=WHOLE).start()
     trained = wrapped_case("fedavg").start()

@@ -43,12 +43,14 @@ def case_of(model: str = "dense", **chosen: Any) -> Case:
     return make_case(build("semifl", federation, model, **chosen), federation, WHOLE)
 
 
+@pytest.mark.slow
 def test_with_everything_sure_and_nothing_mixed_it_is_ssfl_by_argmax() -> None:
     case = case_of("norm", **BARE, threshold=0.0, class_aware=True)
     ssfl = make_case(build("ssfl", case.federation, "norm", guess="argmax"), case.federation, WHOLE)
     close(case.advance(2), ssfl.advance(2))
 
 
+@pytest.mark.slow
 def test_where_nothing_is_sure_only_the_server_trains() -> None:
     case = case_of("norm", threshold=2.0)
     before = case.start()
@@ -58,6 +60,7 @@ def test_where_nothing_is_sure_only_the_server_trains() -> None:
     assert not np.asarray(info.coefficients["weights"]).any()
 
 
+@pytest.mark.slow
 def test_momentum_moves_nothing_where_nobody_counts() -> None:
     method = build("semifl", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())
@@ -72,6 +75,7 @@ def start_of(method: Method) -> np.ndarray:
     return flat(method.init(jax.random.key(0), toy_federation())[0].variables)
 
 
+@pytest.mark.slow
 def test_a_client_with_nothing_sure_is_as_if_it_had_been_left_out() -> None:
     method = build("semifl", toy_federation(), "norm", threshold=0.0, **BARE)
     prepare = method.prepare
@@ -98,6 +102,7 @@ def test_what_is_sure() -> None:
     assert prepared.aux == 2
 
 
+@pytest.mark.slow
 def test_the_loss_by_hand() -> None:
     """Each is mixed with the sample that came along, in the share the key says; all of a batch's samples lead."""
     model, rng, key = tiny_model(), np.random.default_rng(0), jax.random.key(3)
@@ -153,6 +158,7 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     return trained, federation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trusted", [[], [6], [0, 2, 3, 7], [0, 1, 2, 5, 7], list(range(9))])
 def test_an_epoch_has_so_many_steps_as_batches_of_trusted_samples(trusted: list[int]) -> None:
     """Official code: loaders over D_fix, and over as many samples of D_mix, drawn from all of the client's."""
@@ -168,12 +174,14 @@ def test_an_epoch_has_so_many_steps_as_batches_of_trusted_samples(trusted: list[
     assert not trusted or (along[10:18] > 0).all()
 
 
+@pytest.mark.slow
 def test_partial_batches_of_trusted_samples_may_be_left_out() -> None:
     trained, _ = counted([0, 1, 2, 5, 7], count=8, epochs=3, drop_last=True)
     assert int(trained.steps) == 3
     assert trained.variables["params"]["led"].sum() == 3 * BATCH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", mostly_slow(("dense", "norm"), ("norm",)))
 def test_where_some_are_sure_it_is_the_plain_loop(model: str) -> None:
     case = case_of(model, threshold=0.57, augmentation="none")

@@ -46,6 +46,7 @@ def test_without_a_radius_it_is_fedavg(name: str) -> None:
     assert METHODS[name].make is METHODS["fedavg"].make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sam", "asam_weights", "lesam_leaves"])
 def test_gradients_are_the_official_codes(kind: str) -> None:
     stored = torch_numbers("sharpness")
@@ -68,6 +69,7 @@ def test_gradients_are_the_official_codes(kind: str) -> None:
         np.testing.assert_allclose(gradient[place], stored[f"{place}_{kind}"], rtol=2e-5, atol=1e-6, err_msg=place)
 
 
+@pytest.mark.slow
 def test_the_first_round_of_fedlesam_is_fedavgs_and_the_second_is_not() -> None:
     """Nothing has moved before the first; the row then has what was received, and nothing more travels."""
     fedavg, case = (shared_case(name, plan=WHOLE) for name in ("fedavg", "fedlesam"))
@@ -86,6 +88,7 @@ def test_the_first_round_of_fedlesam_is_fedavgs_and_the_second_is_not() -> None:
     assert bytes_of(mine.message) == bytes_of(fedavgs.message)
 
 
+@pytest.mark.slow
 def test_batch_norms_running_statistics_are_those_of_the_kept_parameters() -> None:
     """After one step from the same variables they are FedAvg's, while the parameters differ."""
     federation, plan = toy_federation((4,) * 4), make_plan(epochs=1)
@@ -96,6 +99,7 @@ def test_batch_norms_running_statistics_are_those_of_the_kept_parameters() -> No
     assert not np.allclose(flat(sharp.server.variables["params"]), flat(plain.server.variables["params"]), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     mostly_slow(

@@ -47,6 +47,7 @@ def numbers() -> dict[str, np.ndarray]:
         }
 
 
+@pytest.mark.slow
 def test_the_official_attention_and_its_gradients(numbers: dict[str, Any]) -> None:
     params = {name: {"kernel": numbers[f"{name}_kernel"], "bias": numbers[f"{name}_bias"]} for name in ("query", "key")}
     partner = classmates(numbers["attention_labels"], jnp.ones(6))
@@ -65,6 +66,7 @@ def test_the_official_attention_and_its_gradients(numbers: dict[str, Any]) -> No
         np.testing.assert_allclose(of_params[name]["kernel"], numbers[f"{name}_gradient"], atol=2e-6)
 
 
+@pytest.mark.slow
 def test_the_official_exploration_and_its_gradient(numbers: dict[str, Any]) -> None:
     origin = jnp.concatenate([jnp.arange(7), numbers["explored_copied"]])
     mixing = Mixing(numbers["explored_other"], numbers["explored_share"])
@@ -80,6 +82,7 @@ def test_the_official_exploration_and_its_gradient(numbers: dict[str, Any]) -> N
     np.testing.assert_allclose(again, numbers["explored_again"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_official_numbers_of_samples_of_each_class(numbers: dict[str, Any]) -> None:
     for labels, totals in zip(numbers["copies_labels"], np.asarray(numbers["copies_totals"]), strict=True):
         copied = COPIED(jax.random.key(1), Batch(jnp.zeros((16, 1)), labels, jnp.ones(16)), 16)
@@ -87,6 +90,7 @@ def test_the_official_numbers_of_samples_of_each_class(numbers: dict[str, Any]) 
         assert sorted(np.bincount(grown, minlength=4)) == list(totals)
 
 
+@pytest.mark.slow
 def test_the_official_samples_in_another_clients_style(numbers: dict[str, Any]) -> None:
     x, half = numbers["shared_x"], numbers["shared_mean"].shape[0] // 2
     drawn = numbers["shared_mean"][None] + numbers["shared_noise"] * numbers["shared_spread"][None]
@@ -94,6 +98,7 @@ def test_the_official_samples_in_another_clients_style(numbers: dict[str, Any]) 
     np.testing.assert_allclose(restyled(normalised(x, map_style(x)), new), numbers["shared"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=2, max_size=7), st.integers(0, 99))
 def test_half_of_the_samples_keep_their_style(there: list[bool], seed: int) -> None:
     """Of those that count; the others have exactly the other client's, where it has no spread."""
@@ -124,6 +129,7 @@ def test_seeds_are_drawn_by_their_squared_distance_from_the_nearest() -> None:
         np.testing.assert_allclose(chances, np.asarray(weights) / sum(weights), atol=0.05)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(0, 8), st.integers(0, 99))
 def test_copies_and_mates_are_of_real_samples(labels: list[int], real: int, seed: int) -> None:
     """Copies never make a class of the minibatch rarer than another by more than one, unless it had been so."""
@@ -147,6 +153,7 @@ def test_copies_and_mates_are_of_real_samples(labels: list[int], real: int, seed
         assert after[grown].max() <= after[before > 0].min() + 1
 
 
+@pytest.mark.slow
 @given(st.integers(2, 6), st.integers(0, 50), st.data())
 def test_each_clients_style_goes_to_one_other(clients: int, now: int, data: st.DataObject) -> None:
     there = np.asarray(data.draw(st.lists(st.booleans(), min_size=clients, max_size=clients)))
@@ -169,6 +176,7 @@ def trained(name: str, network: Any, rounds: int, **chosen: Any) -> Any:
     return make_case(METHODS[name].build(setup, small_hyper(name, **chosen))).advance(rounds)
 
 
+@pytest.mark.slow
 def test_without_styles_and_attention_it_is_fedavg() -> None:
     net = partial(DenseNet, pixels=(2, 2))
     plain, styled = net(CLASSES), HEADS["styled"](net, CLASSES, 1.0)
@@ -176,6 +184,7 @@ def test_without_styles_and_attention_it_is_fedavg() -> None:
     close(trained("stablefdg", styled, 3, probability=0.0), fedavg)
 
 
+@pytest.mark.slow
 def test_in_the_first_round_nobody_knows_a_style_and_then_those_of_all_samples() -> None:
     case, federation = shared_case("stablefdg", plan=WHOLE), toy_federation()
     start = case.start()

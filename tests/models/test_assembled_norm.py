@@ -3,11 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.models.assembled_norm import AssembledNorm
 from fdgjax.utils.variables import flatten
 
 
+@pytest.mark.slow
 def test_the_norm_by_its_equations() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(1, 2, (3, 4, 2, 2)).astype(np.float32)

@@ -30,6 +30,7 @@ def test_shapes_of_the_published_table() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(7, 10, 2)])
 def test_any_image_size(shape: tuple[int, int, int]) -> None:
     model, x = Autoencoder(embedding=4, image_shape=shape), images(3, *shape)
@@ -53,6 +54,7 @@ def test_other_image_shape_is_refused() -> None:
         Autoencoder(embedding=4).init(jax.random.key(0), images(1, 8, 8, 1))
 
 
+@pytest.mark.slow
 def test_training_reduces_the_reconstruction_error_below_a_constant_image() -> None:
     brightness = images(16, 1, 1, 1)
     x = jnp.broadcast_to(brightness, (16, 8, 8, 1))

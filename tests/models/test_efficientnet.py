@@ -20,6 +20,7 @@ NUMBERS = Path(__file__).parents[1] / "conformance" / "efficientnet_lite0.npz"
 """Made by make_efficientnet_numbers.py beside it."""
 
 
+@pytest.mark.slow
 def test_logits_are_the_packages() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), dtype=np.uint8)
     bare = as_model(MODELS[NAME](1000), (SIDE, SIDE, 3), "efficientnet_lite")

@@ -67,6 +67,7 @@ def test_only_channel_statistics_change() -> None:
     np.testing.assert_allclose(mirrored * after, before, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_law_of_the_new_statistics() -> None:
     x, across = images(), ((0.1, 1.0, 10.0), (3.0, 1.0, 0.2))
     variables = started(*across)
@@ -96,12 +97,14 @@ def test_running_means_move_with_the_augmentation_and_the_server_s_variances_nev
     chex.assert_trees_all_close(changed["batch_stats"], expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_half_of_the_batches_are_augmented() -> None:
     x, keys = images(), jax.random.split(jax.random.key(1), 400)
     same = jax.jit(jax.vmap(lambda key: (augment(FeatureAugmentation(), started(), key, x)[0] == x).all()))(keys)
     assert 0.4 < same.mean() < 0.6
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_where_a_channel_is_constant() -> None:
     x = jnp.zeros(SHAPE)
     gradient = jax.grad(lambda x: jnp.square(augment(ALWAYS, started(), 0, x)[0]).sum())(x)

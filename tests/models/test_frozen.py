@@ -79,6 +79,7 @@ KEPT = [
 changed images at random, its runs would differ here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", mostly_slow(KEPT, ["fedavg"]))
 def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None:
     ends = []
@@ -94,6 +95,7 @@ def test_features_that_are_kept_change_nothing(method: str, cache: Path) -> None
     np.testing.assert_allclose(one.target.loss, other.target.loss, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> None:
     experiment = built(cache)
     assert experiment.trunk is not None
@@ -115,6 +117,7 @@ def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> Non
     )
 
 
+@pytest.mark.slow
 def test_batch_norm_of_the_trunk_normalises_by_the_statistics_it_came_with(cache: Path) -> None:
     trunk = built(cache).trunk
     assert trunk is not None
@@ -122,12 +125,14 @@ def test_batch_norm_of_the_trunk_normalises_by_the_statistics_it_came_with(cache
     np.testing.assert_allclose(trunk(x)[:2], trunk(x[:2]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_last_layer_alone(cache: Path) -> None:
     experiment = build(frozen(cache, "fedavg", stages=-1))
     assert set(flatten(experiment.shapes)) == {"params/head/kernel", "params/head/bias"}
     rounds(experiment, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "changes"), [("feddg", {}), ("hfedf", {"embeddings": "fixed"})])
 def test_images_that_a_method_looks_at_are_images(
     method: str, changes: dict, cache: Path, caplog: pytest.LogCaptureFixture
@@ -142,6 +147,7 @@ def test_images_that_a_method_looks_at_are_images(
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
 
+@pytest.mark.slow
 def test_methods_without_labels_see_images(cache: Path) -> None:
     assert all(entry.unlabelled for name, entry in METHODS.items() if entry.head in ("projection", "prediction"))
     experiment = build(frozen(cache, "fedsimclr"))
@@ -163,6 +169,7 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path: Path, caplog: pytest.L
     assert_same_run(tmp_path / "whole", tmp_path / "stopped", config)
 
 
+@pytest.mark.slow
 def test_features_are_computed_once_for_the_same_trunk_and_images(tmp_path: Path) -> None:
     def kept() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.glob("features/*/features.npy")}
@@ -179,6 +186,7 @@ def test_features_are_computed_once_for_the_same_trunk_and_images(tmp_path: Path
     assert len(kept()) == 3
 
 
+@pytest.mark.slow
 def test_features_that_are_damaged_are_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     build(frozen(tmp_path))
     (kept,) = tmp_path.glob("features/*/features.npy")
@@ -191,6 +199,7 @@ def test_features_that_are_damaged_are_made_again(tmp_path: Path, caplog: pytest
     assert len([line for line in caplog.messages if "features.npy differs from its checksum" in line]) == 1
 
 
+@pytest.mark.slow
 def test_streamed_features_stay_on_the_host(cache: Path) -> None:
     config = built(cache).config
     streamed = build(dataclasses.replace(config, data=dataclasses.replace(config.data, streaming=True)))
@@ -224,6 +233,7 @@ def test_without_weights_the_run_says_that_the_trunk_is_random(cache: Path, capl
     assert "the frozen stages of tiny are random, the same for every seed" in caplog.text
 
 
+@pytest.mark.slow
 def test_trunk_and_rest_start_from_a_file(tmp_path: Path) -> None:
     name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
     save_file(FILES[name](), file)

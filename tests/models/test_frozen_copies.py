@@ -38,6 +38,7 @@ def built_with_copies(cache: Path, axis: str = "map", devices: int = 1) -> Exper
     return build(copied(cache, 3, client_axis=axis, devices=devices))
 
 
+@pytest.mark.slow
 def test_kept_copies_are_augmented_and_the_samples_themselves_are_not(cache: Path) -> None:
     plain, experiment = built(cache), built_with_copies(cache)
     samples = len(plain.federation.labels)
@@ -57,6 +58,7 @@ def test_kept_copies_are_augmented_and_the_samples_themselves_are_not(cache: Pat
     close(*(jax.device_get(one.evaluation.observe(fresh, one.federation)) for one in (plain, experiment)))
 
 
+@pytest.mark.slow
 def test_every_sample_of_a_step_draws_one_of_its_copies() -> None:
     def drawn(seed: int, copies: int = 3) -> np.ndarray:
         batching = Batching(1, 4, False, copies=copies)
@@ -77,6 +79,7 @@ def test_every_sample_of_a_step_draws_one_of_its_copies() -> None:
     np.testing.assert_array_equal(drawn(0, copies=0), rows)
 
 
+@pytest.mark.slow
 def test_copies_give_the_same_run_however_clients_are_executed(cache: Path) -> None:
     one, other, split = (
         jax.device_get(rounds(built_with_copies(cache, axis, devices), 2))
@@ -87,6 +90,7 @@ def test_copies_give_the_same_run_however_clients_are_executed(cache: Path) -> N
     assert not np.allclose(jax.tree.leaves(one.server)[0], jax.tree.leaves(rounds(built(cache), 2).server)[0])
 
 
+@pytest.mark.slow
 def test_copies_without_an_augmentation_change_nothing(cache: Path) -> None:
     config = built(cache).config
     same = build(dataclasses.replace(config, model=dataclasses.replace(config.model, frozen_copies=1)))

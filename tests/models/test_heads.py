@@ -33,6 +33,7 @@ def test_variables_are_the_networks_and_the_heads() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_it_says_is_made_of_the_networks_outputs() -> None:
     variables = MODEL.init(jax.random.key(1))
     outputs = np.asarray(DenseNet(classes=8).apply(variables, IMAGES), np.float64)
@@ -48,6 +49,7 @@ def test_what_it_says_is_made_of_the_networks_outputs() -> None:
         assert np.allclose(output.features, mean, atol=1e-3) is not train
 
 
+@pytest.mark.slow
 def test_draws_have_the_mean_and_the_deviation() -> None:
     variables = MODEL.init(jax.random.key(1))
     draw = jax.vmap(lambda key: MODEL.apply(variables, IMAGES, True, key)[0].features)
@@ -68,6 +70,7 @@ OF_IMAGES = [name for name, entry in MODELS.items() if not getattr(entry, "sampl
 """The networks that take images, not rows of a table or series."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(OF_IMAGES, ("digits_cnn", "vit_b8")))
 def test_styles_and_attention_are_found_in_every_convolutional_network(name: str) -> None:
     """Attention doubles what follows the last map; the style is that of the first stage's channels."""
@@ -95,6 +98,7 @@ def test_styles_and_attention_are_found_in_every_convolutional_network(name: str
     }
 
 
+@pytest.mark.slow
 def test_an_adapter_gives_the_last_layer_directions() -> None:
     model = as_model(HEADS["adapter"](lambda outputs: DenseNet(classes=outputs), CLASSES, 1.0), IMAGE)
     variables = model.init(jax.random.key(1))
@@ -128,6 +132,7 @@ def test_simsiams_official_head_has_its_layers() -> None:
     assert [leaf.shape for path, leaf in shapes.items() if leaf.shape == (512, 512) and "projector" not in path]
 
 
+@pytest.mark.slow
 def test_simsiams_official_head_by_hand() -> None:
     model = as_model(HEADS["simsiam"](DenseNet, CLASSES, 1 / 64), IMAGE)
     variables, images = model.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, *IMAGE))
@@ -148,6 +153,7 @@ def test_simsiams_official_head_by_hand() -> None:
     np.testing.assert_allclose(output.extra["prediction"], p, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_mocos_official_head_is_one_linear_layer() -> None:
     made = as_model(HEADS["moco"](lambda outputs: MODELS["resnet18"](outputs, 1.0), 7, 1.0), (32, 32, 3))
     shapes = flatten(jax.eval_shape(made.init, jax.random.key(0)))

@@ -128,6 +128,7 @@ def numbered(params: Any) -> Any:
     return jax.tree.unflatten(treedef, values)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(params=TREES)
 def test_join_and_split_are_inverse_on_any_tree(params: Any) -> None:
@@ -205,6 +206,7 @@ def started(scheme: str, seed: int = 0, dim: int = 4) -> tuple[HyperNetwork, Any
     return network, client, init_hypernetwork(jax.random.key(seed), network, dim, client, scheme)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 def test_every_scheme_has_the_networks_structure(scheme: str) -> None:
     network, _, theta = started(scheme)
@@ -213,6 +215,7 @@ def test_every_scheme_has_the_networks_structure(scheme: str) -> None:
     assert np.isfinite(flat(theta)).all()
 
 
+@pytest.mark.slow
 def test_torch_draws_kernels_and_biases_within_their_bounds() -> None:
     _, _, theta = started("torch")
     for name, layer in theta.items():
@@ -225,6 +228,7 @@ def test_torch_draws_kernels_and_biases_within_their_bounds() -> None:
         assert abs(flat(layer).mean()) < bound * 6 / np.sqrt(3 * numbers.size), name
 
 
+@pytest.mark.slow
 def test_flax_starts_biases_at_zero() -> None:
     _, _, theta = started("flax")
     for layer in theta.values():

@@ -70,6 +70,7 @@ def test_any_image_size(shape: tuple[int, int, int]) -> None:
     assert logits.dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_clients_in_vmap_equal_clients_one_by_one() -> None:
     model, x = InceptionModule(channels=(2, 3, 2)), images(2, 2, 5, 5, 3)
     variables = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), drawn(shapes(model, x[0])))

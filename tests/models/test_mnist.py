@@ -23,6 +23,7 @@ def test_size_at_mnists_pixels_and_others() -> None:
         assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == layers == 371_850
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("features", "groups"), [(8, 8), (16, 8), (12, 4), (6, 2), (5, 1)])
 def test_groups_are_normalised_after_the_activation(features: int, groups: int) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 6, 7, 4)), jnp.float32)
@@ -37,6 +38,7 @@ def test_groups_are_normalised_after_the_activation(features: int, groups: int) 
         assert (ties.max() > 5) == (activation is jax.nn.relu)
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_pytorchs_layers() -> None:
     variables, x = mnist_given()
     check("mnist", {"logits": jax.jit(MNIST.apply)(variables, x)}, rtol=1e-4, atol=1e-4)

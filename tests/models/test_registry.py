@@ -188,6 +188,7 @@ NORMALISED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NORMALISED)
 def test_statistics_move_in_training_alone(name: str) -> None:
     side = SMALLEST.get(name, 8)

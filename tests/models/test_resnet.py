@@ -44,6 +44,7 @@ def test_bottlenecks_widen_four_times() -> None:
     assert outputs(model, 8, 8) == [(1, 8, 8, 32), (1, 4, 4, 64), (1, 4, 4, 64)]
 
 
+@pytest.mark.slow
 def test_convolutions_start_as_torchvisions() -> None:
     params = flatten(ResNet(classes=3, depths=(2,), width=1 / 2).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3))))
     for path, leaf in params.items():
@@ -53,6 +54,7 @@ def test_convolutions_start_as_torchvisions() -> None:
     assert not any(path.endswith("layer/bias") for path in params)
 
 
+@pytest.mark.slow
 def test_fdses_variant_replaces_the_last_operator_of_each_block() -> None:
     x = jax.ShapeDtypeStruct((1, 16, 16, 3), jnp.float32)
     model = MODELS["resnet50_imagenet"](classes=3, unit=UNITS["dse"])
@@ -64,6 +66,7 @@ def test_fdses_variant_replaces_the_last_operator_of_each_block() -> None:
         assert all(set(unit) == {"layer", "bn"} for name, unit in block.items() if name != "unit_3")
 
 
+@pytest.mark.slow
 def test_a_branch_without_an_activation_at_its_end() -> None:
     # With ReLU before the sum a block could never lower an input.
     for unit in (NormUnit, DSEUnit):

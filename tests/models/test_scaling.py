@@ -111,6 +111,7 @@ def test_presets_have_the_official_scaling(preset: str) -> None:
     assert config.data.scaling == official.get(preset.partition("_")[0], "signed")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("perceptron")
 def test_an_experiment_s_model_scales(tmp_path: Path) -> None:
     config, found = small(tmp_path), {}

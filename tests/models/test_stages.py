@@ -22,6 +22,7 @@ STAGED = [name for name, maker in MODELS.items() if maker.stages]
 QUICK = ("inception", "resnet10", "efficientnet_lite0", "mlp", "conv1d")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(STAGED, QUICK))
 def test_every_cut_splits_variables_and_function(name: str) -> None:
     maker, x = shallow(name), jax.ShapeDtypeStruct((2, *sample(name)), jnp.float32)
@@ -47,6 +48,7 @@ def output_of(model: Model, variables: Any, x: jax.ShapeDtypeStruct) -> Output:
     return jax.eval_shape(lambda variables, x: model.apply(variables, x, False, KEY)[0], variables, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits_cnn", "resnet10", "mlp", "conv1d"])
 def test_a_cut_network_starts_and_computes_as_the_whole(name: str) -> None:
     maker, x = MODELS[name], np.random.default_rng(0).uniform(-1, 1, (2, *sample(name))).astype(np.float32)

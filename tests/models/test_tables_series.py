@@ -33,6 +33,7 @@ def test_linear_is_softmax_regression_and_its_features_are_its_inputs() -> None:
     np.testing.assert_array_equal(output.features, ROWS)
 
 
+@pytest.mark.slow
 def test_inputs_of_several_axes_are_flattened() -> None:
     for network in (Linear(3), MLP(3)):
         variables = network.init(KEY, jnp.zeros((1, 8)))
@@ -40,6 +41,7 @@ def test_inputs_of_several_axes_are_flattened() -> None:
         np.testing.assert_array_equal(network.apply(variables, x), network.apply(variables, x.reshape(2, 8)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(7,), (8, 6, 4)])
 def test_mlp_is_what_numpy_computes(hidden: tuple[int, ...]) -> None:
     model = as_model(MLP(3, hidden=hidden), (5,))
@@ -61,6 +63,7 @@ def test_mlp_is_what_numpy_computes(hidden: tuple[int, ...]) -> None:
     np.testing.assert_allclose(output.logits, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_is_in_training_alone_and_keeps_the_mean() -> None:
     network = MLP(2, hidden=(2000,), dropout=0.25)
     variables, x = network.init(KEY, ROWS[:1]), ROWS[:1]
@@ -87,6 +90,7 @@ def by_xla(variables: Any, series: jax.Array) -> jax.Array:
     return x.mean(1) @ head["kernel"] + head["bias"][None]
 
 
+@pytest.mark.slow
 def test_conv1d_and_its_gradients_are_xlas_with_and_without_a_client_axis() -> None:
     network = Conv1D(3, width=0.25, unit=UNITS["plain"])
     keys = jax.random.split(KEY, 3)
@@ -113,6 +117,7 @@ def test_conv1d_takes_series_of_any_length(length: int) -> None:
     assert logits.shape == (4, 3)
 
 
+@pytest.mark.slow
 def test_a_late_point_does_not_reach_early_features() -> None:
     """The convolutions see time, not channels or samples: a change at point 40 leaves what lies 15 points before."""
     network = Conv1D(2, width=0.25, unit=UNITS["plain"])
@@ -132,6 +137,7 @@ def last_convolution(network: Conv1D, variables: Any, x: np.ndarray) -> np.ndarr
     return np.asarray(found["intermediates"]["conv_3"]["__call__"][0])
 
 
+@pytest.mark.slow
 def test_skew_erasers_of_series_look_along_time_alone() -> None:
     """No weight of a depthwise kernel sees padding alone, so that each has a gradient."""
     block, x = along_time(UNITS["dse"])(partial(Conv, kernel_size=(5, 1)), 8), jnp.asarray(SERIES[0][:, :, None])

@@ -53,6 +53,7 @@ def conformance_variables(case: Any, moment: str) -> Any:
     }
 
 
+@pytest.mark.slow
 def test_the_official_block(conformance: Path) -> None:
     case = np.load(conformance / "fdse_dseconv.npz")
     x = jnp.asarray(case["x"].transpose(0, 2, 3, 1))
@@ -73,6 +74,7 @@ def test_the_official_block(conformance: Path) -> None:
         np.testing.assert_allclose(unbiased, expected["var"], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_papers_block_by_its_equations() -> None:
     x, unit = images(4, 5, 5, 3), DSEUnit(CONV, 6)
     variables = started(unit, x)
@@ -113,6 +115,7 @@ def test_a_unit_of_one_channel_has_nothing_to_erase(unit: Any) -> None:
     assert all(leaf.size for leaf in jax.tree.leaves(variables))
 
 
+@pytest.mark.slow
 def test_each_channel_of_the_skew_eraser_sees_one_of_the_extractor() -> None:
     unit = DSEUnit(Dense, 8, activation=no_activation, inner_activation=no_activation)
     x = images(4, 3)
@@ -136,6 +139,7 @@ def test_variables_are_named_by_their_part() -> None:
     }
 
 
+@pytest.mark.slow
 def test_tokens_are_treated_as_a_larger_batch_of_vectors() -> None:
     x, unit = images(4, 5, 3), DSEUnit(Dense, 7)
     variables = started(unit, x)

@@ -34,6 +34,7 @@ def test_fdses_variant_replaces_the_feed_forward_layers_last_operator() -> None:
         assert params[f"block_{i}"]["mlp_2"]["dfe"]["kernel"].shape == (96, 12)
 
 
+@pytest.mark.slow
 def test_patches_know_their_places() -> None:
     model, rng = ViT(3, 1 / 32, depth=1), np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(1, 8, 16, 3)), jnp.float32)

@@ -88,6 +88,7 @@ EVERY |= {f"kernel {name}": ConvolutionPlan("library", "library", name, "loop") 
 EVERY = {name: plan for name, plan in EVERY.items() if "rounded" not in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [(3, 3), (5, 2)])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_every_formulation(groups: int, window: tuple[int, int]) -> None:
@@ -273,6 +274,7 @@ def test_bfloat16(groups: int) -> None:
         assert error < 0.03, error
 
 
+@pytest.mark.slow
 def test_without_jit() -> None:
     x, kernel = arrays((2, 4, 4, 2), (3, 3, 2, 3))
     with jax.disable_jit():

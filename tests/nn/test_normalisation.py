@@ -90,6 +90,7 @@ def test_client_axes(axes: Any) -> None:
     close(*(jax.vmap(partial(with_gradients, apply), axes)(variables, x) for apply in (ours, flaxs)))
 
 
+@pytest.mark.slow
 def test_forward_mode_and_second_derivatives() -> None:
     (x, direction), variables = arrays(SHAPE, SHAPE), variables_of(SHAPE[-1])
 
@@ -119,6 +120,7 @@ def test_bfloat16() -> None:
     close(changed, kept)
 
 
+@pytest.mark.slow
 def test_variables_are_flaxs() -> None:
     key, (x,) = jax.random.key(0), arrays(SHAPE)
     theirs = nn.BatchNorm(use_running_average=False).init(key, x)
@@ -187,6 +189,7 @@ def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
     chex.assert_tree_all_finite(run(variables_of(3), x, BatchStatistics(unbiased=True, masked=True), mask))
 
 
+@pytest.mark.slow
 def test_recorded_moments_are_the_inputs_and_change_nothing() -> None:
     x = np.asarray(np.random.default_rng(3).normal(1, 2, (4, 3, 3, 5)), np.float32)
     mask = jnp.asarray([1.0, 1, 1, 0])

@@ -76,12 +76,14 @@ def test_max_pool_gradient_is_a_subgradient_at_ties(window: int, strides: int, p
         assert (g * np.asarray(pool(z))).sum() >= bound - 1e-4
 
 
+@pytest.mark.slow
 def test_max_pool_gradient_goes_to_the_first_of_the_largest() -> None:
     for window, strides, padding, expected in [(2, 2, "VALID", 1), (3, 1, "SAME", 4)]:
         gradient = jax.grad(lambda x, a=(window, strides, padding): max_pool(x, *a).sum())(jnp.zeros((1, 2, 2, 1)))
         np.testing.assert_array_equal(gradient[0, :, :, 0], [[expected, 0], [0, 0]])
 
 
+@pytest.mark.slow
 def test_max_pool_in_forward_mode() -> None:
     x, tangent = images(1, 5, 5, 2), images(1, 5, 5, 2, seed=1)
     pool = partial(max_pool, window=3, strides=1, padding="SAME")
@@ -90,6 +92,7 @@ def test_max_pool_in_forward_mode() -> None:
     assert jnp.median(jnp.abs(forward - small)) < 1e-3
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_max_pool_are_the_librarys() -> None:
     # Where a loss bends after the pool; forward over reverse follows the places of the maxima in both directions.
     x, tangent = images(2, 5, 4, 2), images(2, 5, 4, 2, seed=1)
@@ -102,6 +105,7 @@ def test_second_derivatives_of_max_pool_are_the_librarys() -> None:
     chex.assert_trees_all_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_derivative_of_max_pool_under_vmap_of_images_or_gradients_alone() -> None:
     x, g = images(3, 5, 4, 2), images(3, 5, 4, 2, seed=1)
 
@@ -130,12 +134,14 @@ def test_adaptive_bins_of_one_pixel_are_the_image_itself() -> None:
     np.testing.assert_array_equal(adaptive_avg_pool(x, 4), x)
 
 
+@pytest.mark.slow
 def test_pooling_has_no_preferred_leading_axes() -> None:
     x = images(2, 3, 6, 6, 2)
     for pool in (partial(max_pool, window=2), partial(adaptive_avg_pool, output_size=4)):
         chex.assert_trees_all_close(pool(x), jax.vmap(pool)(x), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_conformance_with_torch(conformance: Path) -> None:
     cases = np.load(conformance / "torch_layers.npz")
     x, x13 = jnp.asarray(cases["x_nhwc"]), jnp.asarray(cases["x13_nhwc"])

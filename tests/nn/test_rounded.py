@@ -34,6 +34,7 @@ def exact(name: str, a: jax.Array, b: jax.Array, geometry: Geometry, shapes: tup
     return jax.vjp(lambda kernel: library_forward(a, kernel, geometry), kernel)[1](b)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_only_operands_are_rounded(geometry: Geometry) -> None:
     """Each operand is off by at most 2^-8 of itself, so that a result is off by 2^-7 (and 2^-16) of the same sum over

@@ -6,6 +6,8 @@ import pytest
 
 from fdgjax.objectives import jensen_shannon, supervised_contrast
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 
 

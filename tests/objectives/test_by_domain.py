@@ -55,6 +55,7 @@ def found() -> dict[str, np.ndarray]:
     return jax.device_get(compute(*to_jax(FEATURES, LOGITS, LABELS), batch))
 
 
+@pytest.mark.slow
 def test_members_are_the_domains_of_real_samples() -> None:
     np.testing.assert_array_equal(found()["members"], np.eye(DOMAINS)[KINDS] * REAL[:, None])
 
@@ -76,10 +77,12 @@ def loop_mmd(x: np.ndarray, y: np.ndarray) -> float:
     return mean(x, x) + mean(y, y) - 2 * mean(x, y)
 
 
+@pytest.mark.slow
 def test_coral_is_the_mean_over_pairs_of_means_and_covariances() -> None:
     np.testing.assert_allclose(found()["coral"], pairs(loop_coral), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_mmd_is_the_mean_over_pairs_and_has_a_gradient() -> None:
     np.testing.assert_allclose(found()["mmd"], pairs(loop_mmd), rtol=1e-4)
     assert np.isfinite(found()["gradient"]).all()

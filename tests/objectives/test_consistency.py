@@ -36,6 +36,7 @@ def statistics(rng: np.random.Generator) -> dict:
     return {"batch_stats": tree}
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999), beta=st.sampled_from([0.001, 0.5, 2.0]))
 def test_equations_6_and_7(seed: int, beta: float) -> None:
@@ -75,6 +76,7 @@ class Official:
         return loss
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999), beta=st.sampled_from([0.001, 0.5]))
 def test_the_official_term_over_three_batches(seed: int, beta: float) -> None:
@@ -95,6 +97,7 @@ def test_the_official_term_over_three_batches(seed: int, beta: float) -> None:
     assert float(variables["carried"]["begun"]) == 1
 
 
+@pytest.mark.slow
 def test_the_official_gradient_is_that_of_the_batch_alone() -> None:
     """By differences of the official steps, whose carried numbers are constants of the next batch."""
     rng = np.random.default_rng(5)
@@ -132,6 +135,7 @@ def batch_of(seed: int) -> Batch:
     return Batch(images, jnp.asarray(rng.integers(0, 3, 6), jnp.int32), jnp.ones(6))
 
 
+@pytest.mark.slow
 def test_running_statistics_are_differentiated_through_the_last_batch() -> None:
     """Equation 5: the gradient of the term by a batch's mean is 1 - momentum times that by the running mean."""
     model, batch, key = tiny_model(method="fdse"), batch_of(0), jax.random.key(0)
@@ -155,6 +159,7 @@ def test_running_statistics_are_differentiated_through_the_last_batch() -> None:
     assert all(float(np.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(gradient["linear_2"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("round_", "applied"), [(0, False), (1, True), (2, True)])
 def test_the_term_begins_with_its_round(round_: int, applied: bool) -> None:
     model, batch, key = tiny_model(method="fdse"), batch_of(1), jax.random.key(0)
@@ -173,6 +178,7 @@ def test_an_unknown_term_is_refused_in_one_line() -> None:
         consistent(cross_entropy(tiny_model()), LAYERS, strength=1.0, beta=0.1, term="papr", first_round=0)
 
 
+@pytest.mark.slow
 def test_fixed_layers_normalise_as_in_the_test_and_still_note_what_they_see() -> None:
     model, batch, key = tiny_model(method="fdse"), batch_of(2), jax.random.key(0)
     variables = model.init(key)

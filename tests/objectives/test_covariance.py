@@ -38,6 +38,7 @@ def loop_losses(features: Any) -> dict[str, float]:
     return {"on": on, "off": sum(found[i, j] ** 2 for i in range(M) for j in range(M) if i != j) / M}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["on", "off"])
 @LAW
 @given(seed=SEEDS, mask=MASKS)

@@ -73,6 +73,7 @@ def ones(*sizes: int) -> Any:
     return tuple(np.ones(size, np.float32) for size in sizes)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, x_mask=MASKS[0], y_mask=MASKS[1])
 @example(seed=0, x_mask=[False] * N, y_mask=[True] * N_TARGET)
@@ -102,6 +103,7 @@ def test_mmd_is_symmetric_and_zero_for_identical_sets(seed: int) -> None:
     chex.assert_trees_all_close((same, *grads), (0.0, np.zeros_like(x), np.zeros_like(x)), atol=3e-6)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS)
 def test_mmd_of_one_distribution_has_only_the_bias_of_its_diagonals(seed: int) -> None:
@@ -132,6 +134,7 @@ def test_the_official_codes_numbers(case: int, conformance: Path) -> None:
     np.testing.assert_allclose(grad, data[f"grad_source_{case}"], atol=1e-6 * np.abs(grad).max() + 1e-7)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, masks=st.tuples(*MASKS), chosen=CHOSEN)
 def test_contrastive_discrepancy_is_its_definition(seed: int, masks: Any, chosen: list[bool]) -> None:
@@ -147,6 +150,7 @@ def test_contrastive_discrepancy_is_its_definition(seed: int, masks: Any, chosen
     chex.assert_tree_all_finite(grads)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS)
 def test_source_and_target_play_one_role(seed: int) -> None:
@@ -157,6 +161,7 @@ def test_source_and_target_play_one_role(seed: int) -> None:
     chex.assert_trees_all_close(first, (value, (by_source, by_target)), atol=5e-6)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, junk=st.sampled_from([0.0, 1e3, -1e20, np.inf, np.nan]))
 def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
@@ -172,6 +177,7 @@ def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
     chex.assert_trees_all_close((again, grads), ((loss, parts), (expected, by_target)), atol=5e-6)
 
 
+@pytest.mark.slow
 def test_clients_as_an_axis_change_nothing() -> None:
     clients = [two_sets(seed) for seed in range(3)]
     masks, chosen = ones(N, N_TARGET), np.ones(CLASSES, bool)
@@ -212,6 +218,7 @@ def test_degenerate_sets_have_finite_gradients(scale: float, collapsed: str) -> 
         assert parts["inter"] == 0
 
 
+@pytest.mark.slow
 def test_many_classes_and_features() -> None:
     """OfficeHome's 65 classes and a ResNet's 512 features: about one sample per class."""
     source, source_labels, target, _ = two_sets(0, classes=65, sizes=(64, 64), m=512)

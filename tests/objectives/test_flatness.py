@@ -9,6 +9,7 @@ from fdgjax.objectives.flatness import DIRECTIONS, Head, Strengths, divergence, 
 from tests.conformance import torch_numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "official"), [("weights", "weight"), ("singular", "singular")])
 def test_the_worst_logits_are_the_official_codes(kind: str, official: str) -> None:
     stored = {name: jnp.asarray(value, jnp.float32) for name, value in torch_numbers("flatness").items()}

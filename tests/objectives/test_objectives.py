@@ -43,6 +43,7 @@ def make(seed: int, mask: list[bool]) -> tuple[Any, Batch, Context]:
     return shift, batch, Context({}, {}, received, jnp.int32(0))
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999), mask=MASKS)
 def test_cross_entropy_is_its_formula(seed: int, mask: list[bool]) -> None:
@@ -55,6 +56,7 @@ def test_cross_entropy_is_its_formula(seed: int, mask: list[bool]) -> None:
     assert changed == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GRADIENT))
 @LAW
 @given(seed=st.integers(0, 999), mask=MASKS)
@@ -72,6 +74,7 @@ def test_the_mask_hides_samples(kind: str, seed: int, mask: list[bool]) -> None:
     assert np.isfinite(flat(grads)).all()
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999))
 def test_the_proximal_term_pulls_towards_what_was_received(seed: int) -> None:
@@ -98,6 +101,7 @@ def features_of(variables: Any, batch: Batch) -> np.ndarray:
     return np.asarray(MODEL.apply(variables, batch.inputs, False, KEY)[0].features, np.float64)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999), mask=MASKS.filter(any))
 def test_the_contrast_is_its_formula(seed: int, mask: list[bool]) -> None:
@@ -114,6 +118,7 @@ def test_the_contrast_is_its_formula(seed: int, mask: list[bool]) -> None:
     assert np.isfinite(flat(grads)).all()
 
 
+@pytest.mark.slow
 def test_features_without_a_direction_have_no_gradient() -> None:
     """All units dead: both similarities are zero, and so are their gradients (not NaN)."""
     ones = jnp.ones((2, 3))
@@ -122,6 +127,7 @@ def test_features_without_a_direction_have_no_gradient() -> None:
     assert np.isfinite(grads).all()
 
 
+@pytest.mark.slow
 def test_fixed_models_run_as_in_evaluation() -> None:
     """The received model's statistics, not the batch's; the trained model's statistics change as ever."""
     model = tiny_model("norm")
@@ -137,6 +143,7 @@ def test_fixed_models_run_as_in_evaluation() -> None:
     assert abs(losses[0] - losses[1]) > 1e-4
 
 
+@pytest.mark.slow
 def test_the_proximal_term_leaves_statistics_alone() -> None:
     model = tiny_model("norm")
     received = model.init(KEY)

@@ -11,6 +11,7 @@ from fdgjax.methods.fedsr import from_references
 from fdgjax.objectives import gaussian_divergence, mean_length, mean_squared_length
 
 
+@pytest.mark.slow
 def test_the_official_codes_numbers(conformance: Path) -> None:
     data = np.load(conformance / "fedsr_regularisers.npz")
     references = {"reference_mean": data["r_mu"], "reference_deviation": data["r_sigma_raw"], "scale": data["c"]}
@@ -22,6 +23,7 @@ def test_the_official_codes_numbers(conformance: Path) -> None:
     np.testing.assert_allclose(mean_length(jnp.asarray(data["z"]), jnp.ones(len(data["z"]))), data["l2r"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_lengths_of_the_unmasked_samples() -> None:
     z, mask = jnp.asarray([[3.0, 4.0], [0.0, 0.0], [1e3, 1e3]]), jnp.asarray([1.0, 1.0, 0.0])
     assert float(mean_length(z, mask)) == pytest.approx(2.5)

@@ -17,6 +17,8 @@ from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_mod
 from tests.toy_models import CLASSES, DenseNet
 from tests.toys import by_numpy, close
 
+pytestmark = pytest.mark.slow
+
 IMAGE = (4, 4, 1)
 SETTINGS = TwoViewSettings(temperature=0.5, decay=0.75, queue=6, dimension=8)
 NOWHERE = Context((), (), {}, jnp.int32(0))

@@ -52,6 +52,7 @@ def test_panels_that_are_compared_have_one_range(same: str) -> None:
         assert [getattr(one.axes, f"get_{letter}lim")() for one in drawn] == wanted
 
 
+@pytest.mark.slow
 def test_id_and_ood_of_one_target_stand_side_by_side(runs: list[Run]) -> None:
     figure = accuracy_by_round(runs)
     assert figure is not None
@@ -61,6 +62,7 @@ def test_id_and_ood_of_one_target_stand_side_by_side(runs: list[Run]) -> None:
     assert [panel.row for panel in figure.panels] == [panel for panel in panels for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_unfinished_runs_are_marked_wherever_they_are_named(runs: list[Run], page: str) -> None:
     for table in make_tables(runs):
         first = [str(row[0]) for row in table.rows]
@@ -89,6 +91,7 @@ def test_the_unseen_domain_is_marked_once_in_each_panel_of_bars(runs: list[Run])
     assert not any("(unseen)" in panel.svg for panel in everywhere.panels)
 
 
+@pytest.mark.slow
 def test_lines_to_compare_with_are_drawn_where_they_are_known(runs: list[Run]) -> None:
     fedavg, elsewhere, central, _ = runs
     wanted = float(np.mean(central.values("ood_accuracy")))
@@ -110,6 +113,7 @@ def test_lines_to_compare_with_are_drawn_where_they_are_known(runs: list[Run]) -
         assert [key.name for key in figure.legend if key.kind == "reference"] == list(REFERENCES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["hfedf_pacs", "fdse_pacs"])
 def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
     known, figures = list(published_cells()), read_published(SPECS / f"{spec}.py")
@@ -128,6 +132,7 @@ def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
     assert len(cells) > 3
 
 
+@pytest.mark.slow
 def test_every_figure_has_its_series_in_one_order(page: str) -> None:
     order = ["fedavg", "central", "fedprox (unfinished)"]
     legends = re.findall(r'<ul class="legend">(.*?)</ul>', page, re.DOTALL)
@@ -136,6 +141,7 @@ def test_every_figure_has_its_series_in_one_order(page: str) -> None:
     assert order in each
 
 
+@pytest.mark.slow
 def test_every_title_is_one_things_and_every_wide_table_says_so(page: str) -> None:
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert len(set(titles)) == len(titles) > len(TABLES)

@@ -58,6 +58,7 @@ def left_nothing(run: Run) -> Run:
     return run._replace(folders=[folder._replace(path=folder.path / "nowhere") for folder in run.folders])
 
 
+@pytest.mark.slow
 def test_the_share_of_the_largest_class_is_a_line_on_the_unseen_domain_alone(runs: list[Run]) -> None:
     known = [run._replace(facts=run.facts | {"target_majority": 0.2}) for run in runs]
     before, after = (accuracy_by_round(each) for each in (runs, known))
@@ -207,6 +208,7 @@ def test_embeddings_of_two_dimensions_keep_their_distances() -> None:
     np.testing.assert_array_equal(flat(plane[:, :1])[0], np.pad(plane[:, :1], ((0, 0), (0, 1))))
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(0, 200), st.integers(1, 50))
 def test_samples_are_thinned_evenly(many: int, most: int) -> None:

@@ -128,6 +128,7 @@ def test_the_page_is_whole_and_shows_names_as_text(made: Made) -> None:
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", files[PAGE])
 
 
+@pytest.mark.slow
 def test_every_figure_draws_names_as_text(made: Made) -> None:
     _, files = made
     plots = re.findall(r'<div class="plot"[^>]*>(<svg.*?</svg>)\s*</div>', files[PAGE], re.DOTALL)
@@ -148,6 +149,7 @@ def is_number(cell: str) -> bool:
     return re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", cell) is not None
 
 
+@pytest.mark.slow
 def test_no_cell_of_a_csv_is_a_formula(made: Made) -> None:
     runs, files = made
     for table in make_tables(runs, [0.5]):
@@ -178,6 +180,7 @@ def text_of(token: Token) -> str:
     return token.content
 
 
+@pytest.mark.slow
 def test_markdown_shows_names_as_text(made: Made) -> None:
     _, files = made
     rows = list(cells_of(files["report.md"].partition("## Accuracy on each domain")[2].partition("## ")[0]))

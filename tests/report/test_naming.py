@@ -1,5 +1,6 @@
 """Names are short, and as different as what they name."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ SETTINGS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from("123ab"))
 RUNS = st.lists(st.tuples(st.sampled_from(["fedavg", "hfedf"]), SETTINGS), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(RUNS)
 def test_runs_have_the_same_name_if_and_only_if_they_are_the_same(runs: list[tuple[str, dict[str, str]]]) -> None:

@@ -66,6 +66,7 @@ class Page(HTMLParser):
                 self.references.append(value or "")
 
 
+@pytest.mark.slow
 def test_the_page_stands_alone(tmp_path: Path) -> None:
     files = report(two_methods(tmp_path), "fdgjax report <here>")
     page = Page(files[PAGE])
@@ -83,6 +84,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in files[PAGE]
 
 
+@pytest.mark.slow
 def test_the_page_lists_what_it_lacks(tmp_path: Path) -> None:
     write_run(tmp_path / "run", done=5)
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--no-states"]) == 0
@@ -195,6 +197,7 @@ def test_the_command_makes_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert files == ["fdgjax", "--with", "/x/mine.py", *words[1:]]
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = "import sys, fdgjax.cli.report; sys.exit(bool({'matplotlib', 'jinja2', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

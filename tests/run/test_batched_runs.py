@@ -49,6 +49,7 @@ def two(cache: Path, name: str, **changes: Any) -> list[Config]:
     return [member(cache, name, {"client_learning_rate": rate}, **changes) for rate in (1e-2, 3e-3)]
 
 
+@pytest.mark.slow
 def test_members_leave_what_they_leave_alone(cache: Path, tmp_path: Path) -> None:
     """Learning rates, a term's weight and a first seed differ; each has two seeds."""
     configs = [
@@ -64,6 +65,7 @@ def on(cache: Path, name: str, target: str, excluded: str = "", **changes: Any) 
     return dataclasses.replace(config, data=dataclasses.replace(config.data, target=target, excluded=excluded))
 
 
+@pytest.mark.slow
 def test_members_may_have_other_unseen_and_excluded_domains(cache: Path, tmp_path: Path) -> None:
     configs = [
         on(cache, "fedavg", target, excluded, seeds=2, rounds=2) for target, excluded in (("r0", "r15"), ("r75", "r0"))
@@ -92,6 +94,7 @@ def test_unseen_domains_of_every_kind_of_method_leave_what_they_leave_alone(
     check_against_single(configs, together(configs, tmp_path / "together"), tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_states_of_samples_are_refused_where_members_have_other_numbers_of_them(cache: Path, tmp_path: Path) -> None:
     """Pseudo-labels that are given once are kept for each sample."""
     configs = [on(cache, "fedavg", target) for target in ("r15", "r75")]

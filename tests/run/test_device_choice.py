@@ -85,6 +85,7 @@ def test_the_longest_first_end_within_four_thirds_of_the_best_assignment(steps: 
     assert best <= ends <= (4 / 3 - 1 / (3 * devices)) * best
 
 
+@pytest.mark.slow
 def test_the_program_assigns_every_client_once_as_the_choice_of_devices_expects() -> None:
     assign = jax.jit(assigned_slots, static_argnums=(1, 2))
     rng = np.random.default_rng(0)
@@ -230,6 +231,7 @@ def test_copies_of_the_data_take_a_quarter_of_the_free_memory_at_most(monkeypatc
     assert suitable_devices(equal, 100, 0) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "changes", "clients"), [("fedavg", {}, 5), ("central", {}, 1), ("fedavg", {"clients_per_round": 2}, 2)]
 )
@@ -243,6 +245,7 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
     assert build(small(cache, method, devices=1, **changes)).config.devices == 1
 
 
+@pytest.mark.slow
 def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: 64)
     monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
@@ -252,6 +255,7 @@ def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatc
     assert build(streamed).config.devices > 1
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_number_it_began_with(cache: Path, tmp_path: Path) -> None:
     begun = small(cache, rounds=1, devices=3)
     run_config(begun, tmp_path, Console(), never())
@@ -327,6 +331,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     assert after(2, without) == "3"
 
 
+@pytest.mark.slow
 def test_threads_are_settled_before_jax_starts_and_never_after() -> None:
     program = (
         "import jax; from fdgjax.utils.threads import settle_threads, threads; settle_threads(3); jax.devices(); "

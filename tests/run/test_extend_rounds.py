@@ -59,6 +59,7 @@ PROLONGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("begin", "changes"), mostly_slow(PROLONGED, PROLONGED[:1]))
 def test_a_continued_run_is_the_longer_run_from_the_start(
     begin: Callable[[Config, Path], None], changes: dict[str, Any], cache: Path, tmp_path: Path
@@ -88,6 +89,7 @@ def test_a_continued_run_may_go_on_once_more(cache: Path, tmp_path: Path) -> Non
     assert read_checked_json(tmp_path / "summary.json")[CONTINUED] == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_last_round_loses_its_evaluation_where_the_longer_run_has_none(cache: Path, tmp_path: Path) -> None:
     config = small(cache, rounds=3)
     for rounds in (3, 5):
@@ -96,6 +98,7 @@ def test_a_last_round_loses_its_evaluation_where_the_longer_run_has_none(cache: 
         assert [line["round"] for line in lines if is_evaluated(line)] == ([2, 3] if rounds == 3 else [2, 4, 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "schedule", "said"),
     [
@@ -116,6 +119,7 @@ def test_a_schedule_over_the_rounds_is_one_line_and_changes_nothing(
     assert records_of(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_fewer_rounds_or_another_key_are_another_experiment(cache: Path, tmp_path: Path) -> None:
     config = small(cache, rounds=2)
     whole(config, tmp_path)

@@ -74,6 +74,7 @@ def test_a_client_that_trained_on_nothing_has_no_loss() -> None:
         assert record["client_loss"][0] is None
 
 
+@pytest.mark.slow
 def test_a_round_begins_before_the_one_before_it_is_written(
     perceptron: None, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_round_begins_before_the_one_before_it_is_written(
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_stop_saves_every_round_that_began(
     perceptron: None, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ __all__ = ["perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron")
 
 
+@pytest.mark.slow
 def test_a_folder_is_not_continued_with_other_data(cache: Path, tmp_path: Path) -> None:
     """The data decide, wherever they lie: the same go on from another folder, others are neither finished nor go on."""
     inputs = np.random.default_rng(0).integers(0, 256, (2, 40, 8, 8, 1), np.uint8)

@@ -18,6 +18,8 @@ from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import built_once, final_state, never, perceptron, small
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["built_once", "perceptron"]
 
 
@@ -42,7 +44,6 @@ def test_a_run_is_opened_as_it_was_left(finished: Path) -> None:
     assert [record["round"] for record in opened.history.records[0]] == [1]
 
 
-@pytest.mark.slow
 def test_probing_again_finds_what_the_run_found(finished: Path) -> None:
     summary = read_checked_json(finished / "summary.json")
     assert probe.main(["probe", str(finished)]) == 0

@@ -79,6 +79,7 @@ def times_written(path: Path) -> dict[Path, int]:
     return {p: p.stat().st_mtime_ns for p in path.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_records(finished: Finished) -> None:
     path, config, _, summary = finished
     assert set(summary) >= SUMMARY_KEYS
@@ -107,6 +108,7 @@ def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(fini
     chex.assert_trees_all_equal(*(final_state(path, 4, like) for path in (tmp_path / "run", finished.path)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "selection", "clients", "absent", "shown"),
     [
@@ -153,6 +155,7 @@ def test_each_protocol_has_its_figures(
     assert summary["id_accuracy"] == summary["selection"][selection]["id_accuracy"]
 
 
+@pytest.mark.slow
 def test_a_figure_comes_with_its_number_of_images_and_interval(finished: Finished) -> None:
     counted, accuracies = finished.summary["images_by_domain"], finished.summary["per_domain_accuracy"]
     assert counted.keys() == accuracies.keys()
@@ -168,6 +171,7 @@ def test_a_figure_comes_with_its_number_of_images_and_interval(finished: Finishe
         assert f"{counted[name]} │ {low:.3f} to {high:.3f}" in line
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_done_again(finished: Finished) -> None:
     before = times_written(finished.path)
     assert run_config(finished.config, finished.path, Console(), never()) == finished.summary
@@ -216,6 +220,7 @@ def test_a_stop_while_compiling_is_honoured_before_the_first_round(cache: Path, 
     assert (tmp_path / "run/metrics.jsonl").read_text() == ""
 
 
+@pytest.mark.slow
 def test_trackers_have_each_round_once_and_one_that_fails_ends_nothing(
     finished: Finished, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +268,7 @@ def test_a_model_larger_than_all_memory_is_refused_before_it_is_made(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
     diverging = dataclasses.replace(

@@ -84,6 +84,7 @@ def test_interrupted_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path)
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_a_folder_holds_one_set_of_seeds(cache: Path, tmp_path: Path) -> None:
     run_config(small(cache, rounds=1), tmp_path / "run", Console(), never())
     with pytest.raises(UserError, match=r"holds another experiment: config.seeds is 1 there and 2 here"):

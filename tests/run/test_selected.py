@@ -55,6 +55,7 @@ def states_seen(config: Config, path: Path) -> dict[int, State]:
     return seen
 
 
+@pytest.mark.slow
 def test_the_selected_state_is_that_of_its_round_for_each_seed(cache: Path, tmp_path: Path) -> None:
     config = validated(cache, seeds=2)
     seen = states_seen(config, tmp_path / "run")
@@ -70,6 +71,7 @@ def test_the_selected_state_is_that_of_its_round_for_each_seed(cache: Path, tmp_
         chex.assert_trees_all_equal(fdgjax.open_run(tmp_path / "run", round=asked).state, state)
 
 
+@pytest.mark.slow
 def test_a_run_without_observers_keeps_the_same(cache: Path, tmp_path: Path) -> None:
     config = validated(cache)
     seen = states_seen(config, tmp_path / "seen")
@@ -90,6 +92,7 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps(looks: int, cache: Pa
     assert_same_run(tmp_path / "run", tmp_path / "whole", config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shorter", mostly_slow([4, 5], [5]))
 def test_a_run_continued_for_more_rounds_keeps_what_the_longer_one_keeps(
     shorter: int, cache: Path, tmp_path: Path
@@ -115,6 +118,7 @@ def test_members_of_a_family_keep_what_they_keep_alone(cache: Path, tmp_path: Pa
         assert (path / "data.json").read_bytes() == (tmp_path / "alone" / path.name / "data.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_round_is_asked_for_by_name_or_number(cache: Path, tmp_path: Path) -> None:
     config = validated(cache)
     seen = states_seen(config, tmp_path / "run")
@@ -129,6 +133,7 @@ def test_a_round_is_asked_for_by_name_or_number(cache: Path, tmp_path: Path) -> 
         kept_state(experiment, tmp_path / "run", 0, "best")
 
 
+@pytest.mark.slow
 def test_labels_of_the_unseen_domain_choose_no_state(cache: Path, tmp_path: Path) -> None:
     config = validated(cache, selection="oracle", rounds=2)
     run_config(config, tmp_path / "run", Console(), never())
@@ -138,6 +143,7 @@ def test_labels_of_the_unseen_domain_choose_no_state(cache: Path, tmp_path: Path
         kept_state(build(config), tmp_path / "run", 0, "selected")
 
 
+@pytest.mark.slow
 def test_a_run_begun_without_a_selected_state_says_so(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

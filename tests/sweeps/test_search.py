@@ -99,6 +99,7 @@ def test_a_search_that_is_stopped_goes_on_and_ends_as_if_it_had_not_been(tmp_pat
     assert (tmp_path / "cut/search.md").read_text() == (tmp_path / "whole/search.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretending")
 def test_a_trial_that_falls_behind_is_given_up_and_says_so(tmp_path: Path) -> None:
     lines = finish(search_of(tmp_path / "some"))

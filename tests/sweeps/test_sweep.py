@@ -121,6 +121,7 @@ def out_of_memory(config: Config, path: Path, *more: Any) -> dict[str, Any]:
     return run_config(config, path, *more)
 
 
+@pytest.mark.slow
 def test_a_time_budget_ends_a_sweep_that_can_go_on(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_time_budget_ends_a_sweep_that_can_go_on(
     assert "| seed1 | ood_accuracy | " in tables(tmp_path / "out")[0]
 
 
+@pytest.mark.slow
 def test_another_scale_in_the_same_folder_is_refused(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ sys.exit(7 if stop.wait(float(sys.argv[1])) else 0)
 """
 
 
+@pytest.mark.slow
 def test_workers_end_by_themselves_or_when_they_are_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert run_workers([sys.executable, "-c", WORKER, "0.1"], 2, never()) == [0, 0]
@@ -88,6 +89,7 @@ def test_workers_end_by_themselves_or_when_they_are_to_stop(monkeypatch: pytest.
     assert run_workers([sys.executable, "-c", WORKER, "100"], 2, stop) == [7, 7]
 
 
+@pytest.mark.slow
 def test_a_cell_is_held_by_one_process_and_free_once_that_is_killed(tmp_path: Path) -> None:
     code = "import sys, time, pathlib\nfrom fdgjax.sweeps.status import hold\n"
     code += "with hold(pathlib.Path(sys.argv[1]), 'a') as mine:\n"
@@ -123,6 +125,7 @@ def test_where_the_file_system_has_no_locks_one_process_runs_and_several_are_ref
     assert not list(tmp_path.glob("out/seed*"))
 
 
+@pytest.mark.slow
 def test_a_cell_that_another_process_holds_is_left_to_it_and_said(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

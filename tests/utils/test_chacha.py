@@ -43,6 +43,7 @@ def test_random_bits_are_the_key_stream(key: bytes) -> None:
     np.testing.assert_array_equal(bits(secret_key(key)).ravel(), theirs(key, 0, nonce, 4).ravel()[:55])
 
 
+@pytest.mark.slow
 def test_no_two_keys_that_follow_from_one_are_alike() -> None:
     key = secret_key(KEY)
     made = [jax.random.fold_in(key, 0), jax.random.fold_in(key, 1), *jax.random.split(key, 3)]
@@ -51,6 +52,7 @@ def test_no_two_keys_that_follow_from_one_are_alike() -> None:
     np.testing.assert_array_equal(shares, np.eye(len(drawn)))
 
 
+@pytest.mark.slow
 def test_every_width_is_uniform_and_a_normal_is_normal() -> None:
     key = secret_key(KEY)
     for kind, most in ((jnp.uint8, 2**8), (jnp.uint16, 2**16), (jnp.uint32, 2**32)):

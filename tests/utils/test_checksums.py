@@ -107,6 +107,7 @@ def test_a_folder_of_the_first_runs_of_this_version_is_verified(folder: Path) ->
         flip(folder / "a/blocks", place, 0)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_json_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "summary.json"
     content = {"id_accuracy": 0.1 + 0.2, "names": ["é", "a"], "nan": float("inf"), "empty": {}}

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def test_purposes_have_numbers_that_never_change() -> None:
     assert [Purpose.INIT, Purpose.PARTICIPATION, Purpose.TRAINING, Purpose.SERVER] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 2**31), count=st.integers(0, LONGEST), extra=st.sampled_from([0, 5]))
 def test_shuffle_permutes_the_valid_rows_whatever_the_padding(seed: int, count: int, extra: int) -> None:
@@ -46,6 +48,7 @@ def test_shuffle_puts_every_row_everywhere() -> None:
     np.testing.assert_allclose(often, 0.25, atol=0.04)  # 5.8 standard deviations
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 2**31), ids=st.lists(st.integers(0, 99), min_size=1, max_size=6, unique=True))
 def test_draws_belong_to_ids_not_to_places(seed: int, ids: list[int]) -> None:
@@ -56,6 +59,7 @@ def test_draws_belong_to_ids_not_to_places(seed: int, ids: list[int]) -> None:
     np.testing.assert_array_equal(draw_each(key, jnp.asarray(ids[:1]), jax.random.bits), drawn[:1])
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 2**31), many=st.integers(1, 6), order=st.permutations(range(6)))
 def test_those_chosen_differ_and_are_chosen_by_id(seed: int, many: int, order: list[int]) -> None:
@@ -74,6 +78,7 @@ def test_everybody_is_chosen_equally_often() -> None:
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=4) / 4000, 0.5, atol=0.05)
 
 
+@pytest.mark.slow
 @LAW
 @given(
     seed=st.integers(0, 2**31),

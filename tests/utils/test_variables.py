@@ -24,6 +24,7 @@ def by_hash(path: str) -> str:
     return sorted(LABELS)[sum(map(ord, path)) % len(LABELS)]
 
 
+@pytest.mark.slow
 @LAW
 @given(variables=TREES)
 def test_parts_are_disjoint_and_make_the_whole(variables: Variables) -> None:
@@ -37,6 +38,7 @@ def test_parts_are_disjoint_and_make_the_whole(variables: Variables) -> None:
     assert set(flatten(both)) == {path for path in flatten(variables) if by_hash(path) != "personal"}
 
 
+@pytest.mark.slow
 @LAW
 @given(variables=TREES)
 def test_the_table_and_the_bytes_follow_the_labels(variables: Variables) -> None:

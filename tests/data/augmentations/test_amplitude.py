@@ -70,6 +70,7 @@ def halved(batch: Batch, key: jax.Array, context: Context) -> jax.Array:
     return batch.inputs / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strength", "meta_step"), [(0.0, 0.5), (0.7, 0.0), (0.7, 0.5)])
 def test_the_second_loss_is_taken_after_a_step_on_the_first(strength: float, meta_step: float) -> None:
     variables, images = (

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fdgjax.data.augmentations.augmix import (
     OPERATIONS,
@@ -14,6 +15,8 @@ from fdgjax.data.augmentations.augmix import (
     solarize,
     warp,
 )
+
+pytestmark = pytest.mark.slow
 
 IMAGES = np.random.default_rng(0).uniform(0.2, 0.9, (len(OPERATIONS), 6, 6, 3)).astype(np.float32)
 

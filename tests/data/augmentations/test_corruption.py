@@ -95,6 +95,7 @@ def test_a_view_keeps_shape_and_type_and_follows_its_key(view: partial, shape: t
     np.testing.assert_array_equal(jax.jit(view)(jax.random.key(0), x), first)
 
 
+@pytest.mark.slow
 def test_images_are_seen_as_before() -> None:
     weak, strong = VIEWS["shift"]
     for view, images_alone in (
@@ -108,6 +109,7 @@ def test_images_are_seen_as_before() -> None:
         assert programs[0] == programs[1]
 
 
+@pytest.mark.slow
 def test_tables_are_corrupted_for_methods_without_labels() -> None:
     x = distinct((6, 4))
     np.testing.assert_array_equal(TWO_VIEWS["simclr"](0.08)(KEY, x), corrupt(KEY, x))

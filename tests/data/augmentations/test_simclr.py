@@ -103,6 +103,7 @@ def test_boxes_are_torchvisions() -> None:
     assert abs(np.log(ratio[share < 0.3]).mean()) < 0.02
 
 
+@pytest.mark.slow
 def test_where_no_box_fits_the_largest_central_one_is_taken() -> None:
     box = draw_boxes(jax.random.key(0), (2, 8, 100, 1), 0.99, 4 / 3)
     np.testing.assert_array_equal(np.asarray(box)[:, 0], [0, 44, 8, 11])
@@ -117,6 +118,7 @@ def test_flips_are_mirror_images_of_half_of_them() -> None:
     assert 0.4 < mirrored.mean() < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_view_is_an_image_of_its_own_for_each_image_and_key(channels: int) -> None:
     images = 2 * jnp.tile(unit(photographs(1, channels)), (6, 1, 1, 1)) - 1
@@ -129,6 +131,7 @@ def test_a_view_is_an_image_of_its_own_for_each_image_and_key(channels: int) -> 
     np.testing.assert_array_equal(first, view(jax.random.key(0), images))
 
 
+@pytest.mark.slow
 def test_without_strength_nothing_changes() -> None:
     images = 2 * unit(photographs()) - 1
     still = jax.jit(partial(colour_jitter, strengths=(0, 0, 0, 0)))

@@ -10,6 +10,7 @@ from fdgjax.data.augmentations.style import Style, in_style, style_of, symmetric
 IMAGES = np.random.default_rng(0).uniform(-0.5, 0.5, (3, 5, 4, 2)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_an_image_in_a_mixed_style_has_it() -> None:
     own = style_of(jnp.asarray(IMAGES))
     np.testing.assert_allclose(own.mean, IMAGES.mean((1, 2)), rtol=1e-4, atol=1e-6)
@@ -22,6 +23,7 @@ def test_an_image_in_a_mixed_style_has_it() -> None:
     np.testing.assert_allclose(changed[2], IMAGES[2], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pixels_stay_in_their_range_and_a_flat_image_is_finite() -> None:
     flat = jnp.full((1, 4, 4, 1), 0.9)
     bright = in_style(flat, Style(jnp.full((1, 1), 5.0), jnp.full((1, 1), 2.0)), jnp.zeros(1))

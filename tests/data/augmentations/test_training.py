@@ -23,6 +23,7 @@ CHANGING = list(IMAGE_AUGMENTATIONS)
 CROPPING = ("crop_flip", "inception", "domainbed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_view_is_drawn_anew_for_every_image_and_key(name: str) -> None:
     view = jax.jit(augmentation(name))
@@ -35,6 +36,7 @@ def test_a_view_is_drawn_anew_for_every_image_and_key(name: str) -> None:
     assert seen.max() <= 1 + 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGING)
 def test_images_do_not_meet(name: str) -> None:
     view, key = augmentation(name), jax.random.key(3)
@@ -43,6 +45,7 @@ def test_images_do_not_meet(name: str) -> None:
     np.testing.assert_allclose(view(key, IMAGES)[:5], view(key, others)[:5], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CROPPING)
 @pytest.mark.parametrize("size", [0, 8, 12])
 def test_crops_have_the_size_that_the_network_sees(name: str, size: int) -> None:
@@ -55,6 +58,7 @@ def test_a_crop_smaller_than_the_image_is_a_part_of_it() -> None:
         assert any(np.array_equal(image[y : y + 12, x : x + 12], crop) for y in range(5) for x in range(5))
 
 
+@pytest.mark.slow
 def test_domainbed_leaves_most_of_the_area_and_makes_a_tenth_grey() -> None:
     flat = jnp.broadcast_to(jnp.asarray([0.6, 0.1, -0.5]), (512, 8, 8, 3))
     seen = np.asarray(domainbed(0)(jax.random.key(0), flat))
@@ -68,12 +72,14 @@ def test_domainbed_leaves_most_of_the_area_and_makes_a_tenth_grey() -> None:
     assert len(np.unique(left.round(3))) > 50
 
 
+@pytest.mark.slow
 def test_an_operation_of_no_place_leaves_the_image() -> None:
     choice = Choice(jnp.full(24, len(OPERATIONS)), jnp.ones(24), jnp.ones(24))
     for full in (RANDAUGMENT, WIDE):
         np.testing.assert_allclose(operate(0.5 * (IMAGES + 1), choice, full), 0.5 * (IMAGES + 1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_full_magnitudes_are_torchvisions() -> None:
     photograph = RNG.integers(0, 256, (1, 16, 16, 3), np.uint8)
     for full, bits in ((RANDAUGMENT, 4), (WIDE, 2)):
@@ -93,6 +99,7 @@ def test_full_magnitudes_are_torchvisions() -> None:
     assert error < 1, "two thirds of 135 degrees are a right angle"
 
 
+@pytest.mark.slow
 def test_a_list_is_applied_in_order() -> None:
     key = jax.random.key(5)
     first, second = jax.random.split(key)

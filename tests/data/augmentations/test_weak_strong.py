@@ -12,6 +12,7 @@ from fdgjax.objectives import on_view
 IMAGES = np.random.default_rng(0).uniform(0.1, 1, (40, 8, 16, 2)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_shift_is_a_crop_of_the_reflected_image() -> None:
     moved, seen_corners = np.asarray(shift(jax.random.key(0), jnp.asarray(IMAGES))), set()
     for image, got in zip(IMAGES, moved, strict=True):
@@ -22,6 +23,7 @@ def test_a_shift_is_a_crop_of_the_reflected_image() -> None:
     assert len(seen_corners) > 10
 
 
+@pytest.mark.slow
 def test_a_rectangle_is_cut_out() -> None:
     cut = np.asarray(cut_out(jax.random.key(1), jnp.asarray(IMAGES)))
     for image, got in zip(IMAGES, cut, strict=True):
@@ -33,6 +35,7 @@ def test_a_rectangle_is_cut_out() -> None:
         assert 5 <= columns.sum() <= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_longer_batch_changes_nothing(name: str) -> None:
     for view in VIEWS[name]:

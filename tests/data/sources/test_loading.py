@@ -87,6 +87,7 @@ def test_nothing_is_left_outside_the_cache(tree: Path, cache: Path, monkeypatch:
     assert list(temporary.iterdir()) == list(home.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_cached_data_needs_no_heavy_import(tree: Path, cache: Path) -> None:
     call = f"load_data('folder', data_dir={str(tree)!r}, image_size=8, cache_dir={str(cache)!r})"
     modules = "'tensorflow', 'tensorflow_datasets', 'grain', 'PIL', 'jax', 'sklearn', 'scipy'"

@@ -37,6 +37,7 @@ def test_parts_are_disjoint_even_and_complete(samples: int, per_domain: int) -> 
     assert np.ptp([len(part) for part in parts]) <= 1
 
 
+@pytest.mark.slow
 def test_digits_use_every_image_once(digits: Domains) -> None:
     images, labels = originals()
     chex.assert_shape(digits.inputs, (1797, 8, 8, 1))
@@ -49,6 +50,7 @@ def test_digits_use_every_image_once(digits: Domains) -> None:
     np.testing.assert_array_equal(np.rint(upright * (16 / 255)), images[cut(1797)[0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", range(6))
 def test_turning_back_nearly_gives_the_original(digits: Domains, domain: int) -> None:
     images, _ = originals()
@@ -72,6 +74,7 @@ def test_quarter_turns_are_exact(times: int) -> None:
     np.testing.assert_array_equal(rotate(image, 90.0 * times), np.rot90(image, times))
 
 
+@pytest.mark.slow
 def test_resized_digits_have_the_size_asked_for(tmp_path: Path) -> None:
     data = load_data("rotated_digits", image_size=12, cache_dir=str(tmp_path))
     chex.assert_shape(data.inputs, (1797, 12, 12, 1))
@@ -90,6 +93,7 @@ def test_real_mnist_gives_six_thousand_different_images(shared_data: Path, tmp_p
     assert upright <= {image.tobytes() for image in stored}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "per_domain"), [("rotated_digits", 300), pytest.param("rotated_mnist", 1000, marks=pytest.mark.slow)]
 )

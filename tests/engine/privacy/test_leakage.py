@@ -145,6 +145,7 @@ def test_who_may_protect_samples(name: str) -> None:
     assert agrees(found, SAMPLES[name]), found
 
 
+@pytest.mark.slow
 def test_a_rule_that_looks_at_each_update_is_no_mean() -> None:
     for name in RULES:
         assert takes_another_mean(*of_toys(name))
@@ -179,6 +180,7 @@ def test_what_leaks_beside_the_noise(name: str, model: str, chosen: Any, reasons
     assert expected in found, found
 
 
+@pytest.mark.slow
 def test_a_loss_that_compares_samples_is_found() -> None:
     method, federation = of_toys("fedavg")
 

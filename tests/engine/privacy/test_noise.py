@@ -26,6 +26,7 @@ NUMBERS = st.floats(width=32, allow_nan=True, allow_infinity=True, allow_subnorm
 clipped = jax.jit(clip_norm)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(arrays.arrays(np.float32, (3, 2), elements=NUMBERS), arrays.arrays(np.float32, 2, elements=NUMBERS))
 def test_no_update_is_longer_than_the_clip(one: np.ndarray, other: np.ndarray) -> None:
@@ -86,6 +87,7 @@ def check_gaussian(values: np.ndarray, deviation: float) -> None:
     assert np.abs(correlated).max() < 6 / values.shape[1] ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "per_round"), [("server", 0), ("clients", 0), pytest.param("server", 3, marks=pytest.mark.slow)]
 )
@@ -95,6 +97,7 @@ def test_the_noise_of_a_round_is_what_was_accounted_for(where: str, per_round: i
     check_gaussian(found, NOISE * CLIP / taking_part)
 
 
+@pytest.mark.slow
 def test_the_noise_of_samples_is_what_was_accounted_for() -> None:
     found = moves(Privacy(CLIP, NOISE, samples=True), 12)
     # SGD takes ceil(N / B) steps, each against a noise of z C over the expected batch, min(B, N).
@@ -102,6 +105,7 @@ def test_the_noise_of_samples_is_what_was_accounted_for() -> None:
     check_gaussian(found, variance**0.5)
 
 
+@pytest.mark.slow
 def test_a_client_s_noise_does_not_depend_on_its_place() -> None:
     federation, round_ = toy_federation(), still_round(Privacy(CLIP, NOISE, where="clients"))
     backwards = reorder(federation, [3, 2, 1, 0])
@@ -109,6 +113,7 @@ def test_a_client_s_noise_does_not_depend_on_its_place() -> None:
     close(*ends)
 
 
+@pytest.mark.slow
 def test_the_server_moves_by_the_mean_of_the_clipped_updates() -> None:
     federation, tiny = toy_federation(), 1e-9
     method = build("fedavg", federation, weighting="uniform", client_momentum=0.0)
@@ -151,6 +156,7 @@ def of_client(place: int, objective: Any, batching: Batching, privacy: Privacy |
     return train(federation)
 
 
+@pytest.mark.slow
 def test_without_noise_and_clipping_it_is_gradient_descent_on_the_whole_client() -> None:
     # A batch as large as the client takes every sample in every step.
     batching = Batching(3, 9, False)
@@ -160,6 +166,7 @@ def test_without_noise_and_clipping_it_is_gradient_descent_on_the_whole_client()
     assert int(plain.steps) == int(private.steps) == 3
 
 
+@pytest.mark.slow
 def test_each_step_takes_each_sample_with_the_probability_accounted_for() -> None:
     def constant(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> Any:
         del batch, key, context

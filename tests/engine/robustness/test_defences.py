@@ -148,6 +148,7 @@ def test_a_backdoor_is_in_a_share_of_samples_and_not_of_the_padding(there: int, 
     assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).tolist() == [True] * shown + [False] * (8 - shown)
 
 
+@pytest.mark.slow
 def test_a_client_without_numbers_is_cut_from_its_round_on_and_recorded() -> None:
     """The ids of the toy federation are 11, 14, 17 and 20."""
     attack = Attack(ATTACKS["nan"], (14,), from_round=2)
@@ -181,6 +182,7 @@ def test_a_method_that_averages_is_contained_by_a_robust_rule(name: str) -> None
     assert moved[1] < 10 * moved[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), ("hfedf",)))
 def test_clipping_works_for_every_method_and_cuts_a_client_without_numbers(name: str) -> None:
     ids = (11,) if name == "central" else (14,)

@@ -98,6 +98,7 @@ def entropies(logits: np.ndarray) -> np.ndarray:
     return -(p * np.log(p)).sum(1)
 
 
+@pytest.mark.slow
 def test_statistics_of_one_batch_are_those_of_its_samples() -> None:
     after, values = adapted(FITTING["statistics"], UNSEEN), first_layer(trained())
     np.testing.assert_allclose(after["batch_stats"]["norm"]["mean"], values.mean(0), rtol=1e-4, atol=1e-5)
@@ -105,6 +106,7 @@ def test_statistics_of_one_batch_are_those_of_its_samples() -> None:
     chex.assert_trees_all_equal(after["params"], trained()["params"])
 
 
+@pytest.mark.slow
 def test_statistics_of_full_batches_are_averaged_and_mixed_with_those_of_training() -> None:
     values, was = first_layer(trained()), trained()["batch_stats"]["norm"]["mean"]
     after = adapted(AdaptationConfig(kind="statistics", source_share=0.25), 5)
@@ -122,6 +124,7 @@ class PartlyFrozen(nn.Module):
         return NormNet(name="rest")(nn.BatchNorm(use_running_average=True, name="fixed")(x), train=train)
 
 
+@pytest.mark.slow
 def test_statistics_that_no_pass_changes_stay() -> None:
     frozen = as_model(PartlyFrozen(), IMAGE)
     variables, objective = frozen.init(jax.random.key(0)), replaced_statistics(frozen)
@@ -134,6 +137,7 @@ def test_statistics_that_no_pass_changes_stay() -> None:
     assert not np.allclose(after["rest"]["norm"]["mean"], before["rest"]["norm"]["mean"])
 
 
+@pytest.mark.slow
 def test_tents_first_step_goes_down_the_entropy_of_batch_normalised_predictions() -> None:
     rate, step = 0.01, 1e-5
     after = adapted(AdaptationConfig(kind="tent", learning_rate=rate), UNSEEN)
@@ -153,6 +157,7 @@ def test_tents_first_step_goes_down_the_entropy_of_batch_normalised_predictions(
             np.testing.assert_allclose(now - start[place], wanted, atol=rate / 20)
 
 
+@pytest.mark.slow
 def test_tent_without_a_step_is_statistics_and_changes_nothing_else() -> None:
     before, after = trained(), adapted(FITTING["tent"])
     close(adapted(AdaptationConfig(kind="tent", learning_rate=1e-30)), adapted(FITTING["statistics"]))
@@ -160,6 +165,7 @@ def test_tent_without_a_step_is_statistics_and_changes_nothing_else() -> None:
         assert np.array_equal(leaf, flatten(after["params"])[path]) == (not path.startswith("norm/")), path
 
 
+@pytest.mark.slow
 def test_shot_leaves_the_last_layer_and_makes_certain_and_diverse_predictions() -> None:
     def worth(variables: Variables) -> float:
         output, _ = model().apply(variables, jnp.asarray(images(), jnp.float32), True, jax.random.key(0))
@@ -172,6 +178,7 @@ def test_shot_leaves_the_last_layer_and_makes_certain_and_diverse_predictions() 
     assert worth(after) < worth(trained())
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(0, 4))
 @settings(max_examples=20)
 def test_t3as_directions_are_those_of_its_published_loop(seed: int, most: int) -> None:
@@ -188,6 +195,7 @@ def test_t3as_directions_are_those_of_its_published_loop(seed: int, most: int) -
     np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_t3a_replaces_the_last_layer_by_directions_of_columns_and_features() -> None:
     after, stats = adapted(FITTING["t3a"]), trained()["batch_stats"]["norm"]
     features, logits = through(trained(), np.asarray(stats["mean"]), np.asarray(stats["var"]))
@@ -200,6 +208,7 @@ def test_t3a_replaces_the_last_layer_by_directions_of_columns_and_features() -> 
     chex.assert_trees_all_equal(after["params"]["linear_1"], trained()["params"]["linear_1"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FITTING)
 def test_no_label_is_seen_and_padding_is_no_sample(kind: str) -> None:
     federation, rows = domain()
@@ -214,6 +223,7 @@ def test_no_label_is_seen_and_padding_is_no_sample(kind: str) -> None:
     close(runner(FITTING[kind], whole=True)(trained(), rows, federation), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["batch", "stream"])
 def test_a_batched_scope_adapts_to_one_batch_after_the_other(name: str) -> None:
     federation, rows = domain()
@@ -241,6 +251,7 @@ def test_a_batched_scope_adapts_to_one_batch_after_the_other(name: str) -> None:
     close(jax.jit(whole)(federation), total)
 
 
+@pytest.mark.slow
 def test_of_a_domain_in_one_batch_every_scope_makes_the_same() -> None:
     federation, rows = domain()
     run = runner(FITTING["statistics"], UNSEEN)

@@ -20,6 +20,7 @@ def test_a_method_with_one_global_model_stays_as_it_is(name: str) -> None:
     assert as_trained(method) is as_received(method) is method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(("fdse", "ditto"), ("ditto",)))
 def test_training_is_the_same_and_predictions_are_those_before_aggregation(name: str) -> None:
     method = build(name, toy_federation(), "dense")
@@ -37,6 +38,7 @@ def predictions(case: Case, state: State) -> PyTree:
     return jax.vmap(case.method.predict, (None, 0))(state.server, state.clients)
 
 
+@pytest.mark.slow
 def test_a_client_alone_is_what_it_trained() -> None:
     local = shared_case("local", plan=WHOLE)
     judged = make_case(as_trained(build("local", toy_federation())), plan=WHOLE)

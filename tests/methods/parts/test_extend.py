@@ -11,6 +11,8 @@ from fdgjax.utils.variables import bytes_of
 from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, close, flat, make_case, make_plan, shared_case, shared_method
 
+pytestmark = pytest.mark.slow
+
 WHOLE = make_plan("map", drop_nonfinite=True)
 
 

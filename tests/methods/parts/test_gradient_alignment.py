@@ -34,6 +34,7 @@ def aligned(gradient: object, reference: object, **chosen: object) -> tuple[dict
     return updates, float(discard_rate((state, optax.EmptyState())))
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 2**20), threshold=st.sampled_from([-0.3, 0.0, 0.2]), sign=st.sampled_from([1, -1]))
 def test_a_layer_stays_whole_or_goes_by_its_own_cosine(seed: int, threshold: float, sign: int) -> None:
@@ -45,6 +46,7 @@ def test_a_layer_stays_whole_or_goes_by_its_own_cosine(seed: int, threshold: flo
     assert rate == pytest.approx(1 - sum(stays.values()) / 3)
 
 
+@pytest.mark.slow
 def test_descent_along_the_last_step_stays_and_the_official_sign_drops_it() -> None:
     step = draw(0)
     descent = jax.tree.map(np.negative, step)

@@ -55,6 +55,7 @@ def test_the_official_codes_labels(case: int, conformance: Path) -> None:
     np.testing.assert_array_equal(guess.labels, data[f"pseudo_labels_{case}"])
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, case=st.sampled_from([(0, 2), (2, 2), (2, 3), (4, 1), (N, 2)]))
 def test_the_definition(seed: int, case: tuple[int, int]) -> None:
@@ -68,6 +69,7 @@ def test_the_definition(seed: int, case: tuple[int, int]) -> None:
     assert guess.labels.dtype == np.int32
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS, junk=st.sampled_from([0.0, 1e4, np.inf, np.nan]))
 def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
@@ -141,6 +143,7 @@ def test_clients_as_an_axis_change_nothing() -> None:
         np.testing.assert_array_equal(together.labels[i], LABELS(*client).labels)
 
 
+@pytest.mark.slow
 def test_good_features_mend_bad_predictions() -> None:
     """Three samples of a tight cluster are predicted to be of the other one; their neighbours decide."""
     rng = np.random.default_rng(0)

@@ -108,12 +108,14 @@ def predicted(name: str, federation: Any, plan: Any) -> np.ndarray:
     return method.predict(state.server, jax.tree.map(lambda leaf: leaf[0], state.clients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["fedgma", "feddg_ga"], ["fedgma"]))
 def test_a_method_that_compares_a_rounds_clients_is_fedavg_with_one(name: str) -> None:
     federation, plan = toy_federation(), make_plan(per_round=1)
     close(predicted(name, federation, plan), predicted("fedavg", federation, plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["scaffold", "fedbn", "lgfedavg", "partialfed"], ["scaffold"]))
 def test_a_method_between_clients_is_fedavg_with_a_single_one(name: str) -> None:
     federation, plan = toy_federation((9,)), make_plan()

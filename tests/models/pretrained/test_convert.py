@@ -63,6 +63,7 @@ def test_every_table_is_tried() -> None:
     assert set(FILES) == set(PRETRAINED) <= set(MODELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_every_number_of_the_file_is_in_one_variable(name: str, tmp_path: Path) -> None:
     tensors = FILES[name]()
@@ -113,6 +114,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_variables_and_their_tensors(name: str, tmp_path: Path) -> None:
     tensors = FILES[name]()
@@ -139,6 +141,7 @@ LONG = ("resnet50_imagenet", "densenet121", "deit_b")
 """Networks that take seconds to compile; DeiT-B is ViT-B with other patches."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -225,6 +228,7 @@ def test_what_cannot_be_read_is_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_experiment_starts_from_the_file_with_a_last_layer_of_its_own(cache: Path, tmp_path: Path) -> None:
     tensors = resnet((2, 2, 2, 2), (3, 3), 1, channels=1)
     config = small(cache, model="resnet18_imagenet", seeds=2)

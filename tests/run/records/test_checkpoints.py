@@ -70,6 +70,7 @@ def files(path: Path, round_: int) -> list[Path]:
     return sorted(p for p in (path / str(round_)).rglob("*") if p.is_file() and p.stat().st_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [truncate, empty, flip, Path.unlink])
 def test_damage_to_any_file_of_the_newest_is_noticed_and_the_one_before_used(
     damage: Callable[[Path], None], tmp_path: Path
@@ -89,6 +90,7 @@ def test_damage_to_any_file_of_the_newest_is_noticed_and_the_one_before_used(
     is_of_round(restored(save(tmp_path / "0/checkpoints", 4), pytest.fail), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [truncate, empty, flip, Path.unlink])
 def test_checkpoints_with_checksums_of_before_are_read_and_damage_to_them_is_noticed(
     damage: Callable[[Path], None], tmp_path: Path
@@ -126,6 +128,7 @@ def test_a_first_save_cut_short_begins_the_run_again(tmp_path: Path) -> None:
     assert "unfinished" in said[0]
 
 
+@pytest.mark.slow
 def test_a_power_cut_at_any_moment_leaves_the_last_that_was_saved(tmp_path: Path) -> None:
     saved = []
     with watched(tmp_path) as disk:
