@@ -1,4 +1,4 @@
-"""Command-line options and the measuring loop of both benchmarks."""
+"""Command-line options and the measuring loop of the benchmarks of rounds."""
 
 import argparse
 import importlib.util
@@ -24,17 +24,24 @@ CEILING = "matmul"
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The options that both benchmarks have."""
-    options = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    """The options of the benchmarks of rounds of one network."""
+    options = common_options(description)
     add = options.add_argument
     add("--batch_size", type=positive_number, help="images per minibatch; default by model, see benchmarks/models.py")
     add("--image_size", type=positive_number, help="height and width of the images; default by model")
-    add("--rounds", type=positive_number, default=3, help="rounds timed in each measurement, after one that is not")
     add("--repeats", type=positive_number, default=3, help="how often all contenders are measured in turn")
     add("--plans", nargs="+", default=["auto"], metavar="PLAN", help=f"auto, {', '.join(PLANS)}: our convolutions")
     add("--precision", choices=PRECISIONS, default="default", help="jax.default_matmul_precision")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the computation in the model")
     add("--clock", choices=tuple(CLOCKS), default="wall", help="what a round's seconds are; cpu: of one pinned core")
+    return options
+
+
+def common_options(description: str) -> argparse.ArgumentParser:
+    """The options of all benchmarks that keep a record."""
+    options = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    add = options.add_argument
+    add("--rounds", type=positive_number, default=3, help="rounds timed in each measurement, after one that is not")
     add("--timeout_seconds", type=positive_number, default=1800, help="for one measurement")
     add("--json", type=Path, help="where the record goes; default runs/benchmarks/NAME-TIME.json")
     return options

@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks.jobs import ROOT, Job, Result, launch
 from benchmarks.models import CLASSES
-from benchmarks.options import close, guarded, parser, record_path
+from benchmarks.options import close, common_options, guarded, record_path
 from benchmarks.peers.contenders import PEERS, installed, interpreter
 from benchmarks.tables import markdown, mebibytes, spelled
 from fdgjax.utils.command import positive_number
@@ -38,7 +38,7 @@ DIFFERENT = 600
 
 def main(argv: Sequence[str]) -> None:
     """Measures and prints."""
-    options = parser(__doc__.splitlines()[0])
+    options = common_options(__doc__.splitlines()[0])
     add = options.add_argument
     add("--images", type=positive_number, nargs="+", default=[2000, 20_000, 100_000], help="JPEGs, 2,000 or more")
     add("--contenders", nargs="+", default=list(CONTENDERS), help=", ".join(CONTENDERS))

@@ -20,11 +20,10 @@ from types import FrameType
 from typing import Any
 
 from fdgjax.cli import subcommands
-from fdgjax.sweeps.options import positive_number
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError, check_library, unknown
 
-SHARED = ("reproduce", "search", "sweep")
+SHARED = ("choose", "contributions", "reproduce", "search", "sweep")
 """The commands that several tasks can run on one folder."""
 SAVING_SECONDS = 300
 """How long before its time limit a task is told to save, in seconds."""

@@ -3,18 +3,19 @@
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 from rich.console import Console as RichConsole
 
-from fdgjax.api.settings import config_for, config_on, set_model, set_values
+from fdgjax.api.settings import config_from, set_values
 from fdgjax.api.trainer import lending, named_arrays
 from fdgjax.config import Config
-from fdgjax.config.register import register_method, register_model
+from fdgjax.config.register import register_method
 from fdgjax.data.sources.arrays import Arrays
+from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
@@ -23,9 +24,9 @@ from fdgjax.methods import Entry
 from fdgjax.models.user_module import Network
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
-from fdgjax.sweeps.choice import Choice, read_choice, write_choice
+from fdgjax.sweeps.cells import check_names
+from fdgjax.sweeps.choice import Choice, no_choice, read_choice, write_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods
-from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -81,13 +82,13 @@ def choose(
         choosing = choosing_of(configs, target or "", draws=search, only_fit=methods is None)
         with tempfile.TemporaryDirectory() as temporary:
             folder, cells = Path(out or temporary), cells_of(choosing)
+            check_names(cells)
             sweep = Sweep(cells, cells, folder, {}, together=together)
             begin(sweep)
             work_on_cells(sweep, Console(RichConsole(quiet=not verbose)), threading.Event())
             choice = read_choice(choosing, cells, folder, figure, by, {})
             if choice is None:
-                reason = failure_of(folder, cells[0].name).partition("\n")[0]
-                raise UserError(f"choose got no finished run; {cells[0].name} failed: {reason}")
+                raise UserError(no_choice(cells, folder))
             write_choice(choice, folder)
     return choice
 
@@ -100,20 +101,13 @@ def name_of(method: str | Entry) -> str:
 def config_of(
     name: str,
     preset: str,
-    given: dict[str, Any],
+    given: Mapping[str, Domains],
     model: str | Network | None,
     seeds: int,
     keys: dict[str, Any],
 ) -> ConfigDict:
     """One candidate's config; raises like `fdgjax.experiment`."""
-    what = f"{name}:{preset.lstrip(':')}" if preset else name
-    if given:
-        ((arrays, found),) = given.items()
-        config = config_on(what, arrays, found.inputs.shape[1:], found.images)
-    else:
-        config = config_for(what)
-    if model is not None:
-        set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
+    config = config_from(f"{name}:{preset.lstrip(':')}" if preset else name, given, model)
     config.seeds, config.writers, config.devices, config.data.target = seeds, "", 1, ""
     set_values(config, keys)
     return config

@@ -12,6 +12,7 @@ from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import silent_console
+from fdgjax.sweeps.cells import check_names
 from fdgjax.sweeps.coalitions import Coalitions
 from fdgjax.sweeps.status import failure_of, summary_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
@@ -42,9 +43,10 @@ def train_coalitions(game: Coalitions, out: Path) -> Contributions:
     """Trains the coalitions that are not trained yet, in this process, and measures their clients' contributions.
 
     Raises:
-      UserError: a coalition whose run failed, or whose folder holds another experiment.
+      UserError: a coalition whose run failed, or whose folder holds another experiment, or two of one folder's name.
     """
     cells = list(game.cells.values())
+    check_names(cells)
     sweep = Sweep(cells, cells, out, {}, together=LARGEST)
     begin(sweep)
     work_on_cells(sweep, silent_console(), threading.Event())

@@ -75,7 +75,7 @@ class Result:
 
     @property
     def data(self) -> Domains:
-        """The images with their labels and domains, `fdgjax.data.sources.domains.Domains`."""
+        """The samples with their labels and domains, `fdgjax.data.sources.domains.Domains`."""
         return self.built.data
 
     @property
@@ -89,28 +89,29 @@ class Result:
         return self.built.data.domain_names
 
     def predict(
-        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """The class of each image, int64 `[n]`, or of a regression its number, float32 `[n]`, in the label's unit;
+        """The class of each sample, int64 `[n]`, or of a regression its number, float32 `[n]`, in the label's unit;
         arguments and errors as for `predict_proba`."""
         if self.data.numeric:
-            return self.computed(probabilities_of, images, domain, client, seed)[:, 0]
-        return self.predict_proba(images, domain=domain, client=client, seed=seed).argmax(axis=1)
+            return self.computed(probabilities_of, samples, domain, client, seed)[:, 0]
+        return self.predict_proba(samples, domain=domain, client=client, seed=seed).argmax(axis=1)
 
     def predict_proba(
-        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """The probabilities of the classes for each image, float32 `[n, classes]`.
+        """The probabilities of the classes for each sample, float32 `[n, classes]`.
 
         Args:
-          images: uint8 `[n, H, W, channels]`, of the size of the training images.
+          samples: as those trained on: images uint8 `[n, H, W, channels]` of the same size, or float32 `[n, ...]` of
+            the same shape, in a table NaN where a value is missing, and a category's index.
           domain: selects the model of the client that holds this domain; None, or the unseen domain, selects the model
             for unseen domains (if there are several, their probabilities are averaged).
           client: selects the model of this client, from 0; needed if several clients hold a domain.
           seed: one of the experiment's seeds; None for the first.
 
         Raises:
-          UserError: images of another type or size, an unknown domain, client or seed, a method without labels, or a
+          UserError: samples of another type or size, an unknown domain, client or seed, a method without labels, or a
             regression.
         """
         config = self.config
@@ -120,14 +121,14 @@ class Result:
             )
         if METHODS[config.method.name].unlabelled:
             raise UserError(f"'{config.method.name}' learns without labels and knows no classes; expected features()")
-        return self.computed(probabilities_of, images, domain, client, seed)
+        return self.computed(probabilities_of, samples, domain, client, seed)
 
     def features(
-        self, images: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
-        """The input of the model's last layer for each image, `[n, m]`; arguments as for `predict_proba`. If there are
+        """The input of the model's last layer for each sample, `[n, m]`; arguments as for `predict_proba`. If there are
         several models for an unseen domain, the features are the first model's."""
-        return self.computed(features_of, images, domain, client, seed)
+        return self.computed(features_of, samples, domain, client, seed)
 
     def variables(
         self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
@@ -139,13 +140,13 @@ class Result:
     def computed(
         self,
         of: Callable[[Classifier], Callable[[jax.Array], jax.Array]],
-        images: Any,
+        samples: Any,
         domain: str | None,
         client: int | None,
         seed: int | None,
     ) -> np.ndarray:
-        """Applies a classifier's function to images; it is compiled at the first call for each model."""
-        found, key = self.checked(images), (of, domain, client, seed)
+        """Applies a classifier's function to samples; it is compiled at the first call for each model."""
+        found, key = self.checked(samples), (of, domain, client, seed)
         if key not in self.programs:
             self.programs[key] = jax.jit(of(self.classifier(domain, client, seed)))
         computed: np.ndarray = in_compiled_batches(self.programs[key], found)

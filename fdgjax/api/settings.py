@@ -11,9 +11,11 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
 from fdgjax.config.command_line import TYPES, check_no_section, leaves, read_flags
-from fdgjax.config.register import register_method
+from fdgjax.config.register import register_method, register_model
+from fdgjax.data.sources.domains import Domains
 from fdgjax.methods import Entry
 from fdgjax.models import MODELS
+from fdgjax.models.user_module import Network
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
@@ -50,6 +52,21 @@ def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
             "an fdgjax.Entry"
         )
     return read_flags(["fdgjax", f"--config={os.fspath(what)}"])[0]
+
+
+def config_from(
+    what: str | Entry | ConfigDict, given: Mapping[str, Domains], model: str | Network | None
+) -> ConfigDict:
+    """`config_for`, or `config_on` the given arrays, by their name, with the network, which is registered if it is no
+    name; None for the config's. Raises like `config_for`."""
+    if given:
+        ((name, found),) = given.items()
+        config = config_on(what, name, found.inputs.shape[1:], found.images)
+    else:
+        config = config_for(what)
+    if model is not None:
+        set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
+    return config
 
 
 def config_on(

@@ -15,7 +15,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.api.contributions import Contributions, train_coalitions
 from fdgjax.api.results import Result
-from fdgjax.api.settings import config_for, config_on, set_model, set_values
+from fdgjax.api.settings import config_from, set_values
 from fdgjax.config import Config, read_config, to_plain
 from fdgjax.config.register import register_method, register_model, same_data
 from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
@@ -73,16 +73,8 @@ def experiment(
       UserError: a name, key, value, array or network that does not fit; the message says how to fix it.
     """
     given = named_arrays(data, classes)
-    if classes is not None and not given:
-        raise UserError("classes got names, but there is no data; expected data={domain: (images, labels)} with them")
     with lending(given):
-        if given:
-            ((name, found),) = given.items()
-            config = config_on(method, name, found.inputs.shape[1:], found.images)
-        else:
-            config = config_for(method)
-        if model is not None:
-            set_model(config, model if isinstance(model, str) else register_model("", model, origin=""))
+        config = config_from(method, given, model)
         set_values(config, keys | ({} if target is None else {"data.target": target}))
         asked = read_config(config)
         if asked.devices:
@@ -130,6 +122,8 @@ def open_run(
 def named_arrays(data: Arrays | None, classes: Sequence[str] | None) -> dict[str, Domains]:
     """The given arrays as a data set, under a name derived from their content; empty without arrays. Raises like
     `experiment`."""
+    if data is None and classes is not None:
+        raise UserError("classes got names, but there is no data; expected data={domain: (inputs, labels)} with them")
     if data is None:
         return {}
     found = domains_of(data, classes)
@@ -206,7 +200,8 @@ class Trainer:
         return Result(built, opened.state, opened.history.records, summary, path)
 
     def contributions(self, out: str | os.PathLike[str], orders: int = 0) -> Contributions:
-        """What each client contributes: trains every coalition of the clients, as `fdgjax contributions` does.
+        """What each client contributes: trains every coalition of the clients, as `fdgjax contributions` does: on one
+        device unless the config has several, and with no log but the runs' own.
 
         Args:
           out: a folder of the runs; if it has some already, the others are trained.
@@ -216,7 +211,9 @@ class Trainer:
           UserError: clients that do not each hold one domain or have no labels, or a run that failed.
         """
         with lending(self.given):
-            return train_coalitions(coalitions_of(ConfigDict(to_plain(self.asked)), orders), Path(out))
+            config = ConfigDict(to_plain(self.asked))
+            config.devices, config.writers = config.devices or 1, ""
+            return train_coalitions(coalitions_of(config, orders), Path(out))
 
 
 def as_one(records: Sequence[Record]) -> Record:

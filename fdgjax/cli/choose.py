@@ -12,6 +12,7 @@ DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at 
 
 import argparse
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -34,7 +35,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.choice import CHOICE, kept_choice, read_choice, write_choice
+from fdgjax.sweeps.choice import CHOICE, kept_choice, no_choice, read_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_common, selected_cells, single_values
@@ -96,14 +97,16 @@ def main(argv: Sequence[str]) -> int:
         unfit = [f"  left out, {name}: {why}" for name, why in asked.choosing.unfit.items()]
         print("\n".join([*unfit, *planned(asked.sweep)]))
         return 0
-    sweep = asked.sweep
+    sweep, begun = asked.sweep, time.monotonic()
     job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, asked))
     status = conduct(job, args, ["choose", *argv[1:]])
     if status or not args.train or args.worker:
         return status
     last = training(asked)
     job = Job(partial(begin, last), partial(work_on_cells, last), partial(trained, last, asked.choosing.domains))
-    return conduct(job, argparse.Namespace(**vars(args) | {"jobs": 1}), [])
+    # A budget of 0 is none.
+    left = args.time_budget and max(args.time_budget - (time.monotonic() - begun), 1.0)
+    return conduct(job, argparse.Namespace(**vars(args) | {"jobs": 1, "time_budget": left}), [])
 
 
 def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[str]) -> Asked:
@@ -164,8 +167,7 @@ def end(asked: Asked, console: Console, stopped: bool) -> int:
         return 1
     choice = read_choice(asked.choosing, sweep.shown, args.out, args.figure, args.by, asked.commands)
     if choice is None:
-        reason = failure_of(args.out, sweep.shown[0].name).partition("\n")[0]
-        console.say(f"every method failed, {sweep.shown[0].name} with: {reason}")
+        console.say(no_choice(sweep.shown, args.out))
         return 1
     write_choice(choice, args.out)
     console.say(f"{choice}\nwritten to {printable(args.out / CHOICE)} and choice.md")

@@ -40,9 +40,12 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
 
 
 def joined_words(argv: Sequence[str]) -> list[str]:
-    """The arguments with `--config NAME` and `--workdir DIR` as one word each, `--config=NAME`."""
+    """The arguments with `--config NAME` and `--workdir DIR` as one word each, `--config=NAME`; raises a `UserError`
+    for a last one without its value."""
+    if argv and argv[-1] in SEPARABLE:
+        raise UserError(f"got {argv[-1]} without a value; expected {argv[-1]}=VALUE")
     words = iter(argv)
-    return [f"{word}={next(words, '')}" if word in SEPARABLE else word for word in words]
+    return [f"{word}={next(words)}" if word in SEPARABLE else word for word in words]
 
 
 def is_override(argument: str) -> bool:
@@ -99,7 +102,7 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
     """Sets keys of the config by words such as `rounds=7`; a bare `drop_last` is True.
 
     Raises:
-      UserError: an unknown key, a section, or a value that cannot be read as the type of the key's default.
+      UserError: an unknown key, a section, no value, or one that cannot be read as the type of the key's default.
     """
     known = leaves(config)
     for word in words:
@@ -110,6 +113,8 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
             raise UserError(f"unknown config key '{key}'; expected a key of the config; did you mean {names}?")
         default = lookup("config key", key, known)
         bare = not equals and isinstance(default, bool)
+        if not (equals or bare):
+            raise UserError(f"config.{key} got no value; expected {key}=VALUE")
         value = True if bare else WORDS.get((key, text)) if (key, text) in WORDS else read_value(key, text, default)
         config.update_from_flattened_dict({key: value})
 

@@ -40,7 +40,7 @@ def check_privacy(config: Config) -> None:
         return
     for key in ("clip", "noise", "epsilon"):
         if not 0 <= getattr(chosen, key) < math.inf:
-            raise UserError(f"config.privacy.{key} got {getattr(chosen, key)}; expected a number above 0, such as 1.0")
+            raise UserError(f"config.privacy.{key} got {getattr(chosen, key)}; expected a number from 0, such as 1.0")
     if not chosen.clip:
         raise UserError("config.privacy.clip got 0, which leaves nothing of an update; expected a norm, such as 1.0")
     if bool(chosen.noise) == bool(chosen.epsilon):

@@ -120,7 +120,12 @@ class ModelConfig:
     unit: str = key("", names=UNITS, optional=True)
     head: str = key("", names=HEADS, optional=True)
     hidden: str = ""
-    dropout: float = key(-1.0, between=(-1.01, 1), words="a rate from 0 to below 1, or -1 for the network's own")
+    dropout: float = key(
+        -1.0,
+        between=(math.nextafter(0, -1), 1),
+        also=(-1,),
+        words="a rate from 0 to below 1, or -1 for the network's own",
+    )
     pretrained: str = ""
     frozen: int = key(0, least=-1)
     keep_features: bool = True

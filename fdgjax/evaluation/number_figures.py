@@ -17,6 +17,7 @@ from fdgjax.data.federation import Partition
 from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.error_sums import ErrorSums
+from fdgjax.evaluation.probability_figures import present
 from fdgjax.utils.variables import PyTree
 
 
@@ -119,8 +120,3 @@ def mean_of(figure: NumberFigure, each: Iterable[Errors]) -> float | None:
     """The mean of a figure over those that have a value; None where none has."""
     values = [value for one in each if one.samples and (value := figure.of(one)) is not None]
     return float(np.mean(values)) if values else None
-
-
-def present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -22,6 +22,7 @@ from fdgjax.evaluation.probability_figures import (
     figure_of,
     has_value,
     interval_key,
+    present,
 )
 from fdgjax.evaluation.resampled import percentile_interval, resamples_of
 from fdgjax.evaluation.tally import filled, on_held_out
@@ -156,11 +157,6 @@ def measure_probabilities(
         }
         record |= {f"{scope}_{name}": value for scope, value in values.items()}
     return present(record | intervals(how, threshold, domains, seed))
-
-
-def present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that are there."""
-    return {name: value for name, value in values.items() if value is not None and value != {}}
 
 
 def by_domain(shown: Sequence[Judged], target: Sequence[Judged], names: Sequence[str]) -> dict[str, list[Judged]]:

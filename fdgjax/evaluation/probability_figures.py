@@ -9,7 +9,7 @@ left out of records and of means.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -236,3 +236,8 @@ def decision_threshold(labels: np.ndarray, probabilities: np.ndarray, sensitivit
     enough = true >= sensitivity - ROUNDING if sensitivity else index >= index.max() - ROUNDING
     place = np.argmax(enough)
     return float(thresholds[place])
+
+
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a record that are there: neither None nor an empty dict."""
+    return {name: value for name, value in values.items() if value is not None and value != {}}

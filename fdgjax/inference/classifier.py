@@ -1,4 +1,5 @@
-"""A run's classifier: probabilities of the classes for uint8 images; or of a regression, the predicted numbers."""
+"""A run's classifier: probabilities of the classes for stored samples, uint8 images or float32 arrays; or of a
+regression, the predicted numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -153,7 +154,7 @@ class Predicted(NamedTuple):
 
 
 def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
-    """The pure function of images, uint8 `[batch, H, W, channels]` -> what is predicted for them."""
+    """The pure function of stored samples `[batch, ...]` -> what is predicted for them."""
     outputs, guards, scale = outputs_of(classifier), classifier.safeguards, classifier.label_scale
 
     def apply(images: jax.Array) -> Predicted:
@@ -168,14 +169,14 @@ def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
 
 
 def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
-    """The pure function of images, uint8 `[batch, H, W, channels]` -> probabilities float32 `[batch, classes]`, or
-    predicted numbers `[batch, 1]`."""
+    """The pure function of stored samples `[batch, ...]` -> probabilities float32 `[batch, classes]`, or predicted
+    numbers `[batch, 1]`."""
     predicted = predicted_by(classifier._replace(safeguards=None))
     return lambda images: predicted(images).probabilities
 
 
 def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
-    """The function of images -> each model's logits, `[models, batch, classes]`."""
+    """The function of stored samples -> each model's logits, `[models, batch, classes]`."""
     outputs = outputs_of(classifier)
     return lambda images: jnp.stack([output.logits.astype(jnp.float32) for output in outputs(images)])
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fdgjax.data.sources.layouts import LAYOUTS, FolderLayout
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, list_folder
 from fdgjax.inference.images import listings, say_others
-from fdgjax.utils.errors import LISTED, UserError
+from fdgjax.utils.errors import UserError, few
 
 
 class LabelledImage(NamedTuple):
@@ -62,8 +62,3 @@ def labelled_images(folder: Path, class_names: Sequence[str], dataset: str) -> l
     if not found:
         raise UserError(f"no images in {folder}; expected files that end in {', '.join(IMAGE_SUFFIXES)}")
     return found
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names of many."""
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

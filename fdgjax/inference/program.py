@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import export
 
 from fdgjax.inference.classifier import Classifier, probabilities_of
+from fdgjax.utils.files import write_bytes
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -33,7 +34,7 @@ def as_program(classifier: Classifier) -> bytes:
 
 def write_program(classifier: Classifier, file: Path) -> None:
     """Writes the program."""
-    file.write_bytes(as_program(classifier))
+    write_bytes(file, as_program(classifier))
 
 
 def read_program(file: Path) -> Callable[[jax.Array], jax.Array]:

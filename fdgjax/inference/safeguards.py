@@ -82,7 +82,7 @@ class Seen(NamedTuple):
 
 
 def has_labels(experiment: Experiment, trained: TrainedModels) -> bool:
-    """Whether the clients have labelled images held out for a method that classifies."""
+    """Whether the method classifies and the clients have labels."""
     return trained.classifies and experiment.config.data.protocol != "labelled_server"
 
 

@@ -145,9 +145,7 @@ def open_models(path: Path, data_dir: str = "", seed: int | None = None, round_:
     return TrainedModels(found, state, index, records)
 
 
-def of_seed(
-    experiment: Experiment, state: State, records: Sequence[Sequence[Record]], seed: int | None, name: str = "seed"
-) -> TrainedRun:
+def of_seed(experiment: Experiment, state: State, records: Sequence[Sequence[Record]], seed: int | None) -> TrainedRun:
     """One seed of a trained experiment.
 
     Args:
@@ -155,18 +153,17 @@ def of_seed(
       state: that of all its seeds, with a leading seed axis if there are several.
       records: for each seed, those of its rounds.
       seed: None for the first.
-      name: the name of the argument that chose the seed, for the error message.
 
     Raises:
       UserError: a seed that was not trained.
     """
-    index = index_of(experiment.seeds, seed, name)
+    index = index_of(experiment.seeds, seed, "seed")
     own = each_seed(state, len(experiment.seeds))[index]
     return TrainedRun(outline_of(experiment), own, index, records[index], experiment)
 
 
 def index_of(seeds: Sequence[int], seed: int | None, name: str) -> int:
-    """The position of a seed among a run's seeds; raises like `of_seed`."""
+    """The position of a seed among a run's seeds; `name`: of the argument that chose it. Raises like `of_seed`."""
     chosen = seeds[0] if seed is None else seed
     if chosen not in seeds:
         raise UserError(f"{name} got {chosen}; expected one of the run's seeds, {seeds[0]} to {seeds[-1]}")

@@ -9,6 +9,7 @@ from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.spelling import spelled
 from fdgjax.report.tables import Cell, Column, Table
 from fdgjax.utils.files import csv_text
+from fdgjax.utils.markdown import markdown_table
 from fdgjax.utils.registry import lookup
 
 NUMBERS: Mapping[str, Callable[[float], str]] = {
@@ -42,20 +43,11 @@ def is_numeric_column(column: Column) -> bool:
 
 def as_markdown(table: Table) -> str:
     """The table with its title and note."""
-
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(map(for_markdown, cells)) + " |"
-
-    lines = [
-        f"## {for_markdown(table.title)}",
-        "",
-        for_markdown(table.note),
-        "",
-        line([column.title for column in table.columns]),
-    ]
-    lines += ["|" + "|".join("--:" if is_numeric_column(column) else "---" for column in table.columns) + "|"]
-    lines += [line([shown(*pair) for pair in zip(row, table.columns, strict=True)]) for row in table.rows]
-    return "\n".join(lines) + "\n"
+    titles = [column.title for column in table.columns]
+    right = [column.title for column in table.columns if is_numeric_column(column)]
+    rows = [[shown(*pair) for pair in zip(row, table.columns, strict=True)] for row in table.rows]
+    head = [f"## {for_markdown(table.title)}", "", for_markdown(table.note), ""]
+    return "\n".join([*head, *markdown_table(titles, rows, right, for_markdown)]) + "\n"
 
 
 def as_csv(table: Table) -> str:

@@ -30,8 +30,8 @@ def probes_again(runs: Sequence[Run]) -> Figure | None:
         if figure
         for panel in figure.panels
     ]
-    legend = next((figure.legend for figure in drawn.values() if figure), [])
-    return Figure(panels, legend) if panels else None
+    legend = dict.fromkeys(entry for figure in drawn.values() if figure for entry in figure.legend)
+    return Figure(panels, list(legend)) if panels else None
 
 
 def layer_panels(runs: Sequence[Run], layer: str, number: int) -> Figure | None:

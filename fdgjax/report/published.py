@@ -10,14 +10,16 @@ from fdgjax.report.reading import Run, settings_of
 from fdgjax.sweeps.cells import read_published, read_spec
 from fdgjax.sweeps.papers import EXPERIMENTS
 
-ANY = frozenset({"eval_every", "data.scaling"})
-"""Keys in which a run may differ from the cell: when it is evaluated, and what follows from other keys."""
+ANY = frozenset({"eval_every", "data.scaling", "model.pretrained"})
+"""Keys in which a run may differ from the cell: when it is evaluated, what follows from other keys, and where the
+weights lie from which it starts."""
 
 
 class Known(NamedTuple):
-    """An experiment by its keys, and its published figures in [0, 1]."""
+    """An experiment by its keys, whether its network is pretrained, and its published figures in [0, 1]."""
 
     keys: Mapping[str, Any]
+    pretrained: bool
     figures: Mapping[str, float]
 
 
@@ -36,13 +38,15 @@ def published_cells() -> Iterator[Known]:
             own = {name: each.mean / 100 for (of, name), each in figures.items() if of == cell.name}
             if own:
                 flat = flatten_dict(to_plain(read_config(cell.config)), sep=".")
-                yield Known({key: value for key, value in flat.items() if key not in INCIDENTAL}, own)
+                keys = {key: value for key, value in flat.items() if key not in INCIDENTAL}
+                yield Known(keys, cell.pretrained, own)
 
 
 def figures_for(keys: Mapping[str, Any], known: Sequence[Known]) -> dict[str, float]:
-    """The figures of the first experiment with these keys; keys that a run of an earlier version lacks are not
-    compared."""
+    """The figures of the first experiment with these keys, of which some may be missing."""
+    pretrained = bool(keys.get("model.pretrained"))
+    compared = {key: value for key, value in keys.items() if key not in ANY}
     for one in known:
-        if all(one.keys.get(key) == value for key, value in keys.items() if key not in ANY):
+        if one.pretrained == pretrained and all(one.keys.get(key) == value for key, value in compared.items()):
             return dict(one.figures)
     return {}

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
-from fdgjax.config import INCIDENTAL, completed
+from fdgjax.config import INCIDENTAL
 from fdgjax.config.register import REGISTERED, registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
-from fdgjax.run.records import Workdir, read_description, read_summary
-from fdgjax.utils.checksums import Damaged, read_checked_json
+from fdgjax.run.records import Workdir, read_config_file, read_description, read_summary
+from fdgjax.utils.checksums import Damaged
 from fdgjax.utils.errors import UserError
 
 ROWS = ("method.name", "data.target")
@@ -146,9 +146,10 @@ def run_folders(path: Path) -> list[Path]:
 
 
 def read_run_folder(path: Path) -> Folder:
-    """A run's config and the records of its seeds."""
-    content = read_checked_json(Workdir(path).config)
+    """A run's config, in which keys that a run of an earlier version lacks have their defaults, and the records of its
+    seeds."""
     try:
+        content = read_config_file(Workdir(path))
         config, first, count = content["config"], content["config"]["seed"], content["config"]["seeds"]
     except (KeyError, TypeError) as error:
         raise UserError(
@@ -232,9 +233,8 @@ def domain_of(own: Mapping[str, Any]) -> str:
 
 
 def settings_of(folder: Folder) -> dict[str, Any]:
-    """The keys that distinguish experiments, `data.target` style; the target by its name, and keys that a run of an
-    earlier version lacks at their defaults."""
-    flat = flatten_dict(completed(folder.config), sep=".")
+    """The keys that distinguish experiments, `data.target` style, with the target by its name."""
+    flat = flatten_dict(folder.config, sep=".")
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
     flat["data.target"] = summary.get("target") or flat["data.target"] or named_target(folder.path)
     # Without the weights of another network it has always been this one.

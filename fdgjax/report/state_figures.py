@@ -46,7 +46,9 @@ def flat(points: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
     if points.shape[1] == 2:
         return points, ("embedding, first number", "second number")
     centred = points - points.mean(axis=0)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    # With a single point there is one component.
+    left, sizes, _ = np.linalg.svd(np.concatenate([centred, np.zeros_like(centred[:1])]), full_matrices=False)
+    left = left[:-1]
     share = sizes**2 / max(float(np.sum(sizes**2)), 1e-12)
     names = [f"component {i + 1} ({share[i]:.0%})" for i in range(2)]
     return left[:, :2] * sizes[:2], (names[0], names[1])

@@ -48,8 +48,7 @@ def predict_memory(programs: Sequence[Compiled], data: PyTree, state: PyTree, de
       data, state: the arguments; an array that appears twice counts once.
       devices: number of devices.
     """
-    # The devices of a CPU share its memory.
-    copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
+    copies = copies_in_memory(devices)
     sizes = (tree_bytes(data), tree_bytes(state), max(map(work_bytes, programs)))
     return Memory(*(copies * size for size in sizes))
 
@@ -93,6 +92,11 @@ def refuse_shortage(memory: Memory, free: int | None) -> None:
         raise TooLarge(warning)
 
 
+def copies_in_memory(devices: int) -> int:
+    """How many copies of what every device holds are in one memory: the devices of a CPU share its own."""
+    return devices // jax.process_count() if jax.default_backend() == "cpu" else 1
+
+
 def lacks_memory(error: BaseException) -> bool:
     """Whether an error means too little memory: predicted, or reported by Python's or a device's allocator."""
     return isinstance(error, TooLarge | MemoryError) or EXHAUSTED in str(error)
@@ -100,8 +104,7 @@ def lacks_memory(error: BaseException) -> bool:
 
 def refuse_impossible(state: PyTree, devices: int, capacity: int | None) -> None:
     """Raises `TooLarge` if a run's state alone (given as arrays or their shapes) exceeds the total memory."""
-    copies = devices // jax.process_count() if jax.default_backend() == "cpu" else 1
-    needed = copies * bytes_of(state)
+    needed = copies_in_memory(devices) * bytes_of(state)
     if capacity is not None and needed > capacity:
         raise TooLarge(
             f"the state of the run needs {needed / MEBIBYTE:,.0f} MiB of memory and there are "

@@ -161,13 +161,13 @@ def train_with_records(
             for output, place in zip(outputs, places(outputs), strict=True)
             for log in logs_of(output.workdir, output.config, records[place], console.say)
         ]
-        leave_if(stop, done, config.rounds)
+        leave_if(stop.is_set(), done, config.rounds)
         show = cleanup.enter_context(console.progress(config.rounds, done))
         experiment, memory = compile_ahead(experiment, state)
         if len(outputs) > 1:
             refuse_shortage(memory, free_bytes())
         say_memory(memory, console)
-        leave_if(stop, done, config.rounds)
+        leave_if(stop.is_set(), done, config.rounds)
 
         def ahead(started: int) -> bool:
             # An observer may stop the run; a checkpoint and a selection need the state, which the next round donates.
@@ -186,10 +186,12 @@ def train_with_records(
             if progress.state is None:
                 return
             selected = updated(selected, progress.state, records, config)
-            if done % config.checkpoint_every == 0 or done == config.rounds or stop.is_set():
+            # Asked once: a stop that came between the saving and the leaving would leave without having saved.
+            stopping = stop.is_set()
+            if done % config.checkpoint_every == 0 or done == config.rounds or stopping:
                 elapsed = before + time.perf_counter() - begin
                 checkpoints.save(done, progress.state, History(records, elapsed), selected)
-            leave_if(stop, done, config.rounds)
+            leave_if(stopping, done, config.rounds)
 
         follow_rounds(train_rounds(experiment, state, ahead), [keep_records(records), log, *observers, save])
     console.say(f"memory: {peak_in_words(peak_bytes())}")
@@ -225,7 +227,7 @@ def means_of(seeds: Sequence[Record]) -> Record:
     return {"train_loss": statistics.fmean(losses) if losses else None, **mean_figures(seeds)}
 
 
-def leave_if(stop: Stop, done: int, rounds: int) -> None:
+def leave_if(stopping: bool, done: int, rounds: int) -> None:
     """Raises `Interrupted` if a stop is requested and rounds remain."""
-    if done < rounds and stop.is_set():
+    if stopping and done < rounds:
         raise Interrupted(f"stopped after round {done} of {rounds}; the same command continues")

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import make_config
 from fdgjax.config.register import of_file
 from fdgjax.utils.errors import UserError, unknown, users_program
+from fdgjax.utils.files import stays_inside
 
 PACKAGE = "fdgjax.sweeps.specs"
 SPECS = Path(__file__).resolve().parent / "specs"
@@ -29,6 +30,7 @@ class Cell(NamedTuple):
     name: its folder, unique. config: as a config file returns it. figures: keys of `summary.json` to show, with dots
     for nested keys. group: the group of cells over which figures are averaged, '' for none. reduced: what its scale
     leaves out of the paper's protocol, '' for nothing. note: known reasons for a difference from the paper.
+    pretrained: whether the paper's network starts from pretrained weights, which lie in `config.model.pretrained`.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Cell(NamedTuple):
     group: str = ""
     reduced: str = ""
     note: str = ""
+    pretrained: bool = False
 
 
 class Scale(NamedTuple):
@@ -91,6 +94,15 @@ def own_specs() -> dict[str, str]:
     trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SPECS.glob("[!_]*.py"))}
     texts = {name: " ".join((ast.get_docstring(tree) or "").split()) for name, tree in trees.items()}
     return {name: text.partition(". ")[0].rstrip(".") for name, text in texts.items()}
+
+
+def check_names(cells: Sequence[Cell]) -> None:
+    """Raises a `UserError` if two cells have one name, whose folder they would share, or a name is none of a folder."""
+    names = [cell.name for cell in cells]
+    if wrong := [name for name in names if Path(name) == Path() or not stays_inside(Path(name))]:
+        raise UserError(f"a run is called '{wrong[0]}'; expected the name of a folder inside of --out")
+    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UserError(f"{names.count(doubled[0])} runs are called '{doubled[0]}'; expected a name for each run")
 
 
 def read_spec(path: Path, scale: str) -> list[Cell]:

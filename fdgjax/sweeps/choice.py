@@ -81,10 +81,18 @@ class Choice(NamedTuple):
         return as_markdown(self)
 
 
+def no_choice(cells: Sequence[Cell], out: Path) -> str:
+    """Why no candidate's runs are all finished, by the first that failed."""
+    reasons = {cell.name: reason for cell in cells if (reason := failure_of(out, cell.name).partition("\n")[0])}
+    failed = next((f"{name} failed: {reason}" for name, reason in reasons.items()), "some are not finished")
+    return f"choose got no method of which all runs are finished; {failed}"
+
+
 def read_choice(
     choosing: Choosing, cells: Sequence[Cell], out: Path, figure: str, by: str, commands: Mapping[str, str]
 ) -> Choice | None:
-    """The choice, from the candidates whose runs are all finished; None if there is no such candidate.
+    """The choice, from the candidates whose runs are all finished; None if there is no such candidate, which
+    `no_choice` says.
 
     Args:
       choosing: what was to be chosen.
@@ -97,7 +105,7 @@ def read_choice(
     Raises:
       UserError: a figure that no candidate's runs have.
     """
-    kind = figure_kind(figure)
+    kind, no_figure = figure_kind(figure), f"a run has no {figure}"
     left_out, found = dict(choosing.unfit), dict[str, list[Mapping[str, Any]]]()
     for candidate in choosing.candidates:
         mine = [cell for cell in cells if cell.group == candidate.name]
@@ -106,10 +114,10 @@ def read_choice(
         if not all(summaries):
             left_out[candidate.name] = next(filter(None, reasons), "not finished")
         elif np.isnan([figures(one, figure) for one in summaries]).any():
-            left_out[candidate.name] = f"a run has no {figure}"
+            left_out[candidate.name] = no_figure
         else:
             found[candidate.name] = summaries
-    if not found and any(summary_of(out, cell.name) for cell in cells):
+    if not found and no_figure in left_out.values():
         raise UserError(f"no method's runs all have the figure '{figure}' in summary.json; expected one that they have")
     if not found:
         return None

@@ -46,15 +46,18 @@ class ComparisonRow(NamedTuple):
 def write_tables(cells: Sequence[Cell], out: Path, published: Figures) -> None:
     """Writes both tables, with all cells that any process has finished so far."""
     with hold(out, ".tables", wait=True):
-        rows = compare(cells, out, published)
-        ranked = ranked_markdown(rankings(cells, out))
+        summaries = {cell.name: summary_of(out, cell.name) for cell in cells}
+        rows = compare(cells, out, published, summaries)
+        ranked = ranked_markdown(rankings(cells, summaries))
         write_text(out / "table.md", ranked + markdown(rows, sorted({cell.reduced for cell in cells if cell.reduced})))
         write_text(out / "table.csv", csv_text([ComparisonRow._fields, *map(csv_cells, rows)]))
 
 
-def compare(cells: Sequence[Cell], out: Path, published: Figures) -> list[ComparisonRow]:
-    """A row for each figure of each cell, then of each group (the mean over its cells, once all are finished)."""
-    summaries = {cell.name: summary_of(out, cell.name) for cell in cells}
+def compare(
+    cells: Sequence[Cell], out: Path, published: Figures, summaries: Mapping[str, Mapping[str, Any]]
+) -> list[ComparisonRow]:
+    """A row for each figure of each cell, then of each group (the mean over its cells, once all are finished);
+    `summaries`: by name, empty where a cell is not finished."""
     rows: list[ComparisonRow] = []
     for cell in cells:
         failure = failure_of(out, cell.name).partition("\n")[0]
@@ -130,12 +133,12 @@ def nested(content: Mapping[str, Any], name: str) -> float | None:
     return found
 
 
-def rankings(cells: Sequence[Cell], out: Path) -> dict[str, list[Ranked]]:
+def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Ranked]]:
     """The methods of a sweep by each headline figure, in [0, 1]: cells whose names differ in the target alone are one
     method."""
     methods: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
     for cell in cells:
-        summary, names = summary_of(out, cell.name), [name for name in cell.figures if name in SHOWN]
+        summary, names = summaries[cell.name], [name for name in cell.figures if name in SHOWN]
         if not (summary and names):
             continue
         method = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from fdgjax.config import INCIDENTAL
 from fdgjax.config.command_line import set_keys
-from fdgjax.sweeps.cells import Cell, as_name
+from fdgjax.sweeps.cells import Cell, as_name, check_names
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import LISTED, UserError
-from fdgjax.utils.files import stays_inside
 
 NOT_REDUCING = INCIDENTAL | {"model.pretrained"}
 """Keys that do not change a paper's protocol; of the weights it is the location."""
@@ -78,18 +77,14 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     """
     share = share_of(args.shard, os.environ)
     chosen = [cell for cell in cells if not args.only or any(word in cell.name for word in args.only)]
-    names = [cell.name for cell in chosen]
     if not cells:
         raise UserError("the spec has no cells; expected at least one")
-    if wrong := [name for name in names if Path(name) == Path() or not stays_inside(Path(name))]:
-        raise UserError(f"a run is called '{wrong[0]}'; expected the name of a folder inside of --out")
     if not chosen:
         every = ", ".join(cell.name for cell in cells[:LISTED]) + (", ..." if len(cells) > LISTED else "")
         raise UserError(
             f"no run's name has {' or '.join(args.only)} (--only); expected a part of {every}; --dry-run lists them"
         )
-    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise UserError(f"{names.count(doubled[0])} runs are called '{doubled[0]}'; expected a name for each run")
+    check_names(chosen)
     chosen = without_partial_groups(cells, chosen)
     for cell in chosen:
         cell.config.devices = args.devices or cell.config.devices or 1

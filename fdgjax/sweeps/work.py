@@ -155,9 +155,9 @@ def screen(out: Path, name: str, alone: bool, console: Console) -> Iterator[Cons
 
 def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
     """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest."""
-    done = [summary for c in sweep.cells if (summary := summary_of(sweep.out, c.name))]
-    left = len(unfinished(sweep))
-    summary = summary_of(sweep.out, cell.name)
+    summaries = {each.name: summary_of(sweep.out, each.name) for each in sweep.cells}
+    done, summary = [each for each in summaries.values() if each], summaries[cell.name]
+    left = sum(not (each or failure_of(sweep.out, name)) for name, each in summaries.items())
     figures = "  ".join(
         f"{name} {mean_and_deviation(name, *figure.spread[:2])}"
         for name in cell.figures

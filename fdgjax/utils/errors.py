@@ -78,6 +78,11 @@ def example_of(names: Sequence[object]) -> str:
     return printable(names[0]) + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
+def few(names: Sequence[str]) -> str:
+    """The first names of many, and how many more there are."""
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+
+
 def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in `known`, suggesting the nearest one that is.
 

@@ -14,6 +14,7 @@ class Allowed(NamedTuple):
     least: float | None = None
     most: float | None = None
     between: tuple[float, float] | None = None
+    also: tuple[float, ...] = ()
     words: str = ""
     names: Mapping[str, Any] | None = None
     optional: bool = False
@@ -33,6 +34,7 @@ def key(
     least: float | None = None,
     most: float | None = None,
     between: tuple[float, float] | None = None,
+    also: tuple[float, ...] = (),
     words: str = "",
     names: Mapping[str, Any] | None = None,
     optional: bool = False,
@@ -43,11 +45,12 @@ def key(
     Args:
       default: the field's default.
       least, most: the smallest and the largest valid number. A number above `most` has no use and only fills memory.
-      between: the open interval that a number must be in. words: that interval in words, for the error message.
+      between: the open interval that a number must be in. also: numbers outside that are valid, too. words: both in
+        words, for the error message.
       names: the registry in which a word must be an entry. optional: whether the word may be empty. several: whether
         any number of comma-separated entries is allowed.
     """
-    allowed = Allowed(least, most, between, words, names, optional, several)
+    allowed = Allowed(least, most, between, also, words, names, optional, several)
     return dataclasses.field(default=default, metadata={"allowed": allowed})
 
 
@@ -71,5 +74,5 @@ def check_value(name: str, value: Any, allowed: Allowed) -> None:
         raise UserError(f"config.{name} got {value}; expected at least {allowed.least}")
     if allowed.most is not None and not value <= allowed.most:
         raise UserError(f"config.{name} got {value}; expected at most {allowed.most}")
-    if allowed.between and not allowed.between[0] < value < allowed.between[1]:
+    if allowed.between and value not in allowed.also and not allowed.between[0] < value < allowed.between[1]:
         raise UserError(f"config.{name} got {value}; expected {allowed.words}")

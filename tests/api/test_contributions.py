@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fdgjax
-from fdgjax.api.contributions import as_json, mean_and_error, read_contributions
+from fdgjax.api.contributions import as_json, mean_and_error, read_contributions, train_coalitions
 from fdgjax.api.results import Result
 from fdgjax.api.trainer import lending
 from fdgjax.cli.contributions import main
@@ -155,6 +155,13 @@ def test_another_experiments_folder_is_refused_and_what_is_kept_is_of_the_summar
     assert "; domains: `a`, `e`.\n" in (tmp_path / "model/README.md").read_text(), "b was excluded"
     alone = accuracies(trained(drawn("abe"), data__excluded="b"), "b", 0)[0]
     assert absent(longer) == {"0": {"b": pytest.approx(alone)}}
+
+
+def test_domains_of_one_folders_name_are_refused(tmp_path: Path) -> None:
+    names = ("site A", "site_A")
+    cells = {frozenset({i}): Cell(coalition_name(names, frozenset({i})), make_config("fedavg")) for i in range(2)}
+    with pytest.raises(UserError, match="2 runs are called 'site_A'"):
+        train_coalitions(Coalitions(names, "", 2, [], cells), tmp_path)
 
 
 def test_names_too_long_for_a_folder_are_a_number_and_a_digest() -> None:

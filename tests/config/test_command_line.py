@@ -29,7 +29,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
         (("--config=hfdef",), r"unknown method 'hfdef'; .*did you mean 'hfedf'"),
         (("--config=hfedf:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
-        (("--config",), r"no --config given"),
+        (("--config",), r"got --config without a value"),
         ((f"{CONFIG}:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
         ((CONFIG, "--config.roundz=3"), r"unknown config key 'roundz'; .*did you mean 'rounds'"),
         ((CONFIG, "--config.method.emma=1"), r"unknown config key 'method.emma'; .*did you mean 'method.ema'"),
@@ -134,6 +134,9 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             r"key 'lr'; .* did you mean 'adaptation.learning_rate' or .*'probe.l",
         ),
         ((CONFIG, "--config.image=3"), r"unknown config key 'image'; .* did you mean 'data.image_size'\?"),
+        ((CONFIG, "--workdir"), r"got --workdir without a value; expected --workdir=VALUE$"),
+        ((CONFIG, "--config.data.dir"), r"config.data.dir got no value; expected data.dir=VALUE$"),
+        ((CONFIG, "--config.model.dropout=-0.5"), r"model.dropout got -0.5; expected a rate from 0 to below 1, or -1"),
         ((CONFIG, "nothing=3"), r"got 'nothing=3', which is no flag; expected --config.KEY=VALUE"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_task_that_fails_fails_its_job(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--", "train", "--config=fedavg"], "unknown COMMAND 'train'; expected one of: reproduce, search, sweep"),
+        (["--", "train", "--config=fedavg"], "unknown COMMAND 'train'; expected one of: choose, contributions, repr"),
         (["--", "sweep", "hfedf_pacs"], "without --out; expected the folder"),
         (["--slurm", "gpu", "--", *COMMAND, "OUT"], "--slurm got 'gpu'; expected KEY=VALUE"),
     ],

@@ -113,6 +113,16 @@ def test_lines_to_compare_with_are_drawn_where_they_are_known(runs: list[Run]) -
         assert [key.name for key in figure.legend if key.kind == "reference"] == list(REFERENCES)
 
 
+def test_where_a_papers_network_is_pretrained_a_runs_must_be_too() -> None:
+    known, spec = list(published_cells()), SPECS / "uap_pacs.py"
+    cell = read_spec(spec, "paper")[0]
+    keys = flatten_dict(to_plain(read_config(cell.config)), sep=".")
+    keys = {key: value for key, value in keys.items() if key not in INCIDENTAL}
+    assert figures_for(keys, known) == {}
+    found = figures_for(keys | {"model.pretrained": "timm/resnet18.tv_in1k", "data.scaling": "imagenet"}, known)
+    assert found["ood_accuracy"] == pytest.approx(read_published(spec)[cell.name, "ood_accuracy"].mean / 100)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ["hfedf_pacs", "fdse_pacs"])
 def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
@@ -123,6 +133,8 @@ def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
         keys = {key: value for key, value in flat.items() if key not in INCIDENTAL}
         found |= {(cell.name, name): value for name, value in figures_for(keys, known).items()}
         assert figures_for(keys | {"rounds": keys["rounds"] - 1}, known) == {}
+        # Weights lie anywhere, but it matters whether there are any.
+        assert figures_for(keys | {"model.pretrained": "/weights"}, known) == {}
         # A run of before a key was there.
         assert figures_for({key: keys[key] for key in keys if key != "drop_nonfinite"}, known) == figures_for(
             keys, known

@@ -206,6 +206,7 @@ def test_embeddings_of_two_dimensions_keep_their_distances() -> None:
     assert [name.partition(" (")[0] for name in names] == ["component 1", "component 2"]
     np.testing.assert_array_equal(flat(plane[:, :2])[0], plane[:, :2])
     np.testing.assert_array_equal(flat(plane[:, :1])[0], np.pad(plane[:, :1], ((0, 0), (0, 1))))
+    np.testing.assert_allclose(flat(plane[:1])[0], np.zeros((1, 2)), atol=1e-9)
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def checked(content: dict[str, Any]) -> str:
         (None, "which holds no run"),
         ("{", "is damaged"),
         (checked({"something": "else"}), "has no 'config'"),
-        (checked({"config": {"seed": 0}}), "has no 'seeds'"),
+        (checked({"config": {"seed": 0}}), "has no 'method'"),
         (checked({"config": {"seed": 0}}).replace("0}", "1}"), "does not have the checksum"),
     ],
 )

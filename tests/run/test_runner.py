@@ -21,7 +21,7 @@ from fdgjax.methods import METHODS
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
-from fdgjax.run.runner import Interrupted, run_config
+from fdgjax.run.runner import Interrupted, run_config, run_experiment
 from fdgjax.utils.checksums import read_checked_json
 from fdgjax.utils.errors import UserError
 from tests.loggers.trackers import fake_mlflow, fake_wandb
@@ -212,6 +212,16 @@ def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tm
     assert not (tmp_path / "resumed/summary.json").exists()
     run_config(config, tmp_path / "resumed", Console(), never())
     assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
+
+
+@pytest.mark.parametrize("question", range(2, 5))
+def test_a_stop_at_any_moment_leaves_the_last_round_saved(question: int, cache: Path, tmp_path: Path) -> None:
+    """The run asks again and again whether it shall stop; the first yes may be to any of them."""
+    experiment = build(small(cache, checkpoint_every=4))
+    with pytest.raises(Interrupted, match=r"stopped after round (\d) of 4") as news:
+        run_experiment(experiment, tmp_path, Console(), StopAfter(question), [lambda progress: None])
+    done = int(str(news.value).split()[3])
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [str(done)] * (done > 0)
 
 
 def test_a_stop_while_compiling_is_honoured_before_the_first_round(cache: Path, tmp_path: Path) -> None:

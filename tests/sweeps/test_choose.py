@@ -12,8 +12,9 @@ from fdgjax.cli.choose import main, parser, protocol_of, with_keys
 from fdgjax.config import make_config
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
-from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, read_choice
+from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, no_choice, read_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
+from fdgjax.sweeps.status import note_failure
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
 
@@ -91,6 +92,18 @@ def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_pa
         read_choice(choosing, cells, tmp_path / "loss", "ood_auroc", "mean", {})
     args = parser().parse_args(["--config=:rotated_digits", "--out", str(tmp_path), "--figure", "ood_brier"])
     assert with_keys(make_config("fedavg"), args, ["figures=auroc"]).figures == "auroc,brier"
+
+
+def test_where_each_method_has_a_failed_run_the_first_of_them_is_told(tmp_path: Path) -> None:
+    choosing = choosing_of([make_config(name) for name in ("fedavg", "fedprox")], "r45")
+    cells = cells_of(choosing)
+    for cell in cells:
+        finished(tmp_path, cell.name, [0.5])
+    for name in ("fedavg-r15", "fedprox-r30"):
+        (tmp_path / name / "summary.json").unlink()
+        note_failure(tmp_path, name, f"no {name}\nand more")
+    assert read_choice(choosing, cells, tmp_path, "ood_accuracy", "mean", {}) is None
+    assert no_choice(cells, tmp_path).endswith("finished; fedavg-r15 failed: no fedavg-r15")
 
 
 @pytest.mark.parametrize(("figure", "best"), [("ood_loss", "fedprox"), ("ood_accuracy", "fedavg")])

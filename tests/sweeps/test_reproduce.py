@@ -15,6 +15,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, as_name, configured, read_published, read_spec
 from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, write_tables
 from fdgjax.sweeps.papers import EXPERIMENTS
+from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.docs.pages import ROOT
@@ -152,7 +153,8 @@ def finished(out: Path, name: str, **figures: object) -> None:
 
 
 def rows_of(cells: list[Cell], out: Path, published: Figures) -> dict[str, ComparisonRow]:
-    return {row.name: row for row in compare(cells, out, published)}
+    summaries = {cell.name: summary_of(out, cell.name) for cell in cells}
+    return {row.name: row for row in compare(cells, out, published, summaries)}
 
 
 def test_a_verdict_is_by_both_intervals_and_the_test_images(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, suffixes
-from fdgjax.utils.errors import LISTED, UserError, printable
+from fdgjax.utils.errors import UserError, few, printable
 
 UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories of control characters, surrogates (bytes that are not UTF-8) and line breaks."""
@@ -69,12 +69,12 @@ def same_classes(path: Path, held: Mapping[str, Path], classes: Sequence[str], o
             )
     if missing:
         raise UserError(
-            f"no class folder {_few(missing)} in {path}: every domain needs all of the "
+            f"no class folder {few(missing)} in {path}: every domain needs all of the "
             f"{len(classes)} classes; add the folder (it may be empty)"
         )
     if surplus and not only:
         raise UserError(
-            f"surplus class folder {_few(surplus)} in {path}: expected {_few(classes)}; "
+            f"surplus class folder {few(surplus)} in {path}: expected {few(classes)}; "
             "move it away or use the data set 'folder', which takes any classes"
         )
 
@@ -110,10 +110,6 @@ def classes_have_images(root: Path, classes: Sequence[str], boxes: Mapping[str, 
         )
     if empty := [name for name in classes if name not in filled]:
         logging.getLogger("fdgjax").warning(
-            f"no images of {printable(_few(empty))} in any domain of {printable(root)}: the model keeps an output for "
+            f"no images of {printable(few(empty))} in any domain of {printable(root)}: the model keeps an output for "
             f"each of the {len(classes)} classes; remove the empty folders if that is not meant"
         )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

@@ -69,8 +69,8 @@ class Checkpoints(NamedTuple):
 def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     """The checkpoints below `path`, for the one run that owns them.
 
-    Unfinished checkpoints of a killed run are removed before anything is saved or restored. Damaged ones are moved to
-    the folder `damaged` beside `path`, with a call of `warn`, if there is an older checkpoint to continue from.
+    Before anything is saved or restored, unfinished and damaged checkpoints are moved to the folder `damaged` beside
+    `path`, with a call of `warn`, if there is an older one to continue from, or if all are unfinished.
 
     Several processes save and restore together, in one folder that all of them see: through Orbax each process writes
     the shards that it holds, and process 0 does the rest.
@@ -240,7 +240,7 @@ def set_aside(path: Path, warn: Callable[[str], None]) -> None:
         aside.parent.mkdir(exist_ok=True)
         os.replace(step, aside)
         sync(path)
-        warn(f"the checkpoint of round {step.name} is {reason}: moved to {aside}; going on from the one before")
+        warn(f"the checkpoint of round {step.name} is {reason}: moved to {aside}")
 
 
 def refuse_all(path: Path, damage: dict[Path, str]) -> None:

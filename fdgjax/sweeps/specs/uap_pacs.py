@@ -33,4 +33,5 @@ PRETRAINED = "the paper's network starts from ImageNet's weights: --set model.pr
 
 def cells(scale: str) -> Sequence[Cell]:
     """Every pair with both methods, side by side."""
-    return pairs(lookup("scale", scale, SCALES), TARGETS, PRETRAINED if scale == "paper" else "")
+    found = pairs(lookup("scale", scale, SCALES), TARGETS, PRETRAINED if scale == "paper" else "")
+    return [cell._replace(pretrained=True) for cell in found]
