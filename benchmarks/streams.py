@@ -4,9 +4,10 @@ python -m benchmarks.streams --images 2000 20000 100000 --environments /path/to/
 
 JPEGs of six domains, one of them unseen, are generated below `--folder` and stay there. Clients have about 170 images,
 six of them train in a round, so that a round is the same work whatever the number of images: AlexNet at 224 pixels,
-three minibatches of 50 at each client, Adam. Memory: ours without the pages of mapped files, FLGo's peak.
+three minibatches of 50 at each client, Adam. Memory at its peak, ours without the pages of mapped files.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -80,8 +81,10 @@ def jpegs(folder: Path, images: int) -> Path:
 
 
 def number_of_clients(images: int) -> int:
-    """Those that share the images of all domains but the unseen one."""
-    return images * (DOMAINS - 1) // DOMAINS // PER_CLIENT
+    """Those that share the images of all domains but the unseen one, as many of each domain, so that all have as many
+    minibatches."""
+    each = images // DOMAINS / PER_CLIENT
+    return max(1, round(each)) * (DOMAINS - 1)
 
 
 def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
@@ -98,13 +101,12 @@ def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
         with subprocess.Popen(
             [*words, f"--workdir={runs / name}"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as run:
-            ends = [at - begin for at in round_ends(run, runs / name / "metrics.jsonl", rounds)]
-            memory = anonymous_bytes(run.pid) if len(ends) == rounds else None
+            ends, memory = round_ends(run, runs / name / "metrics.jsonl", rounds)
             run.kill()
             said = run.communicate()[1].strip().splitlines()
         if len(ends) < rounds:
             return {"failed": (said or ["no message"])[-1]}
-        times.append(ends)
+        times.append([end - begin for end in ends])
     (first,), again = times
     each = float(np.median(np.diff(again)))
     return {
@@ -115,14 +117,17 @@ def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
     }
 
 
-def round_ends(run: subprocess.Popen[str], records: Path, rounds: int) -> list[float]:
-    """When the lines of the first rounds were written; fewer, if the run ended before."""
-    ends: list[float] = []
+def round_ends(run: subprocess.Popen[str], records: Path, rounds: int) -> tuple[list[float], int]:
+    """When the lines of the first rounds were written, fewer if the run ended before; and the most memory until then
+    without the pages of mapped files, as seen fifty times a second."""
+    ends, memory = list[float](), 0
     while len(ends) < rounds and run.poll() is None:
+        with contextlib.suppress(OSError, StopIteration):  # it has just ended
+            memory = max(memory, anonymous_bytes(run.pid))
         lines = records.read_text().count("\n") if records.exists() else 0
         ends += [time.perf_counter()] * min(lines - len(ends), rounds - len(ends))
         time.sleep(0.02)
-    return ends
+    return ends, memory
 
 
 def arguments(folder: Path, cache: Path, images: int, rounds: int, streaming: bool) -> list[str]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fdgjax.evaluation.best_set import best_set, mean_of_domains, prediction_interval
 from fdgjax.sweeps.cells import SPECS, read_spec
-from fdgjax.sweeps.choice import Judged, cheapest, figures, seeds_in
+from fdgjax.sweeps.choice import Judged, cheapest, figures, not_behind, seeds_in
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
 from fdgjax.utils.files import csv_text, write_text
@@ -132,7 +132,7 @@ def outcome(kept: Sequence[Kept], methods: Sequence[str], domains: Sequence[str]
         for m, score, runs in zip(methods, scores, [of(m, others[0], target) for m in methods], strict=True)
     ]
     members = best_set(values).members
-    chosen = methods.index(cheapest([judged[i] for i in members]).name)
+    chosen = methods.index(cheapest([judged[i] for i in not_behind(values, members)]).name)
     bounds = prediction_interval(list(values[chosen].mean(axis=-1)))
     picks = {
         "`choose`": worth[chosen],

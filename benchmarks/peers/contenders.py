@@ -19,23 +19,25 @@ class Peer(NamedTuple):
     environment: the folder with an environment of its own, and the requirements of that name beside this file; '' for
       none, as its versions agree with ours.
     does: what is done otherwise than in `torch`, in a few words.
+    alone: whether it computes in its own way whatever `job.dtype` and `job.precision` are.
     """
 
     job: Mapping[str, Any]
     module: str = ""
     environment: str = ""
     does: str = ""
+    alone: bool = False
 
 
 PEERS: Mapping[str, Peer] = {
     "map": Peer({"client_axis": "map"}, does="ours, one compiled program"),
     "devices": Peer({"client_axis": "map", "devices": cores()}, does="ours, a device for each core"),
-    "flax": Peer({"kind": "flax"}, does="nn.Conv, one compiled step at a time"),
+    "flax": Peer({"kind": "flax"}, does="nn.Conv, one compiled step at a time", alone=True),
     "torch": Peer({"kind": "torch"}, "torch", does="eager, channels last, fused Adam"),
     "torch.compile": Peer({"kind": "torch_compiled"}, "torch", does="the network compiled"),
-    "flgo": Peer({"kind": "flgo"}, "flgo", "flgo", "its loop, DataLoader, Adam"),
+    "flgo": Peer({"kind": "flgo"}, "flgo", "flgo", "its loop, DataLoader, Adam", alone=True),
     "flower": Peer({"kind": "flower"}, "flwr", "flower", "Ray's simulation, a process for each core"),
-    "fedjax": Peer({"kind": "fedjax"}, "fedjax", "fedjax", "nn.Conv, its jit backend"),
+    "fedjax": Peer({"kind": "fedjax"}, "fedjax", "fedjax", "nn.Conv, its jit backend", alone=True),
 }
 
 
@@ -64,7 +66,9 @@ def jobs_of(names: Iterable[str], base: Job, environments: Path) -> tuple[dict[s
     for name in names:
         peer = lookup("contender", name, PEERS)
         python = interpreter(peer, environments)
-        if installed(peer.module, python):
+        if peer.alone and (base.dtype, base.precision) != ("float32", "default"):
+            absent.append(f"{name}: left out, as it has no {base.dtype} in precision {base.precision}")
+        elif installed(peer.module, python):
             jobs[name] = base._replace(**peer.job, python=python)
         else:
             absent.append(f"{name}: not installed; {how_to_install(peer, environments)}")

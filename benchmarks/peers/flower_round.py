@@ -1,5 +1,6 @@
 """The round in Flower's simulation, which runs clients in Ray's processes: their training is that of `torch`."""
 
+import functools
 import os
 import warnings
 from importlib.metadata import version
@@ -77,12 +78,18 @@ def client(job: Job, number: int) -> Any:
             model = torch_round.network(job).to(memory_format=torch.channels_last)
             names = model.state_dict().keys()
             model.load_state_dict({name: torch.tensor(a) for name, a in zip(names, parameters, strict=True)})
-            images, labels, rows = torch_round.random_data(job, torch.device("cpu"))
+            images, labels, rows = data_of(job)
             order = rows[number][torch.randperm(len(rows[number]))]
             torch_round.train(model, images, labels, order.split(job.batch_size), job.dtype)
             return arrays_of(model), len(order), {}
 
     return Client().to_client()
+
+
+@functools.cache
+def data_of(job: Job) -> Any:
+    """All clients' data, made once in each process of Flower's: they are not what a round is measured for."""
+    return torch_round.random_data(job, torch.device("cpu"))
 
 
 def arrays_of(model: torch.nn.Module) -> list[np.ndarray]:

@@ -86,7 +86,8 @@ def fingerprint(*parts: Leaves | str | int) -> str:
 
 
 def secret_in(folder: Path) -> bytes:
-    """The secret of the party whose folder this is, made on first use, and readable by its owner alone.
+    """The secret of the party whose folder this is, made on first use after an empty account, and readable by its owner
+    alone.
 
     Raises:
       UserError: a file that others can read, or a damaged one.
@@ -94,6 +95,10 @@ def secret_in(folder: Path) -> bytes:
     file = folder / SECRET
     if not file.exists():
         make_folder(folder)
+        account = folder / ACCOUNT
+        with lock(account.with_suffix(".lock"), wait=True):
+            if not account.exists():
+                write_json(account, {})
         beside = folder / f".{SECRET}.{uuid.uuid4().hex}"
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(secrets.token_bytes(SECRET_BYTES))
@@ -147,6 +152,21 @@ def charge(file: Path, run: str, release: str, cost: Cost) -> float:
     return epsilon
 
 
+def refuse_short(file: Path, run: str, cost: Cost, rounds: int) -> None:
+    """Raises a `UserError` if so many rounds, with all that the account holds, would exceed its limit: the last of them
+    would be refused, and what the others had cost would be for nothing."""
+    held = read_account(file)
+    own = held.get(run, {})
+    planned = own | {f"round {number}": [cost.noise, *cost.exposure] for number in range(len(own), rounds)}
+    total = spent_by((held | {run: planned}).values(), cost.delta)
+    if cost.most_of_all and total > cost.most_of_all * (1 + 1e-6):
+        raise UserError(
+            f"the privacy budget is too small: after all {rounds} rounds this node would have spent "
+            f"epsilon={total:.4g}; expected at most {cost.most_of_all:.4g}, this node's own limit; nothing is "
+            "answered; ask for more noise (config.privacy) or fewer rounds"
+        )
+
+
 def spent_by(accounts: Iterable[Mapping[str, Sequence[Any]]], delta: float) -> float:
     """The epsilon of all releases of these experiments together."""
     entries = [entry for account in accounts for entry in account.values()]
@@ -164,10 +184,13 @@ def refuse_spent(given: int, whose: str, epsilon: float, most: float) -> None:
 
 
 def read_account(file: Path) -> dict[str, dict[str, list[Any]]]:
-    """The releases of each experiment: noise multiplier and exposure by fingerprint; raises a `UserError` for a damaged
-    file."""
+    """The releases of each experiment: noise multiplier and exposure by fingerprint; raises a `UserError` for a missing
+    or damaged file, with which nobody knows what was spent."""
     try:
-        found: dict[str, dict[str, list[Any]]] = json.loads(file.read_text()) if file.exists() else {}
-    except (OSError, ValueError) as error:
+        found: dict[str, dict[str, list[Any]]] = json.loads(file.read_text())
+        entries = [entry for account in found.values() for entry in account.values()]
+        if any(len(entry) != 1 + len(Exposure._fields) for entry in entries):
+            raise ValueError("an entry has another length")
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{file} cannot be read ({error}); expected the account of releases; restore a copy") from error
     return found

@@ -16,9 +16,10 @@ from rich.table import Table
 from fdgjax.deploy.message_log import NODE, SENT, SERVER
 from fdgjax.utils.errors import UserError, printable
 
-UNCHANGED, CHANGED, UNSENT, LOST = "arrived unchanged", "changed", "never sent", "not arrived"
+UNCHANGED, CHANGED, UNSENT, LOST, FAILED = "arrived unchanged", "changed", "never sent", "not arrived", "failed"
 WRONG = (CHANGED, UNSENT)
-"""What no fault of a network explains; a message that did not arrive, a deadline or a killed process does."""
+"""What no fault of a network or node explains. A deadline or a killed process explains a message that did not arrive,
+and an error that the node did not log is the server's word for a node that failed (`FAILED`)."""
 
 
 class Entry(NamedTuple):
@@ -51,7 +52,7 @@ class MessageLog(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What became of a message: `UNCHANGED`, `CHANGED`, `UNSENT` or `LOST`."""
+    """What became of a message: `UNCHANGED`, `CHANGED`, `UNSENT`, `LOST` or `FAILED`."""
 
     entry: Entry
     state: str
@@ -144,7 +145,10 @@ def of_group(entries: Sequence[Entry]) -> Iterator[Finding]:
     """What became of the messages of one kind and round between the server and a client."""
     sent = [one for one in entries if one.direction == SENT]
     received = [one for one in entries if one.direction != SENT]
-    strange = [one for one in received if not any(same(other, one) for other in sent)]
+    unlike = [one for one in received if not any(same(other, one) for other in sent)]
+    failed = [one for one in unlike if one.at == SERVER and one.error and not one.arrays]
+    strange = [one for one in unlike if one not in failed]
+    yield from (Finding(one, FAILED) for one in failed)
     yield from (Finding(one, CHANGED if sent else UNSENT) for one in strange)
     for one in sent:
         if any(same(one, other) for other in received):
@@ -190,10 +194,11 @@ def table_of(log: MessageLog) -> Table:
 def table_of_findings(findings: Sequence[Finding]) -> Table:
     """What became of the messages of each client, both directions."""
     counts = Counter((entry.client, entry.down, state) for entry, state in findings)
-    table = Table("client", "direction", UNCHANGED, LOST, CHANGED, UNSENT, title="messages between server and nodes")
+    states = (UNCHANGED, LOST, FAILED, CHANGED, UNSENT)
+    table = Table("client", "direction", *states, title="messages between server and nodes")
     for client, down in sorted(
         {(entry.client, entry.down) for entry, _ in findings}, key=lambda one: (one[0], -one[1])
     ):
-        cells = (counts[client, down, state] for state in (UNCHANGED, LOST, CHANGED, UNSENT))
+        cells = (counts[client, down, state] for state in states)
         table.add_row(str(client), "down" if down else "up", *(f"{count:,}" if count else "" for count in cells))
     return table

@@ -101,7 +101,8 @@ def reply_content(reply: Reply) -> RecordDict:
 def from_reply(content: RecordDict) -> Reply:
     """The inverse of `reply_content`; a reply that cannot be read, as one of another version, is one with an error."""
     told: Mapping[str, Any] = content.config_records["facts"]
-    client = int(told.get("client", -1))
+    number = told.get("client", -1)
+    client = number if isinstance(number, int) else -1
     if error := str(told.get("error", "")):
         return Reply(client, {}, {}, error)
     try:
@@ -156,7 +157,7 @@ class FlowerTransport:
 
     def __init__(self, grid: Grid, named: bool, say: Say) -> None:
         self.grid, self.named, self.say = grid, named, say
-        self.terms = ""
+        self.terms, self.clients = "", 0
         self.nodes: dict[int, Seen] = {}
         self.samples: dict[int, int] = {}
         self.asked: dict[int, Waiting] = {}
@@ -165,7 +166,7 @@ class FlowerTransport:
 
     def join(self, terms: str, clients: int) -> Mapping[int, int]:
         """See `Transport`."""
-        self.terms = terms
+        self.terms, self.clients = terms, clients
         self.say(f"waiting for {clients} clients")
         begin = time.monotonic()
         while set(self.samples) != set(range(clients)):
@@ -207,6 +208,11 @@ class FlowerTransport:
         """Why a node is refused for this run; '' if it is accepted."""
         if reply.error:
             return reply.error
+        samples = reply.facts.get("samples")
+        if not (0 <= reply.client < self.clients and isinstance(samples, int)):
+            return (
+                f"it says it is client {reply.client} with {samples!r} samples; expected one of {self.clients} clients"
+            )
         if self.named and seen.name != f"{NODE_NAME}{reply.client}":
             return f"it says it is client {reply.client}, and its key is registered for '{seen.name}'"
         return ""

@@ -19,7 +19,7 @@ import numpy as np
 from fdgjax.contract import PyTree
 from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.placement import Leaves, by_path, needed, traced, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, to_words
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, identity_words
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError
@@ -149,7 +149,7 @@ def answer(
     seed: Any = np.uint32(node.agreed.terms.config.seed)
     release = ""
     if node.guard:
-        release = fingerprint(to_words(node.agreed.terms), node.client, node.samples, round_, dict(sent), row)
+        release = fingerprint(identity_words(node.agreed.terms), node.client, node.samples, round_, dict(sent), row)
         seed = node.guard.root(release)
     message, after, loss, largest = jax.device_get(
         node.train(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.config import Config
-from fdgjax.deploy.account import Cost, Guard, make_guard
+from fdgjax.deploy.account import ACCOUNT, Cost, Guard, make_guard, refuse_short
 from fdgjax.deploy.terms import Agreed, Terms, federation_of, no_samples, to_words
 from fdgjax.deploy.wire import Reply, Transport
 from fdgjax.engine.exposure import EXPOSURES
@@ -69,12 +69,12 @@ def guards_samples(config: Config) -> bool:
 
 
 def guard_of_node(agreed: Agreed, client: int, count: int, folder: Path, run: str, most: float) -> Guard | None:
-    """The guard of a node with so many samples; None where samples are not protected.
+    """The guard of a node with so many samples; None where samples are not protected, or there are none.
 
     `most`: the node's own limit of epsilon, over all experiments; 0 for none. Raises a `UserError` for a delta with
-    which a limit would not mean anything.
+    which a limit would not mean anything, and for a limit that not all rounds keep to.
     """
-    if not guards_samples(agreed.terms.config):
+    if not (guards_samples(agreed.terms.config) and count):
         return None
     lengths = np.zeros(agreed.terms.clients, np.int32)
     lengths[agreed.terms.trained.index(client)] = count
@@ -84,7 +84,9 @@ def guard_of_node(agreed: Agreed, client: int, count: int, folder: Path, run: st
             f"config.privacy.delta got {cost.delta}, with which one of client {client}'s {count} samples may be shown; "
             f"expected less than {1 / count:.2g}, as node-config has epsilon={most:g}"
         )
-    return make_guard(folder, run, cost._replace(most_of_all=most))
+    guard = make_guard(folder, run, cost._replace(most_of_all=most))
+    refuse_short(folder / ACCOUNT, run, cost._replace(most_of_all=most), agreed.terms.config.rounds)
+    return guard
 
 
 def guard_of_server(agreed: Agreed, folder: Path) -> Guard | None:

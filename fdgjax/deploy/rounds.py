@@ -12,7 +12,7 @@ from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
 from fdgjax.deploy.kept import write_model
-from fdgjax.deploy.node import NEVER
+from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.request_handlers import instead_of
@@ -29,6 +29,10 @@ from fdgjax.run.selected import chosen_round, updated
 from fdgjax.utils.errors import UserError
 
 Say = Callable[[str], None]
+
+
+NUMBERS = ("round", "largest", "seconds", "compiled")
+"""Facts of every reply to a request to train."""
 
 
 class Policy(NamedTuple):
@@ -120,8 +124,12 @@ def rounds(
         came: list[Reply] = []
         # Whether an answer is used does not count: the same request would have the same answer.
         while len(came) < min(policy.least, len(requests)):
-            told = transport.exchange(requests, policy.deadline)
+            asked = time.monotonic()
+            told = [readable(server, reply) for reply in transport.exchange(requests, policy.deadline)]
             came = list(answers(told, policy, int(held.state.round), say))
+            if len(came) < min(policy.least, len(requests)):
+                # Nodes that fail at once are not asked again at once.
+                time.sleep(max(0.0, policy.deadline - (time.monotonic() - asked)))
         replies = {reply.client: reply for reply in used(came, int(held.state.round), drop, say)}
         after = time.perf_counter()
         messages = {terms.trained.index(party): reply.arrays for party, reply in replies.items()}
@@ -188,6 +196,23 @@ def loss_of(reply: Reply | None) -> float | None:
     """The mean loss that a client sent; None if it sent none, or trained on no sample."""
     loss = float(reply.facts["loss"]) if reply and "loss" in reply.facts else math.nan
     return None if math.isnan(loss) else loss
+
+
+def readable(server: ServerPrograms, reply: Reply) -> Reply:
+    """A reply to a request to train, with an error instead where it lacks what every such reply has."""
+    privacy = server.agreed.plan.privacy
+    numbers = (*NUMBERS, *(("privacy_epsilon",) if privacy and privacy.samples else ()))
+    try:
+        if not reply.error:
+            checked_leaves(reply.arrays, server.shapes.message, "its message")
+            for name in (*numbers, *(("loss",) if "loss" in reply.facts else ())):
+                float(reply.facts[name])
+    except UserError as error:
+        return Reply(reply.client, {}, {}, str(error))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        words = ", ".join(f"{name}={reply.facts.get(name)!r}" for name in numbers)
+        return Reply(reply.client, {}, {}, f"its answer has {words}; expected numbers; see the node's program")
+    return reply
 
 
 def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Iterator[Reply]:

@@ -19,7 +19,7 @@ from fdgjax.data.federation import Federation
 from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, to_words, zeros
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words, zeros
 from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
@@ -213,7 +213,9 @@ def finish_round(
         raise UserError("the server has no secret for its noise; expected its guard, which run_rounds makes")
     root, release = held.state.seed, ""
     if server.guard:
-        release = fingerprint(to_words(server.agreed.terms), int(held.state.round), repr(arrived.tolist()), stacked)
+        release = fingerprint(
+            identity_words(server.agreed.terms), int(held.state.round), repr(arrived.tolist()), stacked
+        )
         root = server.guard.root(release)
     state, finite, loss = server.finish(
         held.state, sending.server, sending.who, held.lengths, messages_by_who, arrived, root

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.config import Config, from_plain, to_plain
+from fdgjax.config import Config, experiment_identity, from_plain, to_plain
 from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
@@ -104,6 +104,11 @@ def to_words(terms: Terms) -> str:
     return json.dumps({**terms._asdict(), "config": to_plain(terms.config), "encoding": encoding})
 
 
+def identity_words(terms: Terms) -> str:
+    """`to_words` without the keys that say where a party's data lie and where it logs."""
+    return json.dumps(json.loads(to_words(terms)) | {"config": experiment_identity(to_plain(terms.config))})
+
+
 def from_words(words: str) -> Terms:
     """The inverse of `to_words`.
 
@@ -196,10 +201,10 @@ def agree(terms: Terms) -> Agreed:
         alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
         refuse_leaks(config, method, alike)
         plan = plan._replace(privacy=in_round(config, config.privacy.noise or terms.noise))
-    if plan.privacy and plan.privacy.samples and SELECTIONS[config.selection].looks_at == HELD_OUT:
+    if plan.privacy and SELECTIONS[config.selection].looks_at == HELD_OUT:
         raise UserError(
-            f"config.selection got '{config.selection}' with config.privacy.unit=sample, but no noise covers what "
-            "nodes would say of their held-out samples; expected last"
+            f"config.selection got '{config.selection}' with config.privacy.unit={config.privacy.unit}, but no noise "
+            "covers the choice of a round by what nodes say of their held-out samples; expected last"
         )
     return Agreed(terms, method, plan, made)
 

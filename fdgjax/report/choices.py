@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.report.tables import Cell, Column, Table
-from fdgjax.sweeps.choice import CHOICE, Choice, in_words, kept_choice
+from fdgjax.sweeps.choice import CHOICE, Choice, in_words, kept_choice, verdict
 
 
 def choice_tables(paths: Sequence[Path]) -> list[Table]:
@@ -23,12 +23,11 @@ def choice_table(choice: Choice, number: int) -> Table:
     """The table of one choice; `number` counts those of the report."""
     rows: list[list[Cell]] = []
     for one in choice.methods:
-        equal = "not told from the best" if one.name in choice.indistinguishable else None
-        verdict = "recommended" if one.name == choice.recommended else equal
+        said = "recommended" if one.name == choice.recommended else verdict(choice, one.name) or None
         settings = json.dumps(one.values) if one.values else None
         costs = one.bytes_per_round, round(1000 * one.seconds_per_round)
         by_domain = choice.scores[one.name].values()
-        rows.append([one.name, verdict, *by_domain, one.score, one.difference, one.error, *costs, settings])
+        rows.append([one.name, said, *by_domain, one.score, one.difference, one.error, *costs, settings])
     kind, difference = ("percent", "points") if figure_kind(choice.figure).unit else ("plain", "difference")
     columns = [
         Column("method", "method"),

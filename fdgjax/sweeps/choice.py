@@ -20,6 +20,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
 from fdgjax.utils.markdown import markdown_table
 
+EQUAL, BEHIND = "not told from the best", "behind the first"
+"""What is said of a method in the set that cannot be told from the best; see `Choice`."""
 CHOICE = "choice.json"
 """The file of a choice in its folder."""
 AS_FAST = 1.1
@@ -48,13 +50,15 @@ class Judged(NamedTuple):
 class Choice(NamedTuple):
     """A choice among methods.
 
-    recommended: the cheapest of the indistinguishable. indistinguishable: those that cannot be told from the best,
-    best first, by `fdgjax.evaluation.best_set`, with `p_value` for the hypothesis that these are equal and `p_all` for
-    all candidates. interval: where the recommended method's figure on a new domain is expected with a probability of
-    95 %; None for a single domain. methods: all candidates, best first. left_out: why others are none, by name.
-    domains: those left out in turn. target: the domain that took no part, '' for none. figure: of each run's summary.
-    by: how it becomes one score. seeds: of each run. commands: what makes the choice, and then trains. seconds: that
-    the runs of these methods took in all, each its share of its program's; 0 where they were not kept.
+    recommended: the cheapest of the indistinguishable that are not `behind`. indistinguishable: those that cannot
+    be told from the best, best first, by `fdgjax.evaluation.best_set`, with `p_value` for the hypothesis that these
+    are equal and `p_all` for all candidates. behind: those of them that are worse than the first of them, each
+    compared with it alone; see `not_behind`. interval: where the recommended method's figure on a new domain is
+    expected with a probability of 95 %; None for a single domain. methods: all candidates, best first. left_out:
+    why others are none, by name. domains: those left out in turn. target: the domain that took no part, '' for
+    none. figure: of each run's summary. by: how it becomes one score. seeds: of each run. commands: what makes the
+    choice, and then trains. seconds: that the runs of these methods took in all, each its share of its program's; 0
+    where they were not kept.
     """
 
     recommended: str
@@ -71,6 +75,7 @@ class Choice(NamedTuple):
     seeds: list[int]
     commands: dict[str, str]
     seconds: float = 0.0
+    behind: Sequence[str] = ()
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -128,7 +133,8 @@ def read_choice(
     judged = [as_judged(choosing, i, names, values, scores, found[name]) for i, name in enumerate(names)]
     best = best_set(kind.sign * values, SCORES[by])
     members = [judged[i] for i in best.members]
-    recommended = cheapest(members, kind.sign)
+    equal = not_behind(kind.sign * values, best.members)
+    recommended = cheapest([judged[i] for i in equal], kind.sign)
     return Choice(
         recommended=recommended.name,
         indistinguishable=[one.name for one in members],
@@ -146,6 +152,7 @@ def read_choice(
         seeds=seeds,
         seconds=sum(one.get("wall_seconds", 0.0) for summaries in found.values() for one in summaries),
         commands=dict(commands),
+        behind=[names[i] for i in best.members if i not in equal],
     )
 
 
@@ -190,6 +197,19 @@ def by_pair(values: np.ndarray) -> dict[tuple[str, int], float]:
     return {(str(i), j): float(value) for (i, j), value in np.ndenumerate(values)}
 
 
+def not_behind(values: np.ndarray, members: Sequence[int]) -> list[int]:
+    """The members of `best_set`, best first, that are not behind its first one: the interval of their paired
+    difference, as in a sweep's ranking, does not lie below 0. `best_set` tests all members together, and a noisy one
+    keeps in the set what, compared with the first alone, is clearly worse.
+
+    Args:
+      values: `[methods, domains, seeds]`, larger ones better. members: their indices.
+    """
+    first = by_pair(values[members[0]])
+    differences = [paired(by_pair(values[i]), first) for i in members[1:]]
+    return [members[0], *(i for i, one in zip(members[1:], differences, strict=True) if one and one.words != "behind")]
+
+
 def cheapest(members: Sequence[Judged], sign: int = 1) -> Judged:
     """The method with the fewest bytes; of several the fastest; of those that are about as fast the best, the one with
     the highest score, or with `sign=-1` the lowest."""
@@ -226,7 +246,6 @@ def row(choice: Choice, one: Judged) -> list[str]:
     from_reference = "" if one.difference is None else kind.written(one.difference, "+")
     if one.error is not None:
         from_reference += f" ± {kind.written(one.error)}"
-    equal = "not told from the best" if one.name in choice.indistinguishable else ""
     return [
         one.name,
         *(kind.written(mean) for mean in choice.scores[one.name].values()),
@@ -234,8 +253,24 @@ def row(choice: Choice, one: Judged) -> list[str]:
         from_reference,
         f"{one.bytes_per_round / 1e6:.2f}",
         f"{one.seconds_per_round:.3g}",
-        "**recommended**" if one.name == choice.recommended else equal,
+        "**recommended**" if one.name == choice.recommended else verdict(choice, one.name),
     ]
+
+
+def verdict(choice: Choice, name: str) -> str:
+    """What the tests say of a method; '' if it can be told from the best."""
+    return "" if name not in choice.indistinguishable else BEHIND if name in choice.behind else EQUAL
+
+
+def recommendation(choice: Choice) -> str:
+    """The recommended one of several methods, and why."""
+    if not choice.behind:
+        return f" Recommended: {choice.recommended}, the cheapest of them."
+    first, *others = choice.indistinguishable
+    if list(choice.behind) == others:
+        return f" Compared with it alone, each is behind {first}, which is recommended."
+    behind = f"Behind {first}, compared with it alone: {', '.join(choice.behind)}."
+    return f" {behind} Recommended: {choice.recommended}, the cheapest of the others."
 
 
 def in_words(choice: Choice) -> list[str]:
@@ -251,17 +286,13 @@ def in_words(choice: Choice) -> list[str]:
     if count == 1:
         lines.append(f"{choice.recommended} is the only candidate.")
     elif len(equal) == count:
-        lines.append(
-            f"No difference between the {count} methods was found on these domains (p = {choice.p_all:.2g}). "
-            f"Recommended: {choice.recommended}, the cheapest."
-        )
+        lines.append(f"No difference between the {count} methods was found on these domains (p = {choice.p_all:.2g}).")
     elif len(equal) == 1:
         lines.append(f"{choice.recommended} is the best on these domains: every other method is told from it.")
     else:
-        lines.append(
-            f"Cannot be told from the best on these domains: {', '.join(equal)} (p = {choice.p_value:.2g}). "
-            f"Recommended: {choice.recommended}, the cheapest of them."
-        )
+        lines.append(f"Cannot be told from the best on these domains: {', '.join(equal)} (p = {choice.p_value:.2g}).")
+    if len(equal) > 1:
+        lines[-1] += recommendation(choice)
     lines.append(
         "The test (sign flips, 5 % for all candidates together) speaks of other seeds on these domains; another "
         "domain may rank the methods otherwise."

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fdgjax.deploy.account import ACCOUNT, SECRET, Cost, fingerprint, make_guard, secret_in
+from fdgjax.deploy.account import ACCOUNT, SECRET, Cost, fingerprint, make_guard, refuse_short, secret_in
 from fdgjax.engine.privacy import Exposure, budget
 from fdgjax.utils.errors import UserError
 
@@ -21,7 +21,7 @@ def test_a_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "states" / SECRET
     assert (len(secret), file.stat().st_mode & 0o777) == (32, 0o600)
     assert secret_in(file.parent) == secret
-    assert [found.name for found in file.parent.iterdir()] == [SECRET]
+    assert sorted(found.name for found in file.parent.iterdir()) == ["privacy.json", "privacy.lock", SECRET]
     assert secret_in(tmp_path / "other") != secret
     file.chmod(0o644)
     with pytest.raises(UserError, match=r"mode 644, .* chmod 600"):
@@ -63,6 +63,24 @@ def test_an_account_counts_each_answer_once_and_no_more_than_the_budget(tmp_path
             continue
         with pytest.raises(UserError, match=words):
             other.charge("a")
-    (tmp_path / ACCOUNT).write_text("{")
-    with pytest.raises(UserError, match="cannot be read"):
-        guard.charge("a")
+    for damaged in ("{", "[]", '{"run": {"a": [2.0]}}', None):
+        (tmp_path / ACCOUNT).unlink()
+        if damaged is not None:
+            (tmp_path / ACCOUNT).write_text(damaged)
+        with pytest.raises(UserError, match="cannot be read"):
+            guard.charge("a")
+
+
+def test_a_run_that_would_end_beyond_a_nodes_own_limit_is_refused_before_it_begins(tmp_path: Path) -> None:
+    spent, file = budget([COST.exposure], COST.noise, COST.delta), tmp_path / ACCOUNT
+    cost = COST._replace(most_of_all=spent(4))
+    guard = make_guard(tmp_path, "run", cost)
+    refuse_short(file, "run", cost, 4)
+    with pytest.raises(UserError, match="after all 5 rounds this node would have spent epsilon="):
+        refuse_short(file, "run", cost, 5)
+    guard.charge("a")
+    refuse_short(file, "run", cost, 4)  # it goes on
+    refuse_short(file, "another", cost, 3)
+    with pytest.raises(UserError, match="after all 4 rounds"):
+        refuse_short(file, "another", cost, 4)
+    refuse_short(file, "another", COST, 1000)

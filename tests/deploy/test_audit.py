@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fdgjax.cli.flower import main as flower
 from fdgjax.deploy import message_log
-from fdgjax.deploy.audit import CHANGED, LOST, UNCHANGED, UNSENT, compare, entry_of, read_log
+from fdgjax.deploy.audit import CHANGED, FAILED, LOST, UNCHANGED, UNSENT, compare, entry_of, read_log
 from fdgjax.deploy.message_log import MESSAGES, append, arrays_sha256, audited, log_message
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.request_handlers import serve
@@ -103,6 +103,16 @@ def test_a_message_that_nobody_sent_is_found_and_one_that_is_late_is_no_mistake(
     serve(wire.nodes[1], Request("train", 1, "terms", {"['more']": np.ones(1)}, {"round": 7}))
     assert states(files) == {UNCHANGED: 6, LOST: 2, UNSENT: 1}
     assert flower(["fdgjax flower", "--audit", *map(str, files)]) == 1
+
+
+def test_the_servers_word_for_a_node_that_failed_is_no_mistake(wire: Wire, tmp_path: Path) -> None:
+    files = rounds(wire, tmp_path, count=1)
+    asked = Request("train", 1, "terms", {}, {"round": 0})
+    log_message(files[0], "server", "received", 1, asked, Reply(1, {}, {}, "failed 3 times"))
+    assert states(files) == {UNCHANGED: 8, FAILED: 1}
+    assert flower(["fdgjax flower", "--audit", *map(str, files)]) == 0
+    log_message(files[0], "server", "received", 1, asked, Reply(1, {"['w']": np.ones(1)}, {}, "with arrays"))
+    assert states(files) == {UNCHANGED: 8, FAILED: 1, CHANGED: 1}
 
 
 def test_a_fact_that_is_changed_is_found(wire: Wire, tmp_path: Path) -> None:

@@ -92,10 +92,14 @@ def test_with_a_deadline_a_nodes_mistake_is_said_and_the_others_go_on(
 ) -> None:
     class Mistaken(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
-            return [replies[0], Reply(1, {}, {}, "its folder is empty")] if round_ == 1 else replies
+            unreadable = replies[1]._replace(facts={**replies[1].facts, "largest": "x"})
+            return [replies[0], [replies[1], Reply(1, {}, {}, "its folder is empty"), unreadable][round_]]
 
     said = run(server, Mistaken(node_settings(trial, tmp_path)), tmp_path, deadline=1.0)
     assert "round 2 goes on without client 1: its folder is empty" in said
+    assert any(
+        line.startswith("round 3 goes on without client 1: its answer has round=2, largest='x'") for line in said
+    )
     with pytest.raises(UserError, match=r"^client 1: its folder is empty$"):
         run(server, Mistaken(node_settings(trial, tmp_path / "b")), tmp_path / "b")
 

@@ -255,6 +255,10 @@ def test_a_trusted_server_keeps_its_secret_and_records_the_simulations_epsilon(t
         ("fedavg", {"method.weighting": "samples"}, "weighs clients by their numbers of samples"),
         ("fedbn", {"model.unit": "norm"}, "variables besides parameters"),
         ("feddg", {}, "compute something from their samples before they train"),
+        *(
+            ("fedavg", {"privacy.unit": unit, "selection": "validation"}, "no noise covers the choice of a round")
+            for unit in ("sample", "client")
+        ),
         (
             "fedavg",
             {"privacy.unit": "client", "privacy.where": "clients"},

@@ -10,9 +10,10 @@ import pytest
 import fdgjax
 from fdgjax.cli.choose import main, parser, protocol_of, with_keys
 from fdgjax.config import make_config
+from fdgjax.evaluation.best_set import best_set
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
-from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, no_choice, read_choice
+from fdgjax.sweeps.choice import AS_FAST, Judged, cheapest, no_choice, not_behind, read_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
 from fdgjax.sweeps.status import note_failure
 from fdgjax.utils.checksums import write_checked_json
@@ -92,6 +93,18 @@ def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_pa
         read_choice(choosing, cells, tmp_path / "loss", "ood_auroc", "mean", {})
     args = parser().parse_args(["--config=:rotated_digits", "--out", str(tmp_path), "--figure", "ood_brier"])
     assert with_keys(make_config("fedavg"), args, ["figures=auroc"]).figures == "auroc,brier"
+
+
+def test_what_is_behind_the_first_is_not_recommended_though_a_noisy_method_keeps_it_in_the_set() -> None:
+    """Ten points behind in the mean, and a third method whose seeds differ by thirty."""
+    first = np.full((3, 3), 0.7) + np.array([[0.0, 0.01, 0.02]])
+    cheap = first - np.array([[0.21, 0.2, 0.19], [0.15, 0.16, 0.15], [-0.06, -0.05, -0.04]])
+    noisy = first - 0.3 * np.array([[1, 0, -1], [-1, 1, 0], [0, -1, 1]]) - 0.05
+    values = np.stack([first, cheap, noisy])
+    best = best_set(values)
+    assert set(best.members) == {0, 1, 2}
+    assert sorted(not_behind(values, best.members)) == [0, 2]
+    assert not_behind(values[:, :, :1], (0, 1, 2)) == [0, 1, 2], "a single seed has no interval"
 
 
 def test_where_each_method_has_a_failed_run_the_first_of_them_is_told(tmp_path: Path) -> None:
