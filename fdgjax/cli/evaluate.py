@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fdgjax.cli.predict import KINDS, add_run, chosen_of
+from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.probabilities import figures_of_samples
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figures
@@ -43,6 +44,7 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     for file in filter(None, (args.json, args.csv)):
         check_outside(file, args.run)
+    refuse_deployment(args.run)
     predictor = open_predictor(args.run, chosen_of(args))
     if predictor.numeric:
         raise UserError(

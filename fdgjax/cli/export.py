@@ -1,6 +1,7 @@
 """A trained run's classifier, for use without this package.
 
     fdgjax export RUN --out DIR [--client K] [--round last|selected|N] [--calibrated] [--guarded]
+    fdgjax export server/model.safetensors --out DIR           # the model that a deployment left, a node's likewise
 
 DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO program made by `jax.export` that maps
 images as bytes to probabilities, for any batch size; `model.json`, the classes; and README.md, the model card.
@@ -12,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.cli.predict import add_run, chosen_of
+from fdgjax.deploy.finished_model import SUFFIX, open_model, refuse_deployment
 from fdgjax.inference.classifier import open_classifier
 from fdgjax.inference.exporting import NAMES, check_out, export
+from fdgjax.inference.predictor import Chosen
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import printable
+from fdgjax.utils.errors import UserError, printable
 
 
 @command
@@ -31,6 +34,12 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv[1:])
     check_out(args.out)
     chosen = chosen_of(args)._replace(guarded=args.guarded)
-    export(open_classifier(args.run, **chosen._asdict()), args.run, args.out)
+    if args.run.suffix == SUFFIX:
+        if chosen != Chosen():
+            raise UserError(f"{args.run} holds a single model; expected no option but --out")
+        export(open_model(args.run), args.run.parent, args.out)
+    else:
+        refuse_deployment(args.run)
+        export(open_classifier(args.run, **chosen._asdict()), args.run, args.out)
     print(f"{', '.join(NAMES)} in {printable(args.out)}")
     return 0

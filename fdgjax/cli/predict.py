@@ -27,11 +27,13 @@ was fitted for that model, too, and is used unchanged.
 import argparse
 import contextlib
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.adapting import OF_RUN, adapted_predictor
 from fdgjax.inference.classifier import UNSEEN
@@ -107,6 +109,7 @@ def opened(args: argparse.Namespace) -> tuple[Predictor, NewSamples]:
       UserError: sets or distances together with --adapt; or like `open_predictor` and `adapted_predictor`.
     """
     guarded = args.coverage is not None or args.refuse_above is not None
+    refuse_deployment(args.run)
     if args.adapt is None:
         predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
         return predictor, samples_at(predictor.facts, args.samples)
@@ -160,7 +163,7 @@ def farthest_kept(predictor: Predictor, args: argparse.Namespace) -> float | Non
     """The distance above which images are refused; None if none are.
 
     Raises:
-      UserError: an export, which computes no distances.
+      UserError: an export, which computes no distances, or a share that needs more held-out samples.
     """
     if args.refuse_above is None:
         return None
@@ -169,7 +172,16 @@ def farthest_kept(predictor: Predictor, args: argparse.Namespace) -> float | Non
             f"--refuse-above got the export {args.run}, whose program computes no distances; expected the run's folder"
         )
     of_own, distance = args.refuse_above
-    return predictor.safeguards.farthest(of_own) if distance is None else float(distance)
+    if distance is not None:
+        return float(distance)
+    farthest, held_out = predictor.safeguards.farthest(of_own), len(predictor.safeguards.distances)
+    if farthest == math.inf:
+        most = math.floor(100 * held_out / (held_out + 1))
+        raise UserError(
+            f"--refuse-above got {100 * of_own:g}%, for which the clients' {held_out} held-out samples are too few; "
+            f"expected at most {most}%, or a distance, such as 1.5"
+        )
+    return farthest
 
 
 def refusals(found: Predictions, farthest: float) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.terms import Terms
+from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
@@ -77,9 +78,11 @@ def write_kept(file: Path, kept: NodeState) -> None:
     write_bytes(file, encoded.getvalue())
 
 
-def keep_model(folder: Path, own: PyTree, round_: int, selected: int) -> None:
-    """Writes the model of a round, and removes all others but the one of the round that is selected so far."""
-    write_model(model_file(folder, round_), own)
+def keep_model(folder: Path, own: PyTree, selected: int, facts: Mapping[str, str]) -> None:
+    """Writes the model of a round, with what it is (`facts_of_model`), and removes all others but the one of the round
+    that is selected so far."""
+    round_ = int(facts["round"])
+    write_model(model_file(folder, round_), own, facts)
     for file in folder.glob(model_file(folder, 0).name.replace("0", "*")):
         if file not in (model_file(folder, round_), model_file(folder, selected)):
             file.unlink(missing_ok=True)
@@ -90,10 +93,20 @@ def model_file(folder: Path, round_: int) -> Path:
     return folder / f"evaluated-{round_}.safetensors"
 
 
-def write_model(file: Path, variables: PyTree, metadata: dict[str, str] | None = None) -> None:
-    """Writes a model's variables by their paths, with words on it if there are some; its folder is made."""
+FACTS = ("terms", "round", "client")
+"""What the file of a model says of it; see `facts_of_model`."""
+
+
+def facts_of_model(terms: Terms, round_: int, client: int) -> dict[str, str]:
+    """What the file of a model says of it, in words: the terms, the number of rounds, and the client whose model it is,
+    -1 for those of an unseen domain."""
+    return dict(zip(FACTS, (to_words(terms), str(round_), str(client)), strict=True))
+
+
+def write_model(file: Path, variables: PyTree, facts: Mapping[str, str]) -> None:
+    """Writes a model's variables by their paths, with what it is (`facts_of_model`); its folder is made."""
     from safetensors.numpy import save
 
     make_folder(file.parent)  # a client that no round has selected yet has no state, and so no folder
     model = flatten(jax.device_get(variables))
-    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}, metadata))
+    write_bytes(file, save({path: np.ascontiguousarray(leaf) for path, leaf in model.items()}, dict(facts)))

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.deploy.evaluation import Evaluate, make_evaluate, unseen_shapes
-from fdgjax.deploy.kept import keep_model, model_file, read_kept, refuse_older, state_file, write_kept, write_model
+from fdgjax.deploy.kept import (
+    facts_of_model,
+    keep_model,
+    model_file,
+    read_kept,
+    refuse_older,
+    state_file,
+    write_kept,
+    write_model,
+)
 from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
 from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, answer, checked_leaves, make_node, model_of
 from fdgjax.deploy.node_settings import NodeSettings
@@ -127,7 +136,8 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
         file = state_file(settings, terms)
         own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
         if keeps_state(terms.config.selection):
-            keep_model(file.parent, own, int(request.facts["round"]), int(request.facts[SELECTED]))
+            facts = facts_of_model(terms, int(request.facts["round"]), settings.client)
+            keep_model(file.parent, own, int(request.facts[SELECTED]), facts)
     found = prepared.evaluation()(own, unseen, int(request.facts["round"]))
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
 
@@ -136,12 +146,14 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
     selected round if the request names one; replies with that round, `NEVER` for the last one, which is also written
     where this client was not asked to evaluate the selected one, or could not."""
-    node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
+    terms = from_words(request.terms)
+    node, file = node_of(settings, request.terms, nodes), state_file(settings, terms)
     written, chosen = file.parent / "model.safetensors", int(request.facts[SELECTED])
     if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
         write_bytes(written, kept.read_bytes())
         return Reply(settings.client, {}, {"written": True, SELECTED: chosen})
-    write_model(written, model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file)))
+    own = model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file))
+    write_model(written, own, facts_of_model(terms, int(request.facts["round"]), settings.client))
     if chosen not in (NEVER, int(request.facts["round"])):
         logging.getLogger("fdgjax").warning("%s holds %s", written, instead_of(chosen))
     return Reply(settings.client, {}, {"written": True, SELECTED: NEVER})

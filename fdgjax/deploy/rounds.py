@@ -11,7 +11,7 @@ import numpy as np
 from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
-from fdgjax.deploy.kept import write_model
+from fdgjax.deploy.kept import facts_of_model, write_model
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
@@ -285,5 +285,6 @@ def deliver(
         return
     models = unseen_models(server, held if selected is None else selected)
     file = folder / "model.safetensors"
-    write_model(file, models, {"terms": to_words(server.agreed.terms)})
+    last = config.rounds if chosen is None else chosen
+    write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
     say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

@@ -1,5 +1,6 @@
 """The model card of an exported classifier: its training, its figures, and what it must not be used for."""
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
 from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
-from fdgjax.inference.safeguards import COVERAGE, NEAR
+from fdgjax.inference.safeguards import COVERAGE, NEAR, Safeguards
 from fdgjax.inference.tensors import facts_of
 from fdgjax.utils.errors import printable
 from fdgjax.utils.words import words_of
@@ -202,7 +203,7 @@ images of the clients, `k = ceil((n + 1) c)`: for images like these it holds the
 least. The program returns no sets: `model.json` has q, `set_quantiles`, by c.
 
 A distance is that of the network's features from those of the nearest class of the clients' training images
-(Mahalanobis), about 1 for these. {share:.0%} of the clients' held-out images are not above {farthest:.3f}. The program
+(Mahalanobis), about 1 for these. {near} The program
 computes no distances: `fdgjax predict` with the run's folder does (`--refuse-above`).
 
 Far means: above that distance. The sets are those for c = {coverage:g}.
@@ -239,8 +240,7 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
     nowhere = "" if elsewhere else NOWHERE_MEASURED
     return SAFEGUARDS.format(
         n=len(guards.distances),
-        share=NEAR,
-        farthest=guards.farthest(NEAR),
+        near=near_said(guards),
         coverage=COVERAGE,
         rows="\n".join(rows),
         fitted=" and the temperature" if classifier.calibrated else "",
@@ -248,6 +248,14 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
             filter(None, [UNSEEN_MEASURED if "unseen" in figures else nowhere, left_out_said(list(elsewhere.values()))])
         ),
     )
+
+
+def near_said(guards: Safeguards) -> str:
+    """Up to which distance an image is near."""
+    farthest = guards.farthest(NEAR)
+    if farthest == math.inf:
+        return f"{len(guards.distances)} held-out images are too few for a distance that {NEAR:.0%} do not exceed."
+    return f"{NEAR:.0%} of the clients' held-out images are not above {farthest:.3f}."
 
 
 def left_out_said(each: Sequence[Mapping[str, float | None]]) -> str:

@@ -23,6 +23,9 @@ from fdgjax.utils.errors import UserError
 ROWS = ("method.name", "data.target")
 """Keys that every table shows anyway."""
 
+EVERY_DOMAIN = "every domain"
+"""What a run is tested on that has no unseen one by its protocol."""
+
 TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.streaming")
 """Keys of the data that say how they are shown to a network: runs that differ in them are tested on the same."""
 
@@ -227,9 +230,9 @@ def picked(own: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
 
 
 def domain_of(own: Mapping[str, Any]) -> str:
-    """What a run is tested on."""
-    target = own["data.target"]
-    return f"{target} unseen" if target else "every domain" if own["data.protocol"] == "every_domain" else "first"
+    """What a run is tested on; without an unseen domain, as of a deployment, its clients' own."""
+    target, every = own["data.target"], own["data.protocol"] == "every_domain"
+    return f"{target} unseen" if target else EVERY_DOMAIN if every else "the clients' own domains"
 
 
 def settings_of(folder: Folder) -> dict[str, Any]:

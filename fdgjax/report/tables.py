@@ -7,7 +7,7 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
 from fdgjax.evaluation.statistics import EQUAL, Spread, Values, over_targets, spread
-from fdgjax.report.reading import Run, marked_name
+from fdgjax.report.reading import EVERY_DOMAIN, Run, marked_name
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
@@ -99,9 +99,11 @@ def results(runs: Sequence[Run]) -> Table:
 
 
 def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
-    """A figure of each series by panel and seed."""
+    """A figure of each series by panel and seed. Beside runs with an unseen domain, those without one (such as that of
+    `fdgjax choose --train`) are not compared."""
     found: dict[str, dict[tuple[str, int], float]] = {}
-    for run in runs:
+    unseen = [run for run in runs if not run.panel.startswith(EVERY_DOMAIN)]
+    for run in unseen or runs:
         own = {(run.panel, seed.seed): seed.figures[figure] for seed in run.seeds if figure in seed.figures}
         found.setdefault(run.series, {}).update(own)
     return {series: values for series, values in found.items() if values}

@@ -189,6 +189,7 @@ X, Y = arrays()["one"]
         ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
         ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 samples"),
         ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),
+        ({"a": (X, Y), "b": (X, Y.astype(str))}, "labels of <U21, such as .*; expected whole numbers .* np.unique"),
         ({"a": (X, Y), "b": (X, Y - 1)}, "labels of int64 from -1 to 1; expected whole numbers from 0"),
         ({"a": (X, Y), "b": (X[:, :2], Y)}, r"data\['b'\] has images of \[2, 3, 1\] and data\['a'\] of \[4, 3, 1\]"),
         ({"a": (X, Y + 7), "b": (X, Y)}, "the label 9, but 9 classes"),
@@ -200,6 +201,11 @@ def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
     classes = tuple("abcdefghi") if said.startswith("the label") else None
     with pytest.raises(UserError, match=said):
         domains_of(data, classes)
+
+
+def test_a_class_without_a_sample_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert domains_of({"a": (X, Y % 2 + 1), "b": (X, Y % 2 + 1)}).class_names == ("0", "1", "2")
+    assert "no sample of 0 in any domain of the data" in caplog.text
 
 
 def test_a_word_is_no_list_of_classes() -> None:

@@ -8,10 +8,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import chex
+import jax
 import numpy as np
 import pytest
+from PIL import Image
+from safetensors.numpy import load_file
 
+from fdgjax.cli.export import main as export
 from fdgjax.cli.flower import main as flower
+from fdgjax.cli.predict import main as predict
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
@@ -104,6 +110,32 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
 
 
 @pytest.mark.slow
+def test_the_models_that_a_deployment_leaves_are_exported_and_predict(
+    trial: Trial, server: ServerPrograms, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    direct, folder = Direct(node_settings(trial, tmp_path)), tmp_path / "server"
+    held = run_rounds(server, direct, folder, Policy(), lambda line: None)
+    image = np.asarray(trial.clients[0].inputs[0])
+    Image.fromarray(image[..., 0]).save(tmp_path / "one.png")
+    shared = jax.tree.map(lambda leaf: leaf[0], server.agreed.method.unseen(held.state.server, held.state.clients))
+    inputs = image[None].astype(np.float32) / 127.5 - 1
+    logits = server.agreed.client.whole.apply(shared, inputs, False, jax.random.key(0))[0].logits[0]
+    (of_node,) = (tmp_path / "node1" / "states").glob("*/model.safetensors")
+    for file in (folder / "model.safetensors", of_node):
+        assert export(["export", str(file), "--out", str(tmp_path / "out")]) == 0
+        capsys.readouterr()
+        assert predict(["predict", str(tmp_path / "out"), str(tmp_path / "one.png")]) == 0
+        row = capsys.readouterr().out.splitlines()[1].split(",")
+        found = [float(cell) for cell in row[2 : 2 + len(logits)]]
+        np.testing.assert_allclose(found, jax.nn.softmax(logits), atol=1e-6)
+        card, whose = (tmp_path / "out" / "README.md").read_text(), "client 1" if file == of_node else "unseen domains"
+        assert f"the model of {whose}, after round 2 of 2" in card
+    for main, words in ((predict, ["one.png"]), (export, ["--out", str(tmp_path / "another")])):
+        assert main(["it", str(folder), *words]) == 2
+        assert f"expected an export of its model: fdgjax export {folder}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     direct = Direct(node_settings(trial, tmp_path))
     run_rounds(
@@ -139,8 +171,8 @@ def test_clients_that_no_round_selected_are_evaluated_and_get_the_selected_round
         run_rounds(make_server(agree(terms), trial.server), direct, folder / "server", Policy(), said.append)
         assert "2 of 2 clients have written their model" in said
         assert len(list(folder.glob("node*/states/*/state.npz"))) == 1
-        first, second = (file.read_bytes() for file in folder.glob("node*/states/*/model.safetensors"))
-        assert first == second, "FedAvg has one model"
+        first, second = (load_file(file) for file in folder.glob("node*/states/*/model.safetensors"))
+        chex.assert_trees_all_equal(first, second)  # FedAvg has one model
 
 
 @pytest.mark.slow

@@ -99,6 +99,8 @@ def test_mistakes_are_one_line(
     expected = column(capsys.readouterr().out, "set")
     assert predict.main(["predict", str(tmp_path / "model"), *images]) == 0
     assert column(capsys.readouterr().out, "set") == expected
+    assert predict.main(["predict", str(run), images[0], "--refuse-above", "99.99%"]) == 2
+    assert "held-out samples are too few; expected at most 99%, or a distance" in capsys.readouterr().err
     for words, said in (
         (["--coverage", "0.93"], "this export has sets for 0.8, 0.9, 0.95, 0.99"),
         (["--refuse-above", "95%"], "computes no distances"),

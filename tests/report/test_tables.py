@@ -14,9 +14,9 @@ from fdgjax.methods import METHODS
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
 from fdgjax.report.gallery import make_tables
 from fdgjax.report.page import make_page
-from fdgjax.report.reading import read_runs
+from fdgjax.report.reading import EVERY_DOMAIN, read_runs
 from fdgjax.report.spelling import SPELLINGS
-from fdgjax.report.tables import Cell, Column, Table
+from fdgjax.report.tables import Cell, Column, Table, compared
 from tests.docs.pages import README
 from tests.report.folders import DOMAINS, lines_of, two_methods, write_run
 
@@ -106,6 +106,9 @@ def test_a_ranking_is_by_pairs_of_domain_and_seed(tmp_path: Path) -> None:
         # t of two degrees of freedom, from a table.
         assert float(row["high"]) == pytest.approx(apart.mean() + 4.302653 * np.sqrt(within / 4))
         assert row["wins"] == f"{np.sum(apart > 0)} of 4"
+    whole = runs[0]._replace(panel=EVERY_DOMAIN)
+    assert compared([*runs, whole], "ood_accuracy") == compared(runs, "ood_accuracy")
+    assert compared([whole], "ood_accuracy")
     by_target = rows_of(tables["ranking_by_target"])
     assert len(by_target) == 6
     for panel in {run.panel for run in runs}:

@@ -1,14 +1,16 @@
 """User-defined data sets made of arrays: inputs and labels for each domain."""
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdgjax.data.sources.domains import Domains
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, few, printable
 
+LOGGER = logging.getLogger("fdgjax")
 DIGESTED = 2**26
 """Bytes of inputs up to which all of them are read for `content_digest`: a tenth of a second's work."""
 
@@ -48,6 +50,11 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     if labels.max() >= len(names):
         raise UserError(
             f"data has the label {labels.max()}, but {len(names)} classes; expected labels from 0 to {len(names) - 1}"
+        )
+    if empty := [name for number, name in enumerate(names) if not (labels == number).any()]:
+        LOGGER.warning(
+            f"no sample of {printable(few(empty))} in any domain of the data: the model has an output for each of the "
+            f"{len(names)} classes; labels begin at 0"
         )
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
@@ -106,6 +113,11 @@ def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.nda
     floats = all(np.issubdtype(labels.dtype, np.floating) for _, labels in pairs.values())
     for name, (_, labels) in pairs.items():
         whole = np.issubdtype(labels.dtype, np.integer)
+        if not np.issubdtype(labels.dtype, np.number):
+            raise UserError(
+                f"data['{name}'] has labels of {labels.dtype}, such as {labels[0]!r}; expected whole numbers from 0, "
+                "one for each class; with words: classes, numbers = np.unique(labels, return_inverse=True)"
+            )
         with np.errstate(over="ignore"):
             kept = labels.astype(np.float32 if floats else np.int32)
         if floats and not np.isfinite(kept).all():

@@ -39,6 +39,10 @@ class Cells(NamedTuple):
         """The line of the first missing value; None if there is none."""
         return next((row + FIRST_LINE for row, text in enumerate(self.texts) if text is None), None)
 
+    def line_of(self, text: str) -> int:
+        """The first line with this text."""
+        return self.texts.index(text) + FIRST_LINE
+
     def first_text(self) -> tuple[int, str]:
         """The first value that is no number, and its line."""
         return next(

@@ -21,7 +21,7 @@ from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 
 LOGGER = logging.getLogger("fdgjax")
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 MOST_CATEGORIES = 50
 """A text column with more values than this, and more than half of them different, is a name rather than a category."""
 
@@ -139,9 +139,11 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
         return Column(name)
     if not categorical and any(one.has_numbers for one in filled):
         domain, (row, text) = next((d, one.first_text()) for d, one in cells.items() if one.numbers is None)
+        # Words that stand for a missing value are separated by commas.
+        missing = "" if "," in text else f"set config.data.missing='{text}' if it is no value, or "
         raise UserError(
             f"column '{name}' of {files[domain]} has '{text}' in line {row}, and numbers elsewhere; expected numbers; "
-            f"mend it, or set config.data.missing='{text}' if it is no value, or config.data.categorical={name}"
+            f"mend it, or {missing}set config.data.categorical={name}"
         )
     categories, count = categories_of(filled), sum(len(one) for one in filled)
     if not categorical and len(categories) > max(MOST_CATEGORIES, count // 2):
@@ -153,15 +155,18 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
 
 
 def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path]) -> None:
-    """Raises a `UserError` if all texts of a column are numbers with a comma. They are not read as numbers, since 1,500
-    may be either of two."""
+    """Raises a `UserError` if all texts of a column, or some beside numbers, are numbers with a comma. They are not
+    read as numbers, since 1,500 may be either of two."""
     worded = {domain: one for domain, one in cells.items() if one.numbers is None}
     texts = [text for one in worded.values() for text in one.texts if text is not None and as_number(text) is None]
-    if texts and all(DECIMAL_COMMA.fullmatch(text) for text in texts):
-        domain, (row, text) = next((domain, one.first_text()) for domain, one in worded.items())
+    with_comma = [text for text in texts if DECIMAL_COMMA.fullmatch(text)]
+    if with_comma and (len(with_comma) == len(texts) or any(one.has_numbers for one in cells.values())):
+        domain, one = next((domain, one) for domain, one in worded.items() if with_comma[0] in one.texts)
+        text = with_comma[0]
         raise UserError(
-            f"column '{name}' of {files[domain]} has '{text}' in line {row}, a number with a comma; expected decimal "
-            f"points, such as {text.replace(',', '.')}; write them so, or declare config.data.categorical={name}"
+            f"column '{name}' of {files[domain]} has '{text}' in line {one.line_of(text)}, a number with a comma; "
+            f"expected decimal points, such as {text.replace(',', '.')}; write them so, or declare "
+            f"config.data.categorical={name}"
         )
 
 

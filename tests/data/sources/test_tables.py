@@ -160,6 +160,16 @@ MISTAKES = {
         {},
         r"column 'dose' of .*north.csv has '1,5' in line 3.* expected decimal points, such as 1.5",
     ),
+    "decimal commas beside other texts": (
+        {"north.csv": "age;dose;sick\n50;low;no\n60;,5;yes\n", "south.csv": "age,dose,sick\n50,2,no\n"},
+        {},
+        r"column 'dose' of .*north.csv has ',5' in line 3.* expected decimal points, such as .5",
+    ),
+    "text with a comma in a number": (
+        {"b.csv": 'sick,age\nno,41\nyes,"old, very"\n'},
+        {},
+        r"'age' of .*b.csv has 'old, very' in line 3.* mend it, or set config.data.categorical=age$",
+    ),
     "one class": ({"north.csv": "age,sick\n1,no\n", "south.csv": "age,sick\n2,no\n"}, {}, "has the only class 'no'"),
     "two spellings": ({"b.csv": "sick,Age\nno,41\n"}, {}, r"columns 'Age' of b.csv and 'age' of north.csv differ"),
     "a name twice": ({"b.csv": "sick,age,age\nno,41,2\n"}, {}, r"b.csv has the column 'age' twice"),
