@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES, figure_in
 from fdgjax.utils.errors import UserError
 
@@ -61,13 +60,14 @@ def figure_kind(name: str) -> FigureKind:
 
 
 def table_scale(key: str) -> float:
-    """By what a figure is multiplied in tables of several figures: 100, and 1 for figures of predicted numbers."""
-    return 1.0 if last_word(key) in NUMBER_FIGURES else 100.0
+    """By what a figure is multiplied in tables of several figures: 100, and 1 for losses and figures of predicted
+    numbers."""
+    return figure_kind(key).scale if figure_in(key) or last_word(key) in KINDS else 100.0
 
 
 def in_table(key: str, value: float, sign: str = "", digits: int = 1) -> str:
     """A figure times its `table_scale` as tables write it: so many decimals of percent, and four significant digits of
-    predicted numbers, whose unit may be of any size; `sign`: "+" to write a plus, too."""
+    others, whose unit may be of any size; `sign`: "+" to write a plus, too."""
     return f"{value:{sign}.4g}" if table_scale(key) == 1 else f"{value:{sign}.{digits}f}"
 
 

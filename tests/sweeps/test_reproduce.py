@@ -242,7 +242,7 @@ def test_a_seed_without_the_figure_is_left_out_of_a_means_deviation(tmp_path: Pa
 def test_less_is_better_of_losses(tmp_path: Path) -> None:
     finished(tmp_path, "one", ood_log_loss=0.9)
     cells = [Cell("one", ConfigDict(), ("ood_log_loss",))]
-    for published, verdict in ((50.0, "worse"), (120.0, "better")):
+    for published, verdict in ((0.5, "worse"), (1.2, "better")):
         rows = rows_of(cells, tmp_path, {("one", "ood_log_loss"): Published(published, None, "")})
         assert rows["one"].verdict == f"{verdict}, one seed"
 

@@ -70,7 +70,7 @@ def test_a_figure_of_which_smaller_values_are_better_is_minimised(tmp_path: Path
     ]
     assert names[0] == names[1]
     assert "--config.figures=log_loss" in (tmp_path / "loss/search.md").read_text()
-    assert any("round 1/5  validation log loss 188.00" in line for line in said)
+    assert any("round 1/5  validation log loss 1.88" in line for line in said)
 
 
 def test_no_search_looks_at_the_unseen_domain(tmp_path: Path) -> None:
