@@ -48,7 +48,8 @@ RANKED = [
 """The columns of `ranked_rows`."""
 PAIRED = (
     "the difference from the first is paired by seed, in points, with its standard error and an interval of 95 % (t); "
-    "ahead in: the pairs in which a method beats the first. Undecided: the interval has 0 in it."
+    "ahead in: the pairs in which a method beats the first. Undecided: the interval has 0 in it. The intervals speak "
+    "of other seeds on these domains, not of other domains, and nothing is corrected for the number of methods."
 )
 
 

@@ -3,6 +3,7 @@ recommended, and what to expect on a new domain."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,8 @@ class Choice(NamedTuple):
     why others are none, by name. domains: those left out in turn. target: the domain that took no part, '' for
     none. figure: of each run's summary. by: how it becomes one score. seeds: of each run. commands: what makes the
     choice, and then trains. seconds: that the runs of these methods took in all, each its share of its program's; 0
-    where they were not kept.
+    where they were not kept. largest_class: the accuracy of a constant answer, the share of each left-out domain's
+    largest class; empty for other figures than ood_accuracy.
     """
 
     recommended: str
@@ -76,6 +78,7 @@ class Choice(NamedTuple):
     commands: dict[str, str]
     seconds: float = 0.0
     behind: Sequence[str] = ()
+    largest_class: Mapping[str, float] = MappingProxyType({})
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -153,12 +156,19 @@ def read_choice(
         seconds=sum(one.get("wall_seconds", 0.0) for summaries in found.values() for one in summaries),
         commands=dict(commands),
         behind=[names[i] for i in best.members if i not in equal],
+        largest_class=largest_class(choosing.domains, found[names[0]]) if figure == "ood_accuracy" else {},
     )
 
 
 def seeds_in(summary: Mapping[str, Any]) -> list[int]:
     """The seeds of a run."""
     return [int(seed) for seed in summary.get("per_seed", {summary.get("seed", 0): None})]
+
+
+def largest_class(domains: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The share of each left-out domain's largest class, from the runs of one method; empty where it was not kept."""
+    shares = [one.get("target_majority") for one in summaries]
+    return {domain: share for domain, share in zip(domains, shares, strict=True) if share is not None}
 
 
 def figures(summary: Mapping[str, Any], figure: str) -> list[float]:
@@ -283,6 +293,9 @@ def in_words(choice: Choice) -> list[str]:
         f"{what}{choice.figure}{better} of each domain while it was left out, mean over {seeds}; ± standard error, by "
         "seeds."
     ]
+    if choice.largest_class:
+        shares = ", ".join(f"{name} {kind.written(share)}" for name, share in choice.largest_class.items())
+        lines.append(f"The largest class alone, whatever the sample, reaches {shares}.")
     if count == 1:
         lines.append(f"{choice.recommended} is the only candidate.")
     elif len(equal) == count:

@@ -44,11 +44,16 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
     cells = cells_of(choosing)
     assert choosing.domains == list(DOMAINS)
     assert {(cell.config.data.target, cell.config.data.excluded) for cell in cells} == {(d, "r45") for d in DOMAINS}
-    behind, written = {"fedavg": 0.0, "fedprox": 0.0, "local": 0.3}, {}
+    behind, written, facts = {"fedavg": 0.0, "fedprox": 0.0, "local": 0.3}, {}, {"target_majority": 0.25}
     for name in behind:
         for domain in DOMAINS:
             written[name, domain] = [0.7 - behind[name] + 0.01 * float(rng.normal()) for _ in range(3)]
-            finished(tmp_path, f"{name}-{domain}", written[name, domain], bytes_up_per_round=1 + (name == "fedavg"))
+            finished(
+                tmp_path,
+                f"{name}-{domain}",
+                written[name, domain],
+                **facts | {"bytes_up_per_round": 1 + (name == "fedavg")},
+            )
     choice = read_choice(choosing, cells, tmp_path, "ood_accuracy", "mean", {})
     assert choice is not None
     assert (choice.recommended, set(choice.indistinguishable)) == ("fedprox", {"fedavg", "fedprox"})
@@ -61,6 +66,8 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
     assert choice.interval is not None
     assert choice.interval[0] < 0.7 < choice.interval[1]
     assert "Recommended: fedprox, the cheapest of them" in str(choice)
+    assert choice.largest_class == dict.fromkeys(DOMAINS, 0.25)
+    assert f"The largest class alone, whatever the sample, reaches {DOMAINS[0]} 25.0, " in str(choice)
 
 
 def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_path: Path) -> None:
