@@ -273,7 +273,7 @@ def check_options(
 
 
 def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Mapping[str, Mapping[str, Cells]]) -> None:
-    """Logs which columns are what, and which domains lack which."""
+    """Logs which columns are what, and which domains lack which; warns of columns that one domain alone has."""
     numbers = [column.name for column in columns if not column.categories]
     words = [f"{column.name} ({len(column.categories)})" for column in columns if column.categories]
     parts = [f"{kind}: {', '.join(own)}" for kind, own in (("numbers", numbers), ("categories", words)) if own]
@@ -281,3 +281,13 @@ def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Map
     for domain, own in cells.items():
         if lacking := [column.name for column in columns if column.name not in own or own[column.name].empty]:
             LOGGER.info(printable(f"{domain} has no values of {', '.join(lacking)}"))
+    for domain, own in cells.items():
+        others = [each for other, each in cells.items() if other != domain]
+        filled = [name for name, values in own.items() if not values.empty]
+        alone = [name for name in filled if all(name not in each or each[name].empty for each in others)]
+        if alone:
+            line = (
+                f"{domain} alone has values of {', '.join(alone)}: a model learns little from them, and every table to "
+                f"be predicted must have these columns; config.data.ignored={','.join(alone)} leaves them out"
+            )
+            LOGGER.warning(printable(line))

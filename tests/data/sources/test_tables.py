@@ -36,7 +36,9 @@ def loaded(folder: Path, **options: object) -> Domains:
     return load_data("table", data_dir=str(folder), table=table)
 
 
-def test_columns_are_told_apart_and_what_is_missing_is_missing(tmp_path: Path) -> None:
+def test_columns_are_told_apart_and_what_is_missing_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data = loaded(written(tmp_path, {"north.csv": NORTH, "south.csv": SOUTH}), categorical=("sex",))
     nan = np.nan
     expected = [[63, 2, 1, nan], [41, 1, 0, nan], [nan, 1, 1, nan], [nan, 0, nan, 2.5], [57.5, nan, nan, nan]]
@@ -52,6 +54,8 @@ def test_columns_are_told_apart_and_what_is_missing_is_missing(tmp_path: Path) -
     assert data.domain_names == ("north", "south")
     assert data.domains.tolist() == [0, 0, 0, 1, 1]
     assert not data.images
+    assert "north alone has values of sex: " in caplog.text
+    assert "south alone has values of dose: " in caplog.text
 
 
 def test_parquet_semicolons_tabs_and_numbers_as_text_are_the_same_table(tmp_path: Path) -> None:
