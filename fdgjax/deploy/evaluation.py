@@ -83,7 +83,7 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
     if not has_predictions(terms):
         data = Domains(inputs, labels, np.zeros(len(labels), np.int32), ("own",), terms.class_names, terms.columns)
         return probed(agreed, method, data, federation, target, smallest)
-    observe = compile_evaluation(method, agreed.client.whole, domains=1, **evaluation_settings(config, execution))
+    observe = compile_evaluation(method, agreed.client.whole, evaluation_settings(config, execution), domains=1)
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
         clients = own if own is not None else jax.tree.map(lambda leaf: leaf[0], models)

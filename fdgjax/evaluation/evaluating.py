@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import WHOLE_DOMAIN, Execution, Method, Model, PyTree, Scope
+from fdgjax.contract import Execution, Method, Model, PyTree
 from fdgjax.data.encoding import Encoding, as_inputs
 from fdgjax.data.federation import Federation, Partition
 from fdgjax.data.numeric_labels import LabelScale
@@ -24,7 +24,7 @@ from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, strati
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
 from fdgjax.evaluation.number_figures import measure_numbers
 from fdgjax.evaluation.probabilities import Figuring, measure_probabilities, probabilities_in
-from fdgjax.evaluation.tally import Shown, compile_evaluation, compile_representation
+from fdgjax.evaluation.tally import EvaluationSettings, Shown, compile_evaluation, compile_representation
 
 
 class Evaluation(NamedTuple):
@@ -59,12 +59,9 @@ def of_predictions(
     method: Method | BatchedHyper,
     model: Model,
     data: Domains,
+    how: EvaluationSettings,
     *,
     seeds: Sequence[int],
-    batch_size: int,
-    adapt_batch_size: int,
-    execution: Execution,
-    adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
     figuring: Figuring | None = None,
     parts: Sequence[Partition] = (),
@@ -72,11 +69,8 @@ def of_predictions(
     """Accuracy, loss and calibration of a classifying method, see `Metrics`, and the figures that are asked for.
 
     Args:
-      method, model, data: what is evaluated, and on which domains.
+      method, model, data: what is evaluated, and on which domains. how: see `EvaluationSettings`.
       seeds: those that are trained side by side.
-      batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
-      execution: how clients and seeds are run.
-      adapt_scope: to which samples of the unseen domain a model is adapted at a time.
       attacked: changes batches to what an attack wants to be predicted, and labels them so; None without one.
       figuring: which figures of probabilities are computed, too; None for none: then no probabilities are.
       parts: each seed's split, needed for these.
@@ -84,21 +78,18 @@ def of_predictions(
     observe = compile_evaluation(
         method,
         model,
+        how,
         domains=len(data.domain_names),
-        batch_size=batch_size,
-        adapt_batch_size=adapt_batch_size,
-        execution=execution,
-        adapt_scope=adapt_scope,
         attacked=attacked,
-        further=probabilities_in(model, batch_size=batch_size, execution=execution) if figuring else None,
+        further=probabilities_in(model, batch_size=how.batch_size, execution=how.execution) if figuring else None,
     )
 
     def figures(tallies: PyTree) -> list[Metrics]:
         return [measure(one, data.domain_names) for one in each_seed(jax.device_get(tallies), len(seeds))]
 
-    def further(how: Figuring, tallies: PyTree) -> list[dict[str, Any]]:
+    def further(figuring: Figuring, tallies: PyTree) -> list[dict[str, Any]]:
         each = zip(each_seed(jax.device_get(tallies.further), len(seeds)), parts, seeds, strict=True)
-        return [measure_probabilities(how, one, data, part, seed) for one, part, seed in each]
+        return [measure_probabilities(figuring, one, data, part, seed) for one, part, seed in each]
 
     return Evaluation(observe, figures, further=partial(further, figuring) if figuring else None)
 
@@ -107,31 +98,18 @@ def of_numbers(
     method: Method | BatchedHyper,
     model: Model,
     data: Domains,
+    how: EvaluationSettings,
     *,
     parts: Sequence[Partition],
     label_scales: Sequence[LabelScale | None],
-    batch_size: int,
-    adapt_batch_size: int,
-    execution: Execution,
-    adapt_scope: Scope = WHOLE_DOMAIN,
 ) -> Evaluation:
     """Errors of a method that predicts numbers, see `fdgjax.evaluation.number_figures`.
 
     Args:
-      method, model, data: what is evaluated, and on which domains.
+      method, model, data, how: as for `of_predictions`.
       parts, label_scales: each seed's split, and how its labels are standardised.
-      batch_size, adapt_batch_size, execution, adapt_scope: as for `of_predictions`.
     """
-    observe = compile_evaluation(
-        method,
-        model,
-        domains=len(data.domain_names),
-        batch_size=batch_size,
-        adapt_batch_size=adapt_batch_size,
-        execution=execution,
-        adapt_scope=adapt_scope,
-        counting=error_sums,
-    )
+    observe = compile_evaluation(method, model, how, domains=len(data.domain_names), counting=error_sums)
 
     def measured(tallies: PyTree) -> list[dict[str, Any]]:
         each = zip(each_seed(jax.device_get(tallies), len(parts)), parts, label_scales, strict=True)

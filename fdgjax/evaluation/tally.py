@@ -100,15 +100,26 @@ def filled(batch_size: int, rows: Rows) -> int:
     return min(batch_size, max(len(rows.places), 1))
 
 
+class EvaluationSettings(NamedTuple):
+    """How predictions are counted.
+
+    batch_size, adapt_batch_size: samples at a time, in evaluation and in the adaptation to an unseen domain.
+    execution: how clients and seeds are run.
+    adapt_scope: to which samples of the unseen domain a model is adapted at a time.
+    """
+
+    batch_size: int
+    adapt_batch_size: int
+    execution: Execution
+    adapt_scope: Scope = WHOLE_DOMAIN
+
+
 def compile_evaluation(
     method: Method | BatchedHyper,
     model: Model,
+    how: EvaluationSettings,
     *,
     domains: int,
-    batch_size: int,
-    adapt_batch_size: int,
-    execution: Execution,
-    adapt_scope: Scope = WHOLE_DOMAIN,
     attacked: Shown | None = None,
     further: Callable[[Method, State, Federation], PyTree] | None = None,
     counting: Callable[..., Any] = tally,
@@ -116,8 +127,8 @@ def compile_evaluation(
     """`(state, federation) -> Tallies`, jitted; of all seeds where these have a seed axis. Arguments as for
     `fdgjax.evaluation.evaluating.of_predictions`; `further` computes what else is observed;
     `counting` sums over a model's samples, as `tally` does."""
-    repeat = repeat_of(execution)
-    count = partial(counting, model, domains=domains, batch_size=batch_size, repeat=repeat)
+    execution, repeat = how.execution, repeat_of(how.execution)
+    count = partial(counting, model, domains=domains, batch_size=how.batch_size, repeat=repeat)
 
     def on_target(
         method: Method, shared: tuple[State, Federation], variables: Variables
@@ -130,9 +141,9 @@ def compile_evaluation(
             return before, None, behind
 
         key = stream(state.seed, Purpose.ADAPTATION, state.round)
-        how: dict[str, Any] = {"batch_size": adapt_batch_size, "repeat": repeat}
-        fitted = partial(adapt, method.adapt, federation=federation, round_=state.round, key=key, **how)
-        after = count_adapted(fitted, partial(count, federation=federation), variables, rows, adapt_scope, **how)
+        steps: dict[str, Any] = {"batch_size": how.adapt_batch_size, "repeat": repeat}
+        fitted = partial(adapt, method.adapt, federation=federation, round_=state.round, key=key, **steps)
+        after = count_adapted(fitted, partial(count, federation=federation), variables, rows, how.adapt_scope, **steps)
         return before, after, behind
 
     def evaluate(method: Method, state: State, federation: Federation) -> Tallies:

@@ -1,15 +1,12 @@
 """How an experiment is evaluated, from its config."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fdgjax.config import Config
-from fdgjax.contract import Method, Model
-from fdgjax.data.encoding import Encoding
+from fdgjax.contract import Method
 from fdgjax.data.federation import Partition
-from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution
@@ -19,67 +16,58 @@ from fdgjax.evaluation.evaluating import Evaluation, of_numbers, of_predictions,
 from fdgjax.evaluation.probabilities import Figuring
 from fdgjax.evaluation.probability_figures import FIGURES, names_in
 from fdgjax.evaluation.selection import SELECTIONS
-from fdgjax.methods import Entry
+from fdgjax.evaluation.tally import EvaluationSettings
+from fdgjax.experiments.draft import Draft
 from fdgjax.methods.parts.adaptations import SCOPES
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
 
-def make_evaluation(
-    config: Config,
-    entry: Entry,
-    method: Method | BatchedHyper,
-    model: Model,
-    data: Domains,
-    parts: Sequence[Partition],
-    encodings: Sequence[Encoding | None],
-    label_scales: Sequence[LabelScale | None],
-    execution: Execution,
-    seeds: Sequence[int],
-) -> Evaluation:
-    """How the method's states are evaluated."""
-    if entry.unlabelled:
+def make_evaluation(draft: Draft, method: Method | BatchedHyper) -> Evaluation:
+    """How the method's states are evaluated; `method` is the draft's, or those of a family."""
+    config, data, parts, model = draft.config, draft.data, draft.parts, draft.setup.model
+    how = evaluation_settings(config, draft.setup.execution)
+    if draft.entry.unlabelled:
         return of_representations(
             method,
             model,
             data,
             probing=config.probe,
             targets=[one.target for one in parts],
-            encodings=encodings,
-            seeds=seeds,
-            batch_size=config.eval_batch_size,
-            execution=execution,
+            encodings=draft.encodings,
+            seeds=draft.seeds,
+            batch_size=how.batch_size,
+            execution=how.execution,
         )
-    how = evaluation_settings(config, execution)
     if data.numeric:
-        return of_numbers(method, model, data, parts=parts, label_scales=label_scales, **how)
+        return of_numbers(method, model, data, how, parts=parts, label_scales=draft.label_scales)
     check_figured(config, data, parts)
     figuring = Figuring(
         names_in(config.figures),
         config.figures_sensitivity,
         config.figures_resamples,
-        decides=not PROTOCOLS[config.data.protocol].labelled_server,
+        decides=not draft.protocol.labelled_server,
     )
     return of_predictions(
         method,
         model,
         data,
-        seeds=seeds,
-        **how,
+        how,
+        seeds=draft.seeds,
         attacked=lookup("attack.kind", config.attack.kind, ATTACKS).wanted,
         figuring=figuring if figuring.names else None,
         parts=parts,
     )
 
 
-def evaluation_settings(config: Config, execution: Execution) -> dict[str, Any]:
-    """Arguments of `compile_evaluation` that follow from the config."""
-    return {
-        "batch_size": config.eval_batch_size,
-        "adapt_batch_size": config.adaptation.batch_size or config.batch_size,
-        "execution": execution,
-        "adapt_scope": SCOPES[config.adaptation.scope],
-    }
+def evaluation_settings(config: Config, execution: Execution) -> EvaluationSettings:
+    """What of the evaluation follows from the config."""
+    return EvaluationSettings(
+        config.eval_batch_size,
+        config.adaptation.batch_size or config.batch_size,
+        execution,
+        SCOPES[config.adaptation.scope],
+    )
 
 
 def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> None:

@@ -6,17 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.config import Config, ModelConfig, resolved, seeds_of
+from fdgjax.config import Config, resolved, seeds_of
 from fdgjax.config.privacy import Protection, protection
 from fdgjax.config.robustness import hostility
 from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
 from fdgjax.data.numeric_labels import LabelScale
-from fdgjax.data.protocols import PROTOCOLS, Protocol, SplitSpec
+from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
-from fdgjax.engine.local import Batching
 from fdgjax.engine.sharding import place_data, several_processes
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.evaluation.evaluating import Evaluation
@@ -35,6 +34,7 @@ from fdgjax.experiments.components import (
     training_data,
     with_attack,
 )
+from fdgjax.experiments.draft import Draft
 from fdgjax.experiments.evaluations import make_evaluation
 from fdgjax.experiments.facts import (
     bytes_per_round,
@@ -54,9 +54,8 @@ from fdgjax.experiments.model import (
     network_input,
     step_flops,
 )
-from fdgjax.experiments.task import check_task
-from fdgjax.methods import METHODS, Entry
-from fdgjax.models.client_model import ClientModel
+from fdgjax.experiments.regression_checks import check_task
+from fdgjax.methods import METHODS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.frozen import Trunk
 from fdgjax.models.pretrained.convert import read_weights
@@ -105,33 +104,6 @@ class Experiment(NamedTuple):
     epsilon: Callable[[int], float] | None
 
 
-class Task(NamedTuple):
-    """The parts of an experiment that exist before its method is built.
-
-    config: the config with all open choices made. entry, protocol: of its method and its split.
-    seeds: of all runs; sharings, parts: the specification of each seed's split, and the split.
-    model: the client model's config with the method's choices; client: the model made from it. features: whether the
-      output of its frozen stages is computed once per image and replaces the image.
-    setup: what the method is built for. batching: how local data become minibatches.
-    encodings: how each seed's stored values become inputs. label_scales: how its numeric labels are standardised.
-    """
-
-    config: Config
-    entry: Entry
-    protocol: Protocol
-    seeds: Sequence[int]
-    data: Domains
-    sharings: Sequence[SplitSpec]
-    parts: list[Partition]
-    model: ModelConfig
-    client: ClientModel
-    features: bool
-    setup: Setup
-    batching: Batching
-    encodings: Sequence[Encoding | None]
-    label_scales: Sequence[LabelScale | None]
-
-
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     """The experiment of a config: loads the data and checks the federation; compiles nothing but a frozen trunk.
 
@@ -144,74 +116,63 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     Raises:
       UserError: the data, the split, the model or the method does not allow what the config requests.
     """
-    task = make_task(config, others)
-    config, setup = task.config, task.setup
-    make = partial(make_method, entry=task.entry, protocol=task.protocol, setup=setup, batching=task.batching)
+    draft = make_draft(config, others)
+    config, setup = draft.config, draft.setup
+    make = partial(make_method, entry=draft.entry, protocol=draft.protocol, setup=setup, batching=draft.batching)
     method = make(config)
     batched = batch_hyper(config, others, make) or method
-    federations = make_federations(task)
-    trained_on = training_data(federations, method, task.protocol)
-    plan, protected = plan_rounds(task, method, trained_on)
+    federations = make_federations(draft)
+    trained_on = training_data(federations, method, draft.protocol)
+    plan, protected = plan_rounds(draft, method, trained_on)
     all_train = plan.clients_per_round in (0, setup.clients)
-    apart = all_train and not method.pooled and not task.protocol.labelled_server
+    apart = all_train and not method.pooled and not draft.protocol.labelled_server
     streaming = config.data.streaming
     federation, train = place_data(federations, trained_on, setup.execution, streaming=streaming, apart=apart)
-    needed = cost(task.client.network, network_input(task.data, config.data, task.encodings[0]))
+    needed = cost(draft.client.network, network_input(draft.data, config.data, draft.encodings[0]))
     travelling = traffic(method, trained_on[0])
     label_table(travelling.received, method.label)
-    numbers = np.array(task.seeds, np.uint32)
+    numbers = np.array(draft.seeds, np.uint32)
     return Experiment(
         config=config,
-        seeds=task.seeds,
-        data=task.data,
-        sharings=task.sharings,
-        parts=task.parts,
-        encodings=task.encodings,
-        label_scales=task.label_scales,
+        seeds=draft.seeds,
+        data=draft.data,
+        sharings=draft.sharings,
+        parts=draft.parts,
+        encodings=draft.encodings,
+        label_scales=draft.label_scales,
         federation=federation,
         train=train,
         execution=setup.execution,
         model=setup.model,
-        whole=task.client.whole,
-        trunk=task.client.trunk,
+        whole=draft.client.whole,
+        trunk=draft.client.trunk,
         method=method,
         shapes=travelling.received,
         cost=needed,
-        facts=known_facts(task, method, plan, needed, travelling, protected),
+        facts=known_facts(draft, method, plan, needed, travelling, protected),
         init=partial(compile_init(batched, setup.execution), numbers if len(numbers) > 1 else numbers[0], train),
         round=compile_round(batched, plan),
-        evaluation=make_evaluation(
-            config,
-            task.entry,
-            batched,
-            setup.model,
-            task.data,
-            task.parts,
-            task.encodings,
-            task.label_scales,
-            setup.execution,
-            task.seeds,
-        ),
+        evaluation=make_evaluation(draft, batched),
         epsilon=protected.epsilon if protected else None,
     )
 
 
-def plan_rounds(task: Task, method: Method, trained_on: Sequence[Federation]) -> tuple[RoundPlan, Protection | None]:
+def plan_rounds(draft: Draft, method: Method, trained_on: Sequence[Federation]) -> tuple[RoundPlan, Protection | None]:
     """How the rounds are executed, and their privacy cost, which is None if nobody is protected.
 
     Raises:
       UserError: an attack, a defence or a protection that does not fit the method or the data.
     """
-    config, clients = task.config, len(trained_on[0].ids)
-    plan = make_plan(config, task.batching, task.setup.execution, clients, method)
-    classes, images = len(task.data.class_names), task.data.images
-    plan = with_attack(plan, config, task.entry, classes, clients, images=images, features=task.features)
-    protected = protection(config, method, task.batching, trained_on)
+    config, clients = draft.config, len(trained_on[0].ids)
+    plan = make_plan(config, draft.batching, draft.setup.execution, clients, method)
+    classes, images = len(draft.data.class_names), draft.data.images
+    plan = with_attack(plan, config, draft.entry, classes, clients, images=images, features=draft.features)
+    protected = protection(config, method, draft.batching, trained_on)
     return plan._replace(privacy=protected.round if protected else None), protected
 
 
-def make_task(config: Config, others: Sequence[Config]) -> Task:
-    """The task of a config, or of a family given by its first config and the others; raises like `build`."""
+def make_draft(config: Config, others: Sequence[Config]) -> Draft:
+    """The draft of a config, or of a family given by its first config and the others; raises like `build`."""
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
@@ -231,7 +192,7 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     model, client = fit_model(config, entry, data, encodings[0], weights, clients, domains)
     batching = batching_of(config)
     features = keeps_features(config, entry, client.trunk, batching, encodings[0])
-    return Task(
+    return Draft(
         config=config,
         entry=entry,
         protocol=protocol,
@@ -255,34 +216,36 @@ def make_task(config: Config, others: Sequence[Config]) -> Task:
     )
 
 
-def make_federations(task: Task) -> list[Federation]:
+def make_federations(draft: Draft) -> list[Federation]:
     """Each seed's federation, whose samples are images or features of the frozen stages."""
-    config, trunk = task.config, task.client.trunk
+    config, trunk = draft.config, draft.client.trunk
     return federate_seeds(
-        as_features(task.data, trunk, task.model, config.data, task.batching) if trunk and task.features else task.data,
-        task.parts,
+        as_features(draft.data, trunk, draft.model, config.data, draft.batching)
+        if trunk and draft.features
+        else draft.data,
+        draft.parts,
         batch_size=config.batch_size,
         drop_last=config.drop_last,
         streaming=config.data.streaming or several_processes(),
-        encodings=task.encodings,
-        label_scales=task.label_scales,
+        encodings=draft.encodings,
+        label_scales=draft.label_scales,
         pooled=METHODS[config.method.name].pooled(config.method),
     )
 
 
 def known_facts(
-    task: Task, method: Method, plan: RoundPlan, needed: Cost, travelling: Traffic, protected: Protection | None
+    draft: Draft, method: Method, plan: RoundPlan, needed: Cost, travelling: Traffic, protected: Protection | None
 ) -> dict[str, Any]:
     """The entries of the summary that are known before training."""
-    config, clients = task.config, task.setup.clients
+    config, clients = draft.config, draft.setup.clients
     return {
         **method_facts(config),
-        **split_facts(task.data, task.sharings[0]),
+        **split_facts(draft.data, draft.sharings[0]),
         "clients": clients,
-        "domains": list(task.data.domain_names),
-        **model_facts(task.model),
+        "domains": list(draft.data.domain_names),
+        **model_facts(draft.model),
         "parameters": needed.parameters,
-        **frozen_facts(task.client.trunk),
+        **frozen_facts(draft.client.trunk),
         **hostility(config),
         "flops_per_image": needed.flops,
         **bytes_per_round(travelling, 0 if method.pooled else plan.clients_per_round or clients),

@@ -16,7 +16,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.clients import repeat_of
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.experiments import Outline
-from fdgjax.experiments.task import OF_CLASSES
+from fdgjax.experiments.regression_checks import OF_CLASSES
 from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
 from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Chosen, Predictor

@@ -12,6 +12,7 @@ import pytest
 from fdgjax.data.federation import Federation, pad_rows, pool, stack_seeds
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round, each_seed, over_seeds
 from fdgjax.evaluation import compile_evaluation
+from fdgjax.evaluation.tally import EvaluationSettings
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
@@ -125,9 +126,8 @@ def test_several_seeds_are_as_many_runs(name: str, axes: tuple[str, str]) -> Non
 )
 def test_several_seeds_are_evaluated_as_many_runs(name: str, axes: tuple[str, str]) -> None:
     def evaluation(axes: tuple[str, str]) -> Any:
-        execution = Execution(axes[1], seed_axis=axes[0])
-        method, sizes = shared_method(name), {"batch_size": 4, "adapt_batch_size": 4}
-        return compile_evaluation(method, tiny_model(method=name), domains=DOMAINS, execution=execution, **sizes)
+        how = EvaluationSettings(4, 4, Execution(axes[1], seed_axis=axes[0]))
+        return compile_evaluation(shared_method(name), tiny_model(method=name), how, domains=DOMAINS)
 
     stacked = by_numpy(lambda *leaves: np.stack(leaves), *(state for state, _ in alone(name)))
     federations = splits_for(name)

@@ -16,6 +16,7 @@ from fdgjax.data.federation import Federation, Rows, pad_rows, pool
 from fdgjax.engine import Execution, init_state
 from fdgjax.engine.robustness.attacks import ATTACKS, TARGET, with_trigger
 from fdgjax.evaluation import Metrics, Tallies, Tally, compile_evaluation, expected_calibration_error, figures, measure
+from fdgjax.evaluation.tally import EvaluationSettings
 from fdgjax.methods import METHODS
 from tests.marks import mostly_slow
 from tests.toy_models import tiny_model
@@ -113,7 +114,7 @@ def trained(name: str) -> Any:
 def evaluation(name: str, batch_size: int, execution: Execution) -> Any:
     method = shared_case(name, plan=make_plan(drop_nonfinite=True)).method
     return compile_evaluation(
-        method, tiny_model(method=name), domains=DOMAINS, batch_size=batch_size, adapt_batch_size=4, execution=execution
+        method, tiny_model(method=name), EvaluationSettings(batch_size, 4, execution), domains=DOMAINS
     )
 
 
@@ -190,10 +191,8 @@ def test_a_backdoors_success_is_the_share_of_other_classes_that_are_taken_for_it
     observe = compile_evaluation(
         method,
         tiny_model(method="fedavg"),
+        EvaluationSettings(4, 4, ONE_BY_ONE),
         domains=DOMAINS,
-        batch_size=4,
-        adapt_batch_size=4,
-        execution=ONE_BY_ONE,
         attacked=ATTACKS["backdoor"].wanted,
     )
     got = measure(jax.device_get(observe(state, federation)), NAMES)
@@ -262,10 +261,8 @@ def test_no_batch_is_larger_than_the_longest_row() -> None:
     evaluated = compile_evaluation(
         method,
         model._replace(apply=apply),
+        EvaluationSettings(100, 100, Execution("map")),
         domains=DOMAINS,
-        batch_size=100,
-        adapt_batch_size=100,
-        execution=Execution("map"),
     )
     jax.eval_shape(evaluated, trained("fedavg"), federation)
     rows = (federation.validation, federation.test, federation.target)

@@ -9,6 +9,7 @@ from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine import Execution
 from fdgjax.evaluation import Tallies, compile_evaluation
 from fdgjax.evaluation.probabilities import probabilities_in
+from fdgjax.evaluation.tally import EvaluationSettings
 from tests.evaluation.test_evaluation import federations, forward, trained
 from tests.toy_models import tiny_model
 from tests.toys import DOMAINS, make_plan, row, shared_case
@@ -21,10 +22,8 @@ def observed(name: str, federation: Federation, execution: Execution, batch_size
     evaluation = compile_evaluation(
         method,
         model,
+        EvaluationSettings(batch_size, 4, execution),
         domains=DOMAINS,
-        batch_size=batch_size,
-        adapt_batch_size=4,
-        execution=execution,
         further=probabilities_in(model, batch_size=batch_size, execution=execution),
     )
     found: Tallies = jax.device_get(evaluation(trained(name), federation))
