@@ -300,7 +300,7 @@ INCIDENTAL = frozenset(
 )
 """Keys that no protocol prescribes: the seeds, where and how a run is computed, and what is measured and logged."""
 
-TOLD = ("writers",)
+LOGGING_KEYS = ("writers",)
 """Keys that choose where a run's numbers are logged and do not change the experiment."""
 
 PLACES = ("dir", "cache_dir")
@@ -309,5 +309,5 @@ PLACES = ("dir", "cache_dir")
 
 def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
-    own = {key: value for key, value in plain.items() if key not in TOLD}
+    own = {key: value for key, value in plain.items() if key not in LOGGING_KEYS}
     return {**own, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}

@@ -127,7 +127,7 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
         )
 
 
-def sharing(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
+def split_spec(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
     """The specification of one seed's split; `target` and `server` are '' if the protocol has none."""
     excluded = words_of(config.data.excluded)
     left = [name for name in names if name not in excluded]

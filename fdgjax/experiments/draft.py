@@ -19,7 +19,7 @@ class Draft(NamedTuple):
     """The parts of an experiment that exist before its method is built.
 
     config: the config with all open choices made. entry, protocol: of its method and its split.
-    seeds: of all runs; sharings, parts: the specification of each seed's split, and the split.
+    seeds: of all runs; split_specs, parts: the specification of each seed's split, and the split.
     model: the client model's config with the method's choices; client: the model made from it. features: whether the
       output of its frozen stages is computed once per image and replaces the image.
     setup: what the method is built for. batching: how local data become minibatches.
@@ -31,7 +31,7 @@ class Draft(NamedTuple):
     protocol: Protocol
     seeds: Sequence[int]
     data: Domains
-    sharings: Sequence[SplitSpec]
+    split_specs: Sequence[SplitSpec]
     parts: list[Partition]
     model: ModelConfig
     client: ClientModel

@@ -29,8 +29,8 @@ from fdgjax.experiments.components import (
     make_method,
     make_plan,
     on_callers_mesh,
-    sharing,
     slots_of,
+    split_spec,
     training_data,
     with_attack,
 )
@@ -67,7 +67,7 @@ class Experiment(NamedTuple):
 
     config: what it was built from; for a family, the first member's. seeds: of the splits and of all random draws; for
       a family, the seeds of each member in turn.
-    sharings, parts: the specification of each seed's split of the data, and the split.
+    split_specs, parts: the specification of each seed's split of the data, and the split.
     encodings: how each seed's stored values become inputs, see `Federation.encoding`.
     label_scales: how each seed's numeric labels are standardised; None for classes.
     train: the federation that the method trains on (one client if data are pooled); federation: the one for evaluation.
@@ -84,7 +84,7 @@ class Experiment(NamedTuple):
     config: Config
     seeds: Sequence[int]
     data: Domains
-    sharings: Sequence[SplitSpec]
+    split_specs: Sequence[SplitSpec]
     parts: list[Partition]
     encodings: Sequence[Encoding | None]
     label_scales: Sequence[LabelScale | None]
@@ -136,7 +136,7 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         config=config,
         seeds=draft.seeds,
         data=draft.data,
-        sharings=draft.sharings,
+        split_specs=draft.split_specs,
         parts=draft.parts,
         encodings=draft.encodings,
         label_scales=draft.label_scales,
@@ -181,8 +181,8 @@ def make_draft(config: Config, others: Sequence[Config]) -> Draft:
     weights = read_weights(asked.pretrained, asked.name, asked.unit) if asked.pretrained else None
     data = chosen_data(config.data, config.task)
     members = [(member, seed) for member in (config, *others) for seed in seeds_of(member)]
-    sharings = [sharing(member, protocol, data.domain_names, seed) for member, seed in members]
-    parts = [protocol.split(data, how) for how in sharings]
+    split_specs = [split_spec(member, protocol, data.domain_names, seed) for member, seed in members]
+    parts = [protocol.split(data, how) for how in split_specs]
     clients = len(parts[0].train)
     held_bytes = 0 if config.data.streaming else data.inputs.nbytes
     config = choose_devices(config, entry, parts, held_bytes, partial(step_flops, config, asked, data))
@@ -198,7 +198,7 @@ def make_draft(config: Config, others: Sequence[Config]) -> Draft:
         protocol=protocol,
         seeds=[seed for _, seed in members],
         data=data,
-        sharings=sharings,
+        split_specs=split_specs,
         parts=parts,
         model=model,
         client=client,
@@ -240,7 +240,7 @@ def known_facts(
     config, clients = draft.config, draft.setup.clients
     return {
         **method_facts(config),
-        **split_facts(draft.data, draft.sharings[0]),
+        **split_facts(draft.data, draft.split_specs[0]),
         "clients": clients,
         "domains": list(draft.data.domain_names),
         **model_facts(draft.model),

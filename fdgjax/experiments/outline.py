@@ -93,7 +93,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
     return DataDescription(
         class_names=tuple(data.class_names),
         domain_names=tuple(data.domain_names),
-        target=experiment.sharings[member][0].target,
+        target=experiment.split_specs[member][0].target,
         sample_shape=tuple(data.inputs.shape[1:]),
         clients=len(experiment.parts[0].train),
         samples=tuple(train.inputs.shape),

@@ -32,7 +32,8 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
         return dict(kept["accuracy"])
     experiment = rebuilt(run, data_dir)
     data, outline = experiment.data, outline_of(experiment)
-    rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in experiment.sharings[0].excluded]
+    excluded = experiment.split_specs[0].excluded
+    rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in excluded]
     found = {}
     for index, seed in enumerate(experiment.seeds):
         state, records = kept_state(experiment, run, index)
@@ -41,7 +42,7 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
         answers = iter(trained.classes([(one, own) for own in rows for one in models]))
         found[str(seed)] = {
             name: float(np.mean([np.mean(next(answers) == data.labels[own]) for _ in models]))
-            for name, own in zip(experiment.sharings[0].excluded, rows, strict=True)
+            for name, own in zip(excluded, rows, strict=True)
         }
     write_checked_json(run / FILE, {"summary": of, "accuracy": found})
     return found

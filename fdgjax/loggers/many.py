@@ -21,7 +21,7 @@ class Log(NamedTuple):
 
 
 def open_loggers(
-    loggers: Sequence[Logger], place: RunInfo, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]
+    loggers: Sequence[Logger], info: RunInfo, records: Sequence[Mapping[str, Any]], warn: Callable[[str], None]
 ) -> Log:
     """Opens all loggers of one seed's run.
 
@@ -30,11 +30,11 @@ def open_loggers(
 
     Args:
       loggers: the run's loggers.
-      place: the run.
+      info: the run.
       records: one per round so far.
       warn: called with one line if a logger fails in any way; the run continues without that logger.
     """
-    opened = {logger: guarded(logger, partial(opened_sink, logger, place, records), warn) for logger in loggers}
+    opened = {logger: guarded(logger, partial(opened_sink, logger, info, records), warn) for logger in loggers}
 
     def write(record: Mapping[str, Any]) -> None:
         for logger, sink in opened.items():
@@ -48,9 +48,9 @@ def open_loggers(
     return Log(write, close)
 
 
-def opened_sink(logger: Logger, place: RunInfo, records: Sequence[Mapping[str, Any]]) -> Sink:
+def opened_sink(logger: Logger, info: RunInfo, records: Sequence[Mapping[str, Any]]) -> Sink:
     """The open logger, after it was given the rounds so far."""
-    return caught_up(logger.open(place), records)
+    return caught_up(logger.open(info), records)
 
 
 def caught_up(sink: Sink, records: Sequence[Mapping[str, Any]]) -> Sink:

@@ -24,23 +24,23 @@ LONGEST = 250
 """The maximum length of a name."""
 
 
-def open_mlflow(place: RunInfo) -> Sink:
+def open_mlflow(info: RunInfo) -> Sink:
     """Opens the run that `mlflow.json` names for this store, or a new one; the store says which rounds it has."""
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
 
-    shared, own = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{(place.folder / OWN).absolute()}"
+    shared, own = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{(info.folder / OWN).absolute()}"
     client = MlflowClient(tracking_uri=shared or own)
     # The address without the user name and password that it may contain.
     place_of_store = shared.rpartition("@")[2] if shared else OWN
-    note = read_id(place.folder, "mlflow")
+    note = read_id(info.folder, "mlflow")
     # Earlier versions noted the whole path of a run's own store, which is another one where the folder is moved.
     if note.get("store") in (place_of_store, shared or own):
         run, held = note["run"], last_round(client, note["run"])
         client.update_run(run, status="RUNNING")
     else:
-        run, held = begun(client, place), 0
-        write_id(place.folder, "mlflow", run=run, store=place_of_store)
+        run, held = begun(client, info), 0
+        write_id(info.folder, "mlflow", run=run, store=place_of_store)
     last = held
 
     def write(round_: int, numbers: Mapping[str, float]) -> None:
@@ -54,7 +54,7 @@ def open_mlflow(place: RunInfo) -> Sink:
         last = round_
 
     def close() -> None:
-        client.set_terminated(run, "FINISHED" if last >= place.config["rounds"] else "KILLED")
+        client.set_terminated(run, "FINISHED" if last >= info.config["rounds"] else "KILLED")
 
     return Sink(held, write, close)
 
@@ -64,12 +64,12 @@ def last_round(client: Any, run: str) -> int:
     return max((int(metric.step) for metric in client.get_metric_history(run, "round")), default=0)
 
 
-def begun(client: Any, place: RunInfo) -> str:
+def begun(client: Any, info: RunInfo) -> str:
     """The id of a new run, with the config's keys as its parameters."""
     from mlflow.entities import Param
 
-    run: str = client.create_run(experiment_of(client), run_name=place.name).info.run_id
-    parameters = [Param(allowed(key), str(value)) for key, value in flatten_dict(place.config, sep=".").items()]
+    run: str = client.create_run(experiment_of(client), run_name=info.name).info.run_id
+    parameters = [Param(allowed(key), str(value)) for key, value in flatten_dict(info.config, sep=".").items()]
     for i in range(0, len(parameters), MOST):
         client.log_batch(run, params=parameters[i : i + MOST])
     return run

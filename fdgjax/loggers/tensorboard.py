@@ -7,9 +7,9 @@ from typing import Any
 from fdgjax.loggers.base import Logger, RunInfo, Sink
 
 
-def open_tensorboard(place: RunInfo) -> Sink:
+def open_tensorboard(info: RunInfo) -> Sink:
     """Opens an event file for all rounds from the first one on, which purges those of earlier files: they may lack
-    rounds that were trained without TensorBoard, and have rounds after `place.done` of a killed run."""
+    rounds that were trained without TensorBoard, and have rounds after `info.done` of a killed run."""
     # Not tensorboardX's SummaryWriter: on a full disk its thread dies silently, and then its queue blocks the run.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -17,9 +17,9 @@ def open_tensorboard(place: RunInfo) -> Sink:
 
     # Protocol buffers create their classes at import, so that their arguments cannot be type-checked.
     event: Any = Event
-    folder = place.folder / "tensorboard"
+    folder = info.folder / "tensorboard"
     folder.mkdir(parents=True, exist_ok=True)
-    events = EventsWriter(str(folder / "events"), f".{place.done:06d}")
+    events = EventsWriter(str(folder / "events"), f".{info.done:06d}")
     events.write_event(event(step=1, session_log=SessionLog(status=SessionLog.START)))
 
     def write(round_: int, numbers: Mapping[str, float]) -> None:

@@ -17,23 +17,23 @@ PATIENCE = 60.0
 """Seconds that a run waits at its end for records to reach the server."""
 
 
-def open_wandb(place: RunInfo) -> Sink:
+def open_wandb(info: RunInfo) -> Sink:
     """Opens the run that `wandb.json` names, or a new one."""
     import wandb
 
-    name = read_id(place.folder, "wandb").get("run") or uuid.uuid4().hex[:12]
+    name = read_id(info.folder, "wandb").get("run") or uuid.uuid4().hex[:12]
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT", "fdgjax"),
-        name=place.name,
+        name=info.name,
         id=name,
         resume="allow",
         mode=os.environ.get("WANDB_MODE", "offline"),
-        dir=place.folder,
-        config=dict(place.config),
+        dir=info.folder,
+        config=dict(info.config),
         reinit="create_new",  # the seeds' runs are open at the same time
         settings=wandb.Settings(console="off", silent=True, finish_timeout=PATIENCE),
     )
-    write_id(place.folder, "wandb", run=name)
+    write_id(info.folder, "wandb", run=name)
 
     def write(round_: int, numbers: Mapping[str, float]) -> None:
         run.log(dict(numbers), step=round_)

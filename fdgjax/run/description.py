@@ -7,7 +7,7 @@ from fdgjax.experiments import Experiment
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
 
 
-def fates(experiment: Experiment) -> dict[str, str]:
+def labels_with_frozen(experiment: Experiment) -> dict[str, str]:
     """How every variable of the network is shared: its label by path, or `frozen` in a frozen trunk."""
     frozen = flatten(experiment.trunk.variables) if experiment.trunk else {}
     return dict.fromkeys(frozen, FROZEN) | label_table(experiment.shapes, experiment.method.label)
@@ -15,7 +15,7 @@ def fates(experiment: Experiment) -> dict[str, str]:
 
 def label_summary(experiment: Experiment) -> str:
     """The number of variables and bytes for each label in use, one line per label."""
-    table = fates(experiment)
+    table = labels_with_frozen(experiment)
     sizes = dict(bytes_by_label(experiment.shapes, experiment.method.label))
     sizes[FROZEN] = bytes_of(experiment.trunk.variables) if experiment.trunk else 0
     counts = {label: sum(word == label for word in table.values()) for label in sizes}

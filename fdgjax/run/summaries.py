@@ -43,7 +43,7 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
             {"images_per_second": own / timings.round_seconds, **program},
         )
         for seed, how, part, of_seed, own in zip(
-            experiment.seeds, experiment.sharings, experiment.parts, records, images, strict=True
+            experiment.seeds, experiment.split_specs, experiment.parts, records, images, strict=True
         )
     ]
 

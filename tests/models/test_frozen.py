@@ -20,7 +20,7 @@ from fdgjax.models import MODELS, Backbone
 from fdgjax.models.client_model import as_model, make_client_model, make_network
 from fdgjax.models.pretrained.convert import read_weights, starting_from
 from fdgjax.run.console import Console
-from fdgjax.run.description import fates, label_summary
+from fdgjax.run.description import label_summary, labels_with_frozen
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of, flatten, merge
@@ -48,7 +48,7 @@ SENT = {
 @pytest.mark.parametrize("method", SENT)
 def test_frozen_variables_have_their_fate_and_are_on_no_wire(method: str, cache: Path) -> None:
     experiment = built(cache, method)
-    table = fates(experiment)
+    table = labels_with_frozen(experiment)
     assert {path for path, fate in table.items() if fate == "frozen"} == OF_TRUNK
     rest = {path: leaf for path, leaf in flatten(experiment.shapes).items() if path not in OF_TRUNK}
     assert set(rest) == set(table) - OF_TRUNK
