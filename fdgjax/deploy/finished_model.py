@@ -49,7 +49,7 @@ def open_model(file: Path) -> Classifier:
         tables=dict.fromkeys(TABLES, (terms.clients, 1)),
         images=not terms.columns,
         columns=terms.columns,
-        encodings=(terms.encoding,),
+        encodings=(terms.used_encoding,),
     )
     state = State(jnp.uint32(terms.config.seed), jnp.int32(int(facts["round"])), {}, {}, {})
     trained = TrainedModels(make_outline(terms.config, data), state, 0, records_beside(file))

@@ -71,6 +71,11 @@ class Terms(NamedTuple):
         return tuple(party for party in range(self.parties) if party != self.unseen)
 
     @property
+    def used_encoding(self) -> Encoding | None:
+        """How stored values become inputs: a table's columns as they are, where nothing else was agreed on."""
+        return self.encoding or (unstandardised(layout_of(self.columns)) if self.columns else None)
+
+    @property
     def stored(self) -> type[np.generic]:
         """The type of stored samples."""
         return np.float32 if self.columns else np.uint8
@@ -221,7 +226,6 @@ def federation_of(
       lengths: each client's number of training samples, `[clients]`; None if the party knows only its own.
     """
     clients, count, alone = terms.clients, len(own.labels), client is not None
-    encoding = terms.encoding or (unstandardised(layout_of(terms.columns)) if terms.columns else None)
     row = np.arange(count)[None]
     known = np.zeros(clients) if lengths is None else lengths
     places = np.zeros((clients, max(1, count) if alone else 1))
@@ -243,7 +247,7 @@ def federation_of(
         test=no_rows,
         target=no_row,
         server=no_row if alone or not count else Rows(on_device(row), on_device([count])),
-        encoding=encoding,
+        encoding=terms.used_encoding,
     )
 
 
