@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.models import CLASSES, MODELS
-from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from fdgjax import models
 from fdgjax.aggregation import RULES
@@ -25,7 +24,7 @@ from fdgjax.aggregation.scopes import SCOPES
 from fdgjax.contract import Model, PyTree, Rule, ServerStep, Setup
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import as_model
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.processor import processor_name
 from fdgjax.utils.registry import lookup
 
@@ -40,7 +39,8 @@ class Program(NamedTuple):
     kept: bool
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = options.add_argument
@@ -56,6 +56,7 @@ def main(argv: Sequence[str]) -> None:
     programs = {name: program(name, model, chosen.clients) for name in chosen.contenders}
     print(table(programs, measured(programs, chosen.repeats)))
     print(f"\n{processor_name()}; {chosen.clients} clients, medians of {chosen.repeats} repeats")
+    return 0
 
 
 def program(name: str, model: Model, clients: int) -> Program:
@@ -131,4 +132,4 @@ def table(programs: Mapping[str, Program], seconds: Mapping[str, Sequence[float]
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

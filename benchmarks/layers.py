@@ -12,13 +12,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from benchmarks.timing import timed
 from fdgjax.nn.formulations import Formulation
 from fdgjax.nn.geometry import Case, Geometry
 from fdgjax.nn.lowerings import FITS, FORWARD, INPUT_GRADIENT, KERNEL_GRADIENT, PLANS
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 
 MAPS: Mapping[str, tuple[Mapping[str, Formulation], str]] = {
     "forward": (FORWARD, "xk"),
@@ -40,7 +39,8 @@ class Chosen(NamedTuple):
     repeats: int
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = options.add_argument
@@ -53,6 +53,7 @@ def main(argv: Sequence[str]) -> None:
     chosen = Chosen(**vars(options.parse_args(argv)))
     rows = [row(case, name, chosen) for case in chosen.layers for name in MAPS]
     print(markdown(["layer", "map", "chosen", "ms"], rows))
+    return 0
 
 
 def layer(text: str) -> Case:
@@ -103,4 +104,4 @@ def milliseconds(formulation: Formulation, case: Case, takes: str, chosen: Chose
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import jax
 
-from benchmarks.options import guarded
 from fdgjax.config.command_line import parse
 from fdgjax.engine.devices import split_cpu
 from fdgjax.experiments import build
 from fdgjax.run.compilation import compile_ahead
 from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.loop import train_rounds
+from fdgjax.utils.command import command
 from fdgjax.utils.process_memory import peak_resident_bytes, resident_bytes
 from fdgjax.utils.processor import cores
 
@@ -30,7 +30,8 @@ SETTLED = 20
 """Rounds after which memory must not grow."""
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     config, _ = parse(["benchmarks.memory", *argv])
     remember_compilations(config)
@@ -56,7 +57,8 @@ def main(argv: Sequence[str]) -> None:
     print(f"taken {taken / MEBIBYTE:,.0f} MiB at the peak; predicted / taken {predicted.total / taken:.2f}")
     if len(resident) > SETTLED:
         print(f"last round / round {SETTLED}: {resident[-1] / resident[SETTLED - 1]:.4f} of resident memory")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -14,19 +14,20 @@ import jax
 from benchmarks.engine_round import method_and_plan, network, random_federation
 from benchmarks.jobs import Job
 from benchmarks.models import MODELS
-from benchmarks.options import base_job, guarded
+from benchmarks.options import base_job
 from benchmarks.tables import markdown
 from fdgjax.engine import compile_init, compile_round
 from fdgjax.methods import METHODS
 from fdgjax.nn.lowerings import PLANS
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.registry import lookup
 
 COUNTED = ("convolution", "dot_general", "while", "reduce", "reduce_window", "gather", "scatter")
 """Operations that are no elementwise arithmetic or change of shape, which XLA joins with their neighbours."""
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Counts and prints."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = options.add_argument
@@ -46,6 +47,7 @@ def main(argv: Sequence[str]) -> None:
             found = step_operations(job._replace(plan=plan), chosen.platform)
             rows.append([model, plan, *(str(found[name]) for name in COUNTED), str(found.total())])
     print(markdown(["network", "plan", *COUNTED, "all"], rows))
+    return 0
 
 
 def step_operations(job: Job, platform: str) -> Counter[str]:
@@ -75,4 +77,4 @@ def inside(holder: Any, functions: dict[str, Any]) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

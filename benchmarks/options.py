@@ -2,9 +2,8 @@
 
 import argparse
 import importlib.util
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from benchmarks.tables import check_free, complaints
 from benchmarks.timing import CLOCKS
 from fdgjax.nn.lowerings import PLANS
 from fdgjax.utils.command import positive_number
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_json
 from fdgjax.utils.registry import lookup
 
@@ -134,13 +132,3 @@ def setting(measurements: Sequence[Result]) -> str:
 def close(measurements: Sequence[Result], table: str, path: Path) -> None:
     """Prints the table and the measurements without figures."""
     print("", setting(measurements), "", table, "", *complaints(measurements), f"record in {path}", sep="\n")
-
-
-def guarded(body: Callable[[Sequence[str]], None], argv: Sequence[str]) -> int:
-    """Runs a benchmark; a mistake of the user's is one line and status 2."""
-    try:
-        body(argv)
-    except UserError as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
-    return 0

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.jobs import Job, Result
-from benchmarks.options import CEILING, base_job, close, guarded, parser, planned, run, without_torch
+from benchmarks.options import CEILING, base_job, close, parser, planned, run, without_torch
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.processor import cores
 from fdgjax.utils.registry import lookup
 
@@ -38,7 +38,8 @@ REFERENCES = ("torch", "autocast", "naive")
 """Contenders with which all others are compared, if they were measured."""
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = parser(__doc__.splitlines()[0])
     add = options.add_argument
@@ -54,6 +55,7 @@ def main(argv: Sequence[str]) -> None:
     ceiling = Job("matmul", precision=chosen.precision, dtype=chosen.dtype)
     measurements, path = run("round", chosen, {CEILING: ceiling, **jobs})
     close(measurements, table(measurements, chosen.models), path)
+    return 0
 
 
 def contenders(chosen: Any) -> dict[str, Job]:
@@ -104,4 +106,4 @@ def work(measurements: Sequence[Result], model: str) -> float | None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

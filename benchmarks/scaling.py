@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.jobs import Job, Result
-from benchmarks.options import base_job, close, guarded, parser, planned, run
+from benchmarks.options import base_job, close, parser, planned, run
 from benchmarks.tables import COSTS, costs, markdown, median, paired_ratio, series, spelled
 from fdgjax.engine import CLIENT_AXES
 from fdgjax.methods import METHODS
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.registry import lookup
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = parser(__doc__.splitlines()[0])
     add = options.add_argument
@@ -31,6 +32,7 @@ def main(argv: Sequence[str]) -> None:
     chosen = options.parse_args(argv)
     measurements, path = run("scaling", chosen, contenders(base_job(chosen, chosen.model), chosen))
     close(measurements, table(measurements, chosen.clients[0]), path)
+    return 0
 
 
 def contenders(base: Job, chosen: Any) -> dict[str, Job]:
@@ -78,4 +80,4 @@ def place(m: Result) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -23,10 +23,10 @@ from PIL import Image
 
 from benchmarks.jobs import ROOT, Job, Result, launch
 from benchmarks.models import CLASSES
-from benchmarks.options import close, common_options, guarded, record_path
+from benchmarks.options import close, common_options, record_path
 from benchmarks.peers.contenders import PEERS, installed, interpreter
 from benchmarks.tables import markdown, mebibytes, spelled
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.files import write_json
 from fdgjax.utils.process_memory import anonymous_bytes
 from fdgjax.utils.registry import lookup
@@ -37,7 +37,8 @@ DIFFERENT = 600
 """Number of different images; the others are links to them. They are smooth, so that a file has a photograph's size."""
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = common_options(__doc__.splitlines()[0])
     add = options.add_argument
@@ -56,6 +57,7 @@ def main(argv: Sequence[str]) -> None:
             write_json(path, {"benchmark": "streams", "measurements": measurements})
             print(f"{images} images  {name:8s} {json.dumps(result)}", flush=True)
     close(measurements, table(measurements), path)
+    return 0
 
 
 def jpegs(folder: Path, images: int) -> Path:
@@ -212,4 +214,4 @@ def table(measurements: Sequence[Result]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

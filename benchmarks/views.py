@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.options import guarded
 from benchmarks.tables import markdown
 from fdgjax.contract import Batch, Context, Variables
 from fdgjax.data.augmentations.simclr import simclr_view
@@ -22,11 +21,12 @@ from fdgjax.methods.parts.optimizers import optimizer as named
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.registry import lookup
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = options.add_argument
@@ -41,6 +41,7 @@ def main(argv: Sequence[str]) -> None:
         lookup("model", name, MODELS)
     header = ["model", "both views, ms", "step, ms", "share"]
     print(markdown(header, [row(name, chosen) for name in chosen.models]))
+    return 0
 
 
 def row(name: str, chosen: Any) -> list[str]:
@@ -85,4 +86,4 @@ def timed(function: Callable[[Any], Any], argument: Any) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

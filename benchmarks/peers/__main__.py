@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.jobs import Job, Result
-from benchmarks.options import base_job, close, guarded, parser, run
+from benchmarks.options import base_job, close, parser, run
 from benchmarks.peers.contenders import PEERS, jobs_of
 from benchmarks.tables import markdown, mebibytes, median, paired_ratio, series, spelled
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError
 
 REFERENCE = "torch"
 """With which all others are compared, if it was measured."""
 
 
-def main(argv: Sequence[str]) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     """Measures and prints.
 
     Raises:
@@ -39,6 +40,7 @@ def main(argv: Sequence[str]) -> None:
     print(*absent, sep="\n", flush=True)
     measurements, path = run("peers", chosen, jobs)
     close(measurements, "\n".join([table(measurements, chosen.contenders), "", *absent]), path)
+    return 0
 
 
 def table(measurements: Sequence[Result], contenders: Sequence[str]) -> str:
@@ -66,4 +68,4 @@ def table(measurements: Sequence[Result], contenders: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

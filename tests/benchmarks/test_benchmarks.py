@@ -25,7 +25,7 @@ from benchmarks.jobs import Job, alternate
 from benchmarks.models import MODELS, twin
 from benchmarks.naive import InceptionCNN as NaiveInceptionCNN
 from benchmarks.operations import step_operations
-from benchmarks.options import base_job, guarded, parser, planned
+from benchmarks.options import base_job, parser, planned
 from benchmarks.round import main
 from benchmarks.tables import paired_ratio
 from fdgjax import models
@@ -47,7 +47,7 @@ def test_a_run_prints_a_table_and_keeps_its_record(
     record = tmp_path / "new" / "round.json"
     small = "--clients 2 --batch_size 2 --steps 1 --rounds 1 --repeats 1 --image_size 8"
     argv = [*small.split(), "--contenders", "map", "--models", "digits_cnn", "--json", str(record)]
-    assert guarded(main, argv) == 0
+    assert main(argv) == 0
     assert "| digits_cnn map |" in capsys.readouterr().out
     measured = {m["contender"]: m for m in json.loads(record.read_text())["measurements"]}
     assert measured["matmul"]["matmul_flops_per_second"] > 0
@@ -56,7 +56,7 @@ def test_a_run_prints_a_table_and_keeps_its_record(
     assert np.isfinite(ours["loss"])
 
     before = record.read_bytes()
-    assert guarded(main, argv) == 2
+    assert main(argv) == 2
     assert "exists" in capsys.readouterr().err
     assert record.read_bytes() == before
 
@@ -64,7 +64,7 @@ def test_a_run_prints_a_table_and_keeps_its_record(
 @pytest.mark.slow
 def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
     small = "--models digits_cnn --width 0.1 --batch_size 2 --image_size 8 --steps 1 --repeats 1"
-    assert guarded(views.main, small.split()) == 0
+    assert views.main(small.split()) == 0
     *_, line = capsys.readouterr().out.strip().splitlines()
     name, alone, step, share = (word.strip() for word in line.strip("|").split("|"))
     assert name == "digits_cnn"
@@ -75,7 +75,7 @@ def test_the_cost_of_views_is_a_line_for_each_model(capsys: pytest.CaptureFixtur
 @pytest.mark.slow
 def test_a_layer_is_measured_by_each_formulation(capsys: pytest.CaptureFixture[str]) -> None:
     small = "--layers 2,4,3,4,3,1 --without winograd winograd_small --turns 1 --repeats 1"
-    assert guarded(layers.main, small.split()) == 0
+    assert layers.main(small.split()) == 0
     lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()[2:]]
     assert [name for _, name, *_ in lines] == ["forward", "input gradient", "kernel gradient"]
     for _, _, choice, times in lines:
@@ -95,14 +95,14 @@ def test_a_layer_that_is_not_six_numbers_is_refused(text: str) -> None:
 def test_the_cost_of_aggregation_is_a_line_for_each_contender(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["mean", "cosine_softmax:leaf", "hfedf"]
     small = "--model digits_cnn --clients 2 --image_size 8 --repeats 1 --contenders"
-    assert guarded(aggregation.main, [*small.split(), *names]) == 0
+    assert aggregation.main([*small.split(), *names]) == 0
     lines = [[word.strip() for word in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     measured = {line[0]: line[1:] for line in lines if line[0] in names}
     assert list(measured) == names
     assert all(float(cpu) > 0 for cpu, _, _ in measured.values())
     assert measured["mean"][1] == "1.0"
     assert measured["hfedf"][1] == "-"
-    assert guarded(aggregation.main, ["--contenders", "men", "--clients", "1"]) == 2
+    assert aggregation.main(["--contenders", "men", "--clients", "1"]) == 2
     assert "did you mean 'mean'" in capsys.readouterr().err
 
 
@@ -239,7 +239,7 @@ def test_the_script_for_a_gpu_asks_for_what_there_is(tmp_path: Path, monkeypatch
         _, module, *words = command.split()
         benchmark = importlib.import_module(module)
         monkeypatch.setattr(benchmark, "run", run)
-        assert guarded(benchmark.main, words) == 2
+        assert benchmark.main(words) == 2
     assert len(commands) == 9
     assert {"library", "im2col", "winograd"} <= {job.plan for job in asked}
     assert {"tensorfloat32", "float32"} <= {job.precision for job in asked}

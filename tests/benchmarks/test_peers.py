@@ -9,7 +9,6 @@ import pytest
 from benchmarks import timing
 from benchmarks.child import KINDS
 from benchmarks.jobs import Job
-from benchmarks.options import guarded
 from benchmarks.peers import contenders
 from benchmarks.peers.__main__ import main, table
 from benchmarks.peers.contenders import PEERS, Peer, interpreter, jobs_of
@@ -42,7 +41,7 @@ def test_what_is_not_installed_is_one_line_and_no_job(tmp_path: Path) -> None:
 def test_a_run_without_anything_installed_is_an_error_of_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(main, ["--contenders", "nowhere", "--environments", str(tmp_path)]) == 2
+    assert main(["--contenders", "nowhere", "--environments", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
