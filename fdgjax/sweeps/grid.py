@@ -70,7 +70,7 @@ def base_configs(word: str, methods: Sequence[str]) -> list[ConfigDict]:
     if bool(own) == bool(methods):
         got = f"--config={word} and " + (f"--methods {','.join(methods)}" if methods else "no --methods")
         raise UserError(
-            f"sweep got {got}; expected methods in one place, such as --config=fedavg:{preset or 'pacs'} or "
+            f"got {got}; expected methods in one place, such as --config=fedavg:{preset or 'pacs'} or "
             f"--config=:{preset or 'pacs'} --methods fedavg,fedprox"
         )
     if Path(own).is_file() or own.endswith(".py"):
