@@ -20,7 +20,6 @@ from fdgjax.api.trainer import as_one
 from fdgjax.cli import predict, subcommands
 from fdgjax.config import to_plain
 from fdgjax.config.register import REGISTRIES
-from fdgjax.data.sources.arrays import arrays_name, domains_of
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.models import user_module
@@ -66,6 +65,9 @@ def arrays(seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         images[np.arange(20), :, labels] += 150
         found[name] = (images, labels)
     return found
+
+
+X, _ = arrays()["one"]
 
 
 @pytest.fixture(autouse=True)
@@ -170,49 +172,6 @@ def test_a_callback_of_several_seeds_has_their_means() -> None:
     assert as_one(records[:1]) is records[0]
 
 
-X, Y = arrays()["one"]
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ({"a": (X, Y)}, "data got 1 domain"),
-        ([(X, Y), (X, Y)], "data got list; expected at least two domains, a dict"),
-        ({"a": (X, Y), "b": X}, r"data\['b'\] got ndarray; expected a pair"),
-        ({"a": (X, Y), 3: (X, Y)}, "a domain called 3; expected a word"),
-        (
-            {"a": (X, Y), "b": (X / 255, Y)},
-            "float32 and data.*uint8; expected images .uint8. or numbers for all; of",
-        ),
-        ({"a": (X, Y), "b": (X[..., 0], Y)}, r"of grey images \[n, H, W\] make images\[..., None\]"),
-        ({"a": (X, Y), "b": (np.zeros((20, 3, 8, 6), np.uint8), Y)}, r"\[20, 3, 8, 6\].* make np\.transpose\(images"),
-        ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
-        ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 samples"),
-        ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),
-        ({"a": (X, Y), "b": (X, Y.astype(str))}, "labels of <U21, such as .*; expected whole numbers .* np.unique"),
-        ({"a": (X, Y), "b": (X, Y - 1)}, "labels of int64 from -1 to 1; expected whole numbers from 0"),
-        ({"a": (X, Y), "b": (X[:, :2], Y)}, r"data\['b'\] has images of \[2, 3, 1\] and data\['a'\] of \[4, 3, 1\]"),
-        ({"a": (X, Y + 7), "b": (X, Y)}, "the label 9, but 9 classes"),
-        ({"a": (X, Y), "b": (X, Y + 2**32)}, "labels of int64 from 4294967296 to"),
-        ({"a": (X, Y + 0.5), "b": (X, Y * 1e300)}, r"data\['b'\] has labels that are not finite"),
-    ],
-)
-def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
-    classes = tuple("abcdefghi") if said.startswith("the label") else None
-    with pytest.raises(UserError, match=said):
-        domains_of(data, classes)
-
-
-def test_a_class_without_a_sample_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    assert domains_of({"a": (X, Y % 2 + 1), "b": (X, Y % 2 + 1)}).class_names == ("0", "1", "2")
-    assert "no sample of 0 in any domain of the data" in caplog.text
-
-
-def test_a_word_is_no_list_of_classes() -> None:
-    with pytest.raises(UserError, match="a single word; expected a list of names"):
-        domains_of({"a": (X, Y % 2), "b": (X, Y % 2)}, "ab")
-
-
 def wide(shift: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Numbers with the axes of images, in [-1, 1] and beyond by the shift."""
     labels = np.arange(8) % 2
@@ -237,14 +196,6 @@ def test_colours_are_changed_of_pixels_alone(method: str, augmentation: str, wha
     with pytest.raises(UserError, match=f"{what} changes the colours .* got samples .4, 4, 1. with other numbers"):
         built(0.5)
     assert built(0.5, "flip", "fedavg")
-
-
-def test_the_name_of_arrays_changes_with_all_of_them() -> None:
-    first, turned = arrays(), dict(reversed(arrays().items()))
-    other = first | {"one": (X, np.roll(Y, 1))}
-    assert arrays_name(domains_of(first)) == arrays_name(domains_of(arrays()))
-    named = (first, turned, other, arrays(1))
-    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 5
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fdgjax.contract import Variables
 from fdgjax.data.federation import Federation, Rows, pad_rows, pool
 from fdgjax.engine import Execution, init_state
 from fdgjax.engine.robustness.attacks import ATTACKS, TARGET, with_trigger
-from fdgjax.evaluation import Metrics, Tallies, Tally, compile_evaluation, expected_calibration_error, figures, measure
+from fdgjax.evaluation import Metrics, Tallies, compile_evaluation, expected_calibration_error, figures, measure
 from fdgjax.evaluation.tally import EvaluationSettings
 from fdgjax.methods import METHODS
 from tests.marks import mostly_slow
@@ -296,31 +294,6 @@ def test_every_sample_is_counted_once_in_its_domain() -> None:
     for part in tallies[:3]:
         np.testing.assert_array_equal(part.bin_count.sum(axis=-1), part.total.sum(axis=-1))
         np.testing.assert_array_equal(part.bin_correct.sum(axis=-1), part.correct.sum(axis=-1))
-
-
-COUNTS = st.lists(st.tuples(st.integers(0, 20), st.floats(0, 1), st.floats(0, 1)), min_size=15, max_size=15)
-
-
-@pytest.mark.slow
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(bins=COUNTS.filter(lambda bins: sum(n for n, _, _ in bins) > 0), cut=st.integers(0, 20))
-def test_calibration_pools_models(bins: list[tuple[int, float, float]], cut: int) -> None:
-    """The error is that of all samples together, however they are shared between models."""
-    count = np.asarray([n for n, _, _ in bins], np.float64)
-    right = np.asarray([round(n * a) for n, a, _ in bins], np.float64)
-    confidence = np.asarray([n * c for n, _, c in bins])
-    nothing = np.zeros(1)
-
-    def tally(*parts: np.ndarray) -> Tally:
-        return Tally(nothing, nothing, *parts, nothing)
-
-    whole = expected_calibration_error(tally(count, right, confidence))
-    share = cut / 20
-    halves = [np.stack([share * x, (1 - share) * x]) for x in (count, right, confidence)]
-    np.testing.assert_allclose(expected_calibration_error(tally(*halves)), whole, rtol=1e-9, atol=1e-12)
-    some = count > 0
-    gaps = np.abs(right[some] / count[some] - confidence[some] / count[some])
-    np.testing.assert_allclose(whole, np.sum(count[some] / count.sum() * gaps), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow
