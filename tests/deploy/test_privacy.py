@@ -39,6 +39,7 @@ __all__ = ["perceptron"]
 
 CLIP, NOISE, RATE = 0.7, 1.3, 0.1
 SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
+CHOSEN = {"selection": "validation", "method.weighting": "uniform"}
 PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
 """The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
 
@@ -256,7 +257,7 @@ def test_a_trusted_server_keeps_its_secret_and_records_the_simulations_epsilon(t
         ("fedbn", {"model.unit": "norm"}, "variables besides parameters"),
         ("feddg", {}, "compute something from their samples before they train"),
         *(
-            ("fedavg", {"privacy.unit": unit, "selection": "validation"}, "no noise covers the choice of a round")
+            ("fedavg", {"privacy.unit": unit, **CHOSEN}, "no noise covers the choice of a round")
             for unit in ("sample", "client")
         ),
         (
