@@ -46,6 +46,7 @@ def test_mean_is_the_weighted_average(seed: int, scale: float, weights: list[int
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("sign", [1, -1])
 @LAW
@@ -98,6 +99,7 @@ def test_leaf_scope_is_the_rule_on_each_leaf(seed: int, weights: list[int]) -> N
     assert_close(jax.tree.leaves(coefficients), [c for _, c in alone])
 
 
+@pytest.mark.slow
 def test_agreement_is_favoured_by_plus_and_disfavoured_by_minus() -> None:
     updates = jnp.asarray([[1.0, 0], [1.0, 0.1], [1.0, -0.1], [-1.0, 0.3]])
     favoured, disfavoured = (COSINE(updates, sign=sign)[1] for sign in (1, -1))
@@ -185,6 +187,7 @@ def test_gradient_mask_is_the_mean_times_the_agreement_below_the_threshold(mask:
     np.testing.assert_allclose(flat, kept * (weights / weights.sum() @ matrix), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_agreement_that_equals_the_threshold_reaches_it() -> None:
     updates = {"w": jnp.asarray([[1.0], [2.0], [-1.0]])}
     update, _ = gradient_mask(updates, jnp.asarray([4.0, 3.0, 3.0]), tau=0.4, mask="hard")

@@ -80,6 +80,7 @@ def test_without_it_the_mean_is_left(chosen: dict[str, float]) -> None:
     chex.assert_trees_all_close(update, mean(updates, weights)[0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_who_agrees_counts_for_more_with_every_iteration() -> None:
     updates = jnp.asarray([[1.0, 0.1], [1.0, -0.1], [-0.2, 1.0]])
     each = [np.asarray(global_alignment(updates, iterations=n)[1]) for n in (0, 1, 3)]

@@ -105,6 +105,7 @@ def test_many_clients_and_many_leaves_at_once() -> None:
         assert pull.min() >= float(w @ gram @ w) - 1e-2
 
 
+@pytest.mark.slow
 def test_of_many_clients_a_third_is_left_out() -> None:
     """Where several vertices at a time leave and enter, it is the same point: nobody's product with it is smaller."""
     rng = np.random.default_rng(1)

@@ -37,6 +37,7 @@ def diameter(points: np.ndarray) -> float:
     return float(np.linalg.norm(points[:, None] - points[None], axis=2).max())
 
 
+@pytest.mark.slow
 @every_rule
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(

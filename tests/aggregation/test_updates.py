@@ -194,6 +194,7 @@ def aligned(case: tuple[Network, jax.Array, Any], weights: jax.Array) -> Any:
     return [rule(kind, weights)[1] for kind in kinds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-21, 1.0, 1e19, 1e30])
 def test_shares_by_factors_are_those_of_written_out_gradients(scale: float) -> None:
     primal, inputs, cotangents = network(8)

@@ -130,6 +130,7 @@ def test_the_naive_twin_is_the_same_network(networks: Networks) -> None:
     np.testing.assert_allclose(networks.naive, networks.ours, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_operations_are_those_xla_counts() -> None:
     module = NaiveInceptionCNN(classes=7)
     model = as_model(module, (32, 32, 3))

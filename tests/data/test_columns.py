@@ -69,6 +69,7 @@ def test_a_missing_value_is_the_mean_and_marked_only_where_training_rows_lack_it
     np.testing.assert_array_equal(inputs[0], [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0])
 
 
+@pytest.mark.slow
 def test_categories_that_no_training_row_has_are_as_none_and_so_are_unknown_ones() -> None:
     train = np.array([[1, 0, 5, 2], [3, 1, 6, 2]], np.float32)
     encoding = standardising(column_statistics(train, LAYOUT), LAYOUT)
@@ -99,6 +100,7 @@ def test_a_series_is_standardised_by_channel_over_samples_and_time() -> None:
     np.testing.assert_allclose(inputs.std(axis=(0, 1)), 1, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ["standardising", "unstandardised"])
 def test_an_encoding_is_read_back_from_json_exactly_and_may_be_stacked(made: str) -> None:
     train = table(np.random.default_rng(2), 30)

@@ -105,6 +105,7 @@ def test_pooled_data_and_a_server_that_would_never_train_are_refused() -> None:
     federate(data, served, batch_size=6, drop_last=False)
 
 
+@pytest.mark.slow
 def test_a_federation_is_the_data_and_the_partition() -> None:
     data = domains_of((20, 18, 16, 24))
     parts = split(data, shots=1)
@@ -151,6 +152,7 @@ def test_without_labels_only_the_servers_are_left() -> None:
     assert not np.asarray(hidden.labels)[others].any()
 
 
+@pytest.mark.slow
 def test_classes_are_counted_row_by_row_without_the_padding() -> None:
     rows = Rows(jnp.asarray([[0, 1, 2, 0], [3, 0, 0, 0]], jnp.int32), jnp.asarray([3, 1], jnp.int32))
     counts = label_counts(jnp.asarray([1, 0, 1, 2], jnp.int32), rows, 4)

@@ -195,6 +195,7 @@ ARRAYS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(arrays=ARRAYS)
 def test_a_checksum_is_of_content_and_not_of_order_or_layout(arrays: dict[str, np.ndarray]) -> None:
     wanted = hashlib.sha256(

@@ -91,6 +91,7 @@ def test_what_is_said_of_a_tables_statistics_is_what_a_node_sends() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_method_that_trains_at_the_server_needs_none_of_its_samples() -> None:
     terms = terms_of("semifl", **{"model.name": "digits_cnn", "data.protocol": "labelled_server"})
     assert contents_of(terms).up["train"]

@@ -220,6 +220,7 @@ def test_keys_without_their_library_are_refused_in_one_line(
     assert not (tmp_path / "keys").exists()
 
 
+@pytest.mark.slow
 def test_the_command_says_which_units_a_method_gets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     terms = ["--classes=a,b", "--config.data.clients=2", "--config.data.image_size=8", f"--workdir={tmp_path / 'run'}"]
     asked = [f"--app={tmp_path / 'app'}", *terms, "--config=fedbn:folder", "--config.model.name=digits_cnn"]

@@ -80,6 +80,7 @@ def test_a_round_never_asks_the_host(name: str) -> None:
     assert all(found.counted) == (name not in SEARCHES)
 
 
+@pytest.mark.slow
 def test_a_client_alone_takes_its_own_steps() -> None:
     """Also: the test above would see a loop whose length is data."""
     assert not all(round_of("fedavg", make_plan("map")).counted)
@@ -92,6 +93,7 @@ def test_a_question_to_the_host_would_be_seen() -> None:
     assert seen(asking, shape, platform=jax.default_backend()).asking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedavg", "hfedf"])
 def test_no_short_product_decides_an_aggregate(name: str) -> None:
     method, federation, exact = shared_method(name), toy_federation(lengths_for(name)), []

@@ -62,6 +62,7 @@ EXPECTED = {
 """By platform, what `products` finds at most."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", EXPECTED)
 @pytest.mark.parametrize("name", mostly_slow(NETWORKS, QUICK))
 def test_every_product_of_a_network_is_in_bfloat16_and_all_it_returns_in_float32(

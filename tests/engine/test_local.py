@@ -124,6 +124,7 @@ def test_augmentation_is_drawn_anew_for_each_batch_and_the_same_however_clients_
     assert (share < 0.8).all()
 
 
+@pytest.mark.slow
 def test_images_travel_as_bytes_and_arrive_between_minus_one_and_one() -> None:
     federation = toy_federation()._replace(inputs=jnp.asarray([0, 255, 51], jnp.uint8)[:, None, None, None])
     batch = take_batch(federation, jnp.asarray([2, 0, 1]), jnp.asarray([True, True, False]))

@@ -282,6 +282,7 @@ def test_padding_does_not_matter(name: str) -> None:
     same(evaluate(name, 4, federation=padded), evaluate(name, 4))
 
 
+@pytest.mark.slow
 def test_every_sample_is_counted_once_in_its_domain() -> None:
     federation = federations()["unseen_client"]
     tallies = tallies_of("local", federation)

@@ -39,6 +39,7 @@ def test_sums_of_clients_give_the_distances_of_the_pooled_images(seed: int, clie
     np.testing.assert_allclose(distances(features[::-1], labels[::-1], tested, clients), pooled, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_they_are_those_of_scikit_learn_and_scipy() -> None:
     features, labels = drawn(1)
     means = np.stack([features[labels == label].mean(axis=0) for label in range(3)])

@@ -61,6 +61,7 @@ def usable(p: np.ndarray) -> list[str]:
     return [name for name, figure in FIGURES.items() if p.shape[1] == 2 or not figure.binary]
 
 
+@pytest.mark.slow
 @EACH
 @given(samples())
 def test_auroc_is_the_share_of_pairs_in_order_and_monotone_maps_keep_it(given_: tuple) -> None:
@@ -265,6 +266,7 @@ def test_scopes_are_means_pools_and_domains() -> None:
     np.testing.assert_allclose(sum(record["per_domain_calibration"]["c"]["count"]), 50)
 
 
+@pytest.mark.slow
 def test_a_domain_of_one_class_and_an_empty_one_are_left_out() -> None:
     """Nothing that JSON cannot hold, and nothing of the unseen domain moves the threshold."""
     rng, how = np.random.default_rng(5), Figuring(tuple(FIGURES))

@@ -56,6 +56,7 @@ def test_pairs_are_of_one_class_and_of_classes_that_both_have(seed: int) -> None
     assert set(left[one]) <= set(left) & set(right)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_the_mean_over_minibatches_each_with_a_key_of_its_own() -> None:
     rng = np.random.default_rng(1)
     inputs, labels = rng.integers(0, 256, (3, 4, 2, 2, 1), np.uint8), rng.integers(0, 2, (3, 4)).astype(np.int32)

@@ -134,6 +134,7 @@ def test_a_small_step_of_the_rates_lowers_the_loss_after_adaptation() -> None:
     assert after < before
 
 
+@pytest.mark.slow
 def test_a_variance_is_never_negative() -> None:
     network = of_network(start())
     step = unsupervised_step(model(), network, BATCH)

@@ -241,6 +241,7 @@ def test_groupdro_begins_with_the_training_domains() -> None:
     assert after[0, 0] != 0.5
 
 
+@pytest.mark.slow
 def test_an_optimiser_begins_anew_once() -> None:
     adam = optimizer("adam", learning_rate=0.1)
     anew, params = renewed(adam, 2), {"w": jnp.ones(2)}

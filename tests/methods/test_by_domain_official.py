@@ -67,6 +67,7 @@ def test_vrex_steps_as_domainbed(numbers: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(params["bias"], numbers["vrex_bias"][step], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fish_steps_as_domainbed(numbers: dict[str, np.ndarray]) -> None:
     steps, domains, size, _ = numbers["x"].shape
     model = linear(numbers)

@@ -100,6 +100,7 @@ def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
     np.testing.assert_array_equal(state.server.more.counts, server_counts() + wanted)
 
 
+@pytest.mark.slow
 def test_residuals_by_hand() -> None:
     """Every second round a quarter of the new model and three of the one kept then, the first after round 0."""
     method = build("cbafed", toy_federation(), residual=0.25, period=2)

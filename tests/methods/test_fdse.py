@@ -231,6 +231,7 @@ def test_fedbn_and_fdse_adapt_for_as_long() -> None:
     assert {METHODS[name].hyper(name=name).adaptation_epochs for name in ("fdse", "fedbn")} == {5}
 
 
+@pytest.mark.slow
 def test_fedbn_without_batchnorm_is_fedavg_and_does_not_adapt() -> None:
     fedbn, fedavg = shared_case("fedbn", plan=WHOLE), shared_case("fedavg", plan=WHOLE)
     close(fedbn.advance(2), fedavg.advance(2))

@@ -74,6 +74,7 @@ def test_the_server_keeps_a_moving_mean_of_gradients_at_the_models_it_sent() -> 
         np.testing.assert_allclose(flat(state.server.more), wanted, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_where_nobody_counts_the_mean_stays() -> None:
     method = build("fediir", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())

@@ -35,6 +35,7 @@ def random_like(tree: Any, rng: np.random.Generator) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warmup", [0, 1, 3])
 @pytest.mark.parametrize("a", [0.75, 0.95])
 def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
@@ -57,6 +58,7 @@ def test_smoothing_is_algorithm_4(a: float, warmup: int) -> None:
         np.testing.assert_allclose(flat(server.weights), live, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
     chosen = {"server_optimizer": "adam", "server_learning_rate": 0.1, "server_weight_decay": 0.1}
     method = build("hfedf", toy_federation(), ema=1.0, **chosen)

@@ -48,6 +48,7 @@ def clusters(numbers: dict[str, Any]) -> tuple[Clusters, np.ndarray]:
     return compute(jnp.asarray(numbers["prototypes"], jnp.float32), jnp.asarray(numbers["there"] > 0))
 
 
+@pytest.mark.slow
 def test_the_clusters_are_the_official_ones(numbers: dict[str, Any], clusters: tuple[Clusters, np.ndarray]) -> None:
     (means, shares), same = jax.tree.map(np.asarray, clusters)
     for kind in range(3):

@@ -71,6 +71,7 @@ def test_local_is_each_client_alone() -> None:
         close(row(state.optimizers, 0), row(together.optimizers, client))
 
 
+@pytest.mark.slow
 def test_local_and_fedavg_agree_until_something_is_sent() -> None:
     """FedAvg's first step is the mean of what Local's clients have become."""
     fedavg = shared_case("fedavg", plan=WHOLE)

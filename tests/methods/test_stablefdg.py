@@ -116,6 +116,7 @@ def test_half_of_the_samples_keep_their_style(there: list[bool], seed: int) -> N
 SHIFTED, MATES, COPIED = jax.jit(shifted), jax.jit(classmates), jax.jit(rarest_first, static_argnums=2)
 
 
+@pytest.mark.slow
 def test_seeds_are_drawn_by_their_squared_distance_from_the_nearest() -> None:
     points, counted = jnp.asarray([[0.0], [1.0], [3.0], [50.0]]), jnp.asarray([1.0, 1.0, 1.0, 0.0])
     keys = jax.random.split(jax.random.key(0), 6000)

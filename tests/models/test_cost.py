@@ -35,6 +35,7 @@ def test_fdses_saving() -> None:
     assert [there / here for here, there in zip(before, after, strict=True)] == pytest.approx(published, rel=2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "billions"), [("resnet18_imagenet", 1.814), ("resnet50_imagenet", 4.089)])
 def test_torchvisions_multiply_adds(name: str, billions: float) -> None:
     assert round(cost(MODELS[name](1000), (224, 224, 3)).flops / 1e9, 3) == billions

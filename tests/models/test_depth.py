@@ -32,6 +32,7 @@ def test_an_init_that_calls_nothing_is_refused() -> None:
         depth_order(init)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "unit"), [("alexnet", "dse_official"), ("resnet18", ""), ("digits_cnn", "augmented")])
 def test_every_variable_is_of_one_layer_in_order(name: str, unit: str) -> None:
     model = small(name, unit)

@@ -111,6 +111,7 @@ def test_gradients_are_finite_where_a_channel_is_constant() -> None:
     chex.assert_tree_all_finite(gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "shape", "augmented"), [(partial(Conv, kernel_size=(3, 3)), SHAPE, True), (Dense, (6, 3), False)]
 )

@@ -62,6 +62,7 @@ def test_dropout_only_in_training() -> None:
         model.apply(variables, x, train=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(16, 16, 1), (19, 33, 3), (64, 64, 3)])
 def test_any_image_size(shape: tuple[int, int, int]) -> None:
     x = images(2, *shape)

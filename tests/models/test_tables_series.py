@@ -24,6 +24,7 @@ SERIES = RNG.normal(size=(3, 4, 21, 2)).astype(np.float32)
 KEY = jax.random.key(2)
 
 
+@pytest.mark.slow
 def test_linear_is_softmax_regression_and_its_features_are_its_inputs() -> None:
     model = as_model(Linear(3), (5,))
     variables = model.init(KEY)

@@ -24,6 +24,7 @@ def test_the_smallest_images_leave_a_pixel_and_smaller_ones_are_a_user_error(mod
         at(side - 1)
 
 
+@pytest.mark.slow
 def test_fdses_variant_replaces_the_last_operator_of_each_layer() -> None:
     model = DenseNet(3, 1 / 8, FEW, unit=UNITS["dse"])
     params = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]

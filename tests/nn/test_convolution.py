@@ -71,6 +71,7 @@ def close(got: Any, expected: Any) -> None:
 UNROUNDED = [name for name in PLANS if name != "bfloat16"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_value_and_gradients_are_the_librarys(case: str) -> None:
     options, *shapes = CASES[case]
@@ -171,6 +172,7 @@ def both(function: Callable[..., Any], axes: list[Any], arguments: list[jax.Arra
     close(*jax.jit(lambda *arguments: [mapped(*arguments) for mapped in functions])(*arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "groups", "inputs"),
     [
@@ -260,6 +262,7 @@ def test_shard_map_over_clients() -> None:
     close(sharded(x, kernel), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 4])
 def test_bfloat16(groups: int) -> None:
     x, kernel = arrays((2, 6, 6, 4), (3, 3, 4 // groups, 8))

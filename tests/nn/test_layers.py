@@ -36,6 +36,7 @@ def test_transposed_convolution_by_its_definition() -> None:
     np.testing.assert_allclose(np.asarray(layer.apply(variables, x)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "x", "fan_in"),
     [

@@ -80,6 +80,7 @@ def test_group_norm_and_its_gradients_are_flaxs(leading: tuple[int, ...], groups
     close(got, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
 def test_client_axes(axes: Any) -> None:
     clients = 3

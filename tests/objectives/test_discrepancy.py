@@ -89,6 +89,7 @@ def test_mmd_is_its_definition(seed: int, x_mask: list[bool], y_mask: list[bool]
         assert not np.any(grad[~np.array(mask)])
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=SEEDS)
 def test_mmd_is_symmetric_and_zero_for_identical_sets(seed: int) -> None:
@@ -118,6 +119,7 @@ def test_mmd_of_one_distribution_has_only_the_bias_of_its_diagonals(seed: int) -
     np.testing.assert_allclose(np.mean(values), (1 / n + 1 / (total - n)) * (5 - kernel), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(3))
 def test_the_official_codes_numbers(case: int, conformance: Path) -> None:
     data = np.load(conformance / "uap_cdd.npz")
@@ -240,6 +242,7 @@ def test_random_classes_are_so_many_of_those_present(seed: int, present: list[bo
     assert chosen.sum() == (min(size, sum(present)) if size else sum(present))
 
 
+@pytest.mark.slow
 def test_random_classes_are_uniform() -> None:
     present = jnp.array([True, False, True, True, True])
     keys = jax.random.split(jax.random.key(1), 4000)

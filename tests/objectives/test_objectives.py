@@ -86,6 +86,7 @@ def test_the_proximal_term_pulls_towards_what_was_received(seed: int) -> None:
     np.testing.assert_allclose(flat(grads) - flat(plain_grads), 0.3 * gap, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @LAW
 @given(seed=st.integers(0, 999))
 def test_a_shift_is_one_of_the_gradient_alone(seed: int) -> None:

@@ -24,6 +24,7 @@ def quadratic(variables: Any, batch: Batch, key: jax.Array, context: Context) ->
     return 0.5 * w @ jnp.asarray(A, jnp.float32) @ w, {"seen": w}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", [None, ETA])
 def test_the_gradient_is_that_of_the_worst_point_nearby_and_the_rest_is_of_w(eta: float | None) -> None:
     scale = (lambda params: jax.tree.map(lambda leaf: jnp.abs(leaf) + eta, params)) if eta else None

@@ -38,6 +38,7 @@ def page(runs: list[Run]) -> str:
     return report(runs, "command", states=False)[PAGE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", ["", "x", "y", "xy"])
 def test_panels_that_are_compared_have_one_range(same: str) -> None:
     drawn = []
@@ -82,6 +83,7 @@ def test_a_series_of_which_some_are_unfinished_says_so(tmp_path: Path) -> None:
     assert [key.name for key in keys_of(both, both[1:])] == ["fedavg (unfinished)"]
 
 
+@pytest.mark.slow
 def test_the_unseen_domain_is_marked_once_in_each_panel_of_bars(runs: list[Run]) -> None:
     figure = accuracy_by_domain(runs)
     assert figure is not None

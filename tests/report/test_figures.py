@@ -97,6 +97,7 @@ WITHOUT: Mapping[str, Change] = {
 """What takes a figure's data away."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_there_when_its_data_are(name: str, runs: list[Run]) -> None:
     figure = FIGURES[name].draw(runs)

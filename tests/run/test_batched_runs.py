@@ -158,6 +158,7 @@ def test_who_may_train_together(cache: Path) -> None:
     assert differing_values([configs[0], configs[2]]) == "method.client_learning_rate=0.001,0.1; method.mu=0.1,0.2"
 
 
+@pytest.mark.slow
 def test_a_number_that_python_needs_is_refused_in_one_line(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the method needs a number before it is compiled") as error:
         together([member(cache, "feddg", {"share": share}) for share in (0.3, 0.5)], tmp_path)

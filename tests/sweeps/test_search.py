@@ -54,6 +54,7 @@ def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(
         assert "90" not in text, "the target's accuracy"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretending")
 def test_a_figure_of_which_smaller_values_are_better_is_minimised(tmp_path: Path) -> None:
     """And computed without being told; the trials are those of the accuracy, in the same order."""
@@ -91,6 +92,7 @@ def test_a_search_goes_on_although_keys_were_added_since(tmp_path: Path) -> None
         keep_identity(search_of(tmp_path, "--figure", "id_auroc"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretending")
 def test_a_search_that_is_stopped_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     finish(search_of(tmp_path / "whole", "--trials", "8"))
@@ -250,6 +252,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path: Path, capsys: py
     assert "holds another search: seed is 0 there and 1 here" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretending")
 def test_the_targets_accuracy_changes_no_proposal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(search_of(tmp_path / "ours"))

@@ -19,6 +19,7 @@ from tests.sweeps.searches import finish, pretending, search_of
 __all__ = ["pretending"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretending")
 def test_several_workers_share_the_trials_of_one_search(tmp_path: Path) -> None:
     many = [threading.Thread(target=finish, args=(search_of(tmp_path, "--no_pruning"),)) for _ in range(3)]

@@ -65,6 +65,7 @@ def test_every_width_is_uniform_and_a_normal_is_normal() -> None:
         random_bits(jax.random.key_data(key), 64, (3,))
 
 
+@pytest.mark.slow
 def test_a_stream_from_a_key_is_folded_like_one_from_a_seed() -> None:
     key = secret_key(KEY)
     expected = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, Purpose.PRIVACY), 3), 7)

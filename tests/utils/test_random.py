@@ -15,6 +15,7 @@ SHUFFLE = jax.jit(shuffle)
 IN_TURN = jax.jit(in_turn)
 
 
+@pytest.mark.slow
 def test_no_two_streams_are_the_same() -> None:
     keys = {
         tuple(np.asarray(jax.random.key_data(stream(jnp.uint32(seed), purpose, round_, client))).tolist())
@@ -72,6 +73,7 @@ def test_those_chosen_differ_and_are_chosen_by_id(seed: int, many: int, order: l
     assert set(np.asarray(ids)[np.asarray(order)][np.asarray(again)].tolist()) == chosen
 
 
+@pytest.mark.slow
 def test_everybody_is_chosen_equally_often() -> None:
     keys = jax.random.split(jax.random.key(1), 4000)
     places = np.asarray(jax.vmap(lambda key: choose_clients(key, jnp.asarray([5, 1, 7, 2]), 2))(keys))
@@ -99,6 +101,7 @@ def test_an_order_takes_kinds_in_turn(seed: int, labels: list[int], extra: int) 
             assert len(set(taken[turn : turn + size])) == size, "a sample comes again before all had their turn"
 
 
+@pytest.mark.slow
 def test_the_order_within_a_large_kind_is_random() -> None:
     labels = jnp.asarray([0, 0, 0, 0, 1])
     first = np.asarray(jax.vmap(lambda key: IN_TURN(key, labels, 5)[0])(jax.random.split(jax.random.key(0), 2000)))

@@ -36,6 +36,7 @@ def test_a_corrupted_feature_is_the_same_feature_of_another_sample(shape: tuple[
     assert all(len(set(row)) > 1 for row in sample)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_no_probability_changes_nothing_and_a_batch_of_one_has_no_other(count: int) -> None:
     x = distinct((count, 3))
@@ -70,6 +71,7 @@ def test_marginals_are_preserved_and_dependence_is_not() -> None:
     assert abs(np.corrcoef(seen.T)[0, 1] - 0.16) < 0.04
 
 
+@pytest.mark.slow
 def test_noise_has_its_deviation_and_masks_their_share() -> None:
     x = np.ones((100, 1000), np.float32)
     noise = np.asarray(add_noise(KEY, x)) - x

@@ -85,6 +85,7 @@ def test_hue_is_turned_as_by_colorsys(shift: float) -> None:
         np.testing.assert_allclose(own, colorsys.hsv_to_rgb((h + shift) % 1, s, v), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_boxes_are_torchvisions() -> None:
     boxes = jax.jit(draw_boxes, static_argnums=(1, 2, 3))(jax.random.key(0), (20_000, 40, 32, 3), 0.08, 4 / 3)
     top, left, height, width = (np.asarray(side) for side in boxes)

@@ -52,6 +52,7 @@ def test_crops_have_the_size_that_the_network_sees(name: str, size: int) -> None
     assert augmentation(name, size)(jax.random.key(0), IMAGES).shape == (24, size or 16, size or 16, 3)
 
 
+@pytest.mark.slow
 def test_a_crop_smaller_than_the_image_is_a_part_of_it() -> None:
     found = np.asarray(random_crop(jax.random.key(0), IMAGES, 12))
     for image, crop in zip(np.asarray(IMAGES), found, strict=True):

@@ -48,6 +48,7 @@ def test_a_release_is_complete(name: str) -> None:
             assert kind == "sha256"
 
 
+@pytest.mark.slow
 def test_the_real_office_caltech10_is_the_one_that_is_known(shared_data: Path) -> None:
     assert tree_sha256(shared_data / "office_caltech_10") == RELEASES["office_caltech10"].tree
     images = list((shared_data / "office_caltech_10").rglob("*.jpg"))

@@ -45,6 +45,7 @@ def few_of_pacs(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return root
 
 
+@pytest.mark.slow
 def test_pacs_decodes_each_file_as_pillow_does(few_of_pacs: Path, tmp_path: Path) -> None:
     data = load_data("pacs", data_dir=str(few_of_pacs), image_size=32, cache_dir=str(tmp_path))
     for domain, label in itertools.product(range(4), range(7)):

@@ -30,6 +30,7 @@ def same(left: Domains, right: Domains) -> bool:
     return all(np.array_equal(a, b) for a, b in arrays) and left[3:] == right[3:]
 
 
+@pytest.mark.slow
 def test_loaded_arrays_are_read_only_typed_and_aligned(tree: Path, cache: Path) -> None:
     data = load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(cache))
     assert data.inputs.shape == (12, 8, 8, 3)

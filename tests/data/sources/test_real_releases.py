@@ -74,6 +74,7 @@ def test_two_spellings_of_one_folder_are_an_error(tmp_path: Path) -> None:
         DATASETS["office_caltech10"](str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["domainnet", "DomainNet", "domain_net", "anything"])
 def test_ten_classes_are_found_in_all_of_domainnet(name: str, tmp_path: Path) -> None:
     root = make(tmp_path / name, SIX, MANY)

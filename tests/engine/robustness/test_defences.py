@@ -112,6 +112,7 @@ def test_forged_updates_are_those_of_their_definitions_and_of_hostile_clients_al
     )
 
 
+@pytest.mark.slow
 def test_noise_has_about_the_norm_that_is_asked_for() -> None:
     sent = Message({"a": np.ones((N, 4000), np.float32)}, {})
     after = forge(Attack(ATTACKS["gaussian"], (0,), 10.0), shared_method("fedavg"), sent, jnp.arange(N) == 0, KEY)

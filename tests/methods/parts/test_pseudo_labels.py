@@ -85,6 +85,7 @@ def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
         np.testing.assert_allclose(guess.confidence[back], alone.confidence, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_class_with_too_few_predictions_is_given_to_nobody() -> None:
     features, logits = data_of(1)
     counts = np.bincount(logits.argmax(axis=1), minlength=CLASSES)
@@ -135,6 +136,7 @@ def test_degenerate_data_is_labelled_without_nan(empty: str) -> None:
         assert guess.labels[0] == logits[0].argmax()
 
 
+@pytest.mark.slow
 def test_clients_as_an_axis_change_nothing() -> None:
     clients = [data_of(seed) for seed in range(3)]
     stacked = [np.stack(leaves) for leaves in zip(*clients, strict=True)]

@@ -75,6 +75,7 @@ def test_fedbn_chooses_batch_norm_where_the_network_has_none_and_says_so(caplog:
         assert not caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [{"unit": "plain"}, {"frozen": -1}, {"name": "bare"}])
 def test_fedbn_is_refused_where_nothing_gives_it_batch_norm(model: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "bare", backbone_of(Bare))

@@ -257,6 +257,7 @@ def test_a_head_after_the_network_starts_fresh(head: str, tmp_path: Path) -> Non
     assert set(found) == {path for path in flatten(shapes_of(name)) if not path.startswith("params/head/")}
 
 
+@pytest.mark.slow
 def test_a_head_that_leaves_the_features_as_many_keeps_the_last_layer(tmp_path: Path) -> None:
     name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
     save_file(FILES[name](), file)
