@@ -3,7 +3,6 @@
 The file says what it is of: the terms that all parties agreed on, the round, and the client whose model it is.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from fdgjax.data.federation import TABLES
 from fdgjax.deploy.evaluated_rounds import domain_names
-from fdgjax.deploy.kept import FACTS
+from fdgjax.deploy.kept import FACTS, MODEL
 from fdgjax.deploy.terms import from_words
 from fdgjax.engine.round import State
 from fdgjax.evaluation.metrics import Record
@@ -21,7 +20,7 @@ from fdgjax.experiments.outline import DataDescription, make_outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.trained_run import TrainedModels
 from fdgjax.methods import METHODS
-from fdgjax.run.records import Workdir
+from fdgjax.run.records import Workdir, read_lines
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import unflatten
 
@@ -78,12 +77,12 @@ def read_model(file: Path) -> tuple[dict[str, np.ndarray], Mapping[str, str]]:
 def records_beside(file: Path) -> list[Record]:
     """The rounds that the server recorded; none beside a node's file."""
     metrics = Workdir(file.parent).metrics
-    return [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.is_file() else []
+    return list(read_lines(metrics)) if metrics.is_file() else []
 
 
 def refuse_deployment(path: Path) -> None:
     """Raises a `UserError` for the folder of a deployment's server or node, which holds a model and is no run."""
-    file = path / f"model{SUFFIX}"
+    file = path / MODEL
     if file.is_file() and not (path / "model.json").is_file():
         raise UserError(
             f"{path} is the folder of a deployment; expected an export of its model: fdgjax export {file} --out DIR"

@@ -93,6 +93,8 @@ def model_file(folder: Path, round_: int) -> Path:
     return folder / f"evaluated-{round_}.safetensors"
 
 
+MODEL = "model.safetensors"
+"""The file of the model that a party has in the end."""
 FACTS = ("terms", "round", "client")
 """What the file of a model says of it; see `facts_of_model`."""
 

@@ -78,14 +78,14 @@ def guard_of_node(agreed: Agreed, client: int, count: int, folder: Path, run: st
         return None
     lengths = np.zeros(agreed.terms.clients, np.int32)
     lengths[agreed.terms.trained.index(client)] = count
-    cost = cost_of(agreed, lengths)
+    cost = cost_of(agreed, lengths)._replace(most_of_all=most)
     if most and cost.delta * count >= 1:
         raise UserError(
             f"config.privacy.delta got {cost.delta}, with which one of client {client}'s {count} samples may be shown; "
             f"expected less than {1 / count:.2g}, as node-config has epsilon={most:g}"
         )
-    guard = make_guard(folder, run, cost._replace(most_of_all=most))
-    refuse_short(folder / ACCOUNT, run, cost._replace(most_of_all=most), agreed.terms.config.rounds)
+    guard = make_guard(folder, run, cost)
+    refuse_short(folder / ACCOUNT, run, cost, agreed.terms.config.rounds)
     return guard
 
 

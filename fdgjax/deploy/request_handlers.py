@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fdgjax.deploy.evaluation import Evaluate, make_evaluate, unseen_shapes
 from fdgjax.deploy.kept import (
+    MODEL,
     facts_of_model,
     keep_model,
     model_file,
@@ -148,7 +149,7 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
     where this client was not asked to evaluate the selected one, or could not."""
     terms = from_words(request.terms)
     node, file = node_of(settings, request.terms, nodes), state_file(settings, terms)
-    written, chosen = file.parent / "model.safetensors", int(request.facts[SELECTED])
+    written, chosen = file.parent / MODEL, int(request.facts[SELECTED])
     if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
         write_bytes(written, kept.read_bytes())
         return Reply(settings.client, {}, {"written": True, SELECTED: chosen})

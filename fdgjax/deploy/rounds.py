@@ -11,7 +11,7 @@ import numpy as np
 from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
-from fdgjax.deploy.kept import facts_of_model, write_model
+from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
 from fdgjax.deploy.node import NEVER, checked_leaves
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
@@ -123,11 +123,12 @@ def rounds(
         own = time.perf_counter() - begin
         came: list[Reply] = []
         # Whether an answer is used does not count: the same request would have the same answer.
-        while len(came) < min(policy.least, len(requests)):
+        least = min(policy.least, len(requests))
+        while len(came) < least:
             asked = time.monotonic()
             told = [readable(server, reply) for reply in transport.exchange(requests, policy.deadline)]
             came = list(answers(told, policy, int(held.state.round), say))
-            if len(came) < min(policy.least, len(requests)):
+            if len(came) < least:
                 # Nodes that fail at once are not asked again at once.
                 time.sleep(max(0.0, policy.deadline - (time.monotonic() - asked)))
         replies = {reply.client: reply for reply in used(came, int(held.state.round), drop, say)}
@@ -284,7 +285,7 @@ def deliver(
         say("the model for an unseen domain needs what is at the nodes: the server has none")
         return
     models = unseen_models(server, held if selected is None else selected)
-    file = folder / "model.safetensors"
+    file = folder / MODEL
     last = config.rounds if chosen is None else chosen
     write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
     say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

@@ -62,7 +62,7 @@ def figure_kind(name: str) -> FigureKind:
 def table_scale(key: str) -> float:
     """By what a figure is multiplied in tables of several figures: 100, and 1 for losses and figures of predicted
     numbers."""
-    return figure_kind(key).scale if figure_in(key) or last_word(key) in KINDS else 100.0
+    return figure_kind(key).scale if has_kind(key) else 100.0
 
 
 def in_table(key: str, value: float, sign: str = "", digits: int = 1) -> str:
@@ -73,7 +73,12 @@ def in_table(key: str, value: float, sign: str = "", digits: int = 1) -> str:
 
 def larger_is_better(key: str) -> bool:
     """Whether larger values of a record's key are better."""
-    return figure_kind(key).sign > 0 if figure_in(key) or last_word(key) in KINDS else True
+    return figure_kind(key).sign > 0 if has_kind(key) else True
+
+
+def has_kind(key: str) -> bool:
+    """Whether a record's key is a figure of which `figure_kind` knows the kind."""
+    return bool(figure_in(key)) or last_word(key) in KINDS
 
 
 def last_word(name: str) -> str:

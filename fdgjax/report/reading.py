@@ -16,7 +16,7 @@ from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
-from fdgjax.run.records import Workdir, read_config_file, read_description, read_summary
+from fdgjax.run.records import Workdir, read_config_file, read_description, read_lines, read_summary
 from fdgjax.utils.checksums import Damaged
 from fdgjax.utils.errors import UserError
 
@@ -172,15 +172,6 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     chosen = summary or reported(records, selection)
     figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}
     return Seed(seed, path, records, figures, summary)
-
-
-def read_lines(path: Path) -> Iterator[Record]:
-    """Lines of JSON; a last one that a kill cut short is left out."""
-    for line in path.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
 
 
 def together(folders: Sequence[Folder]) -> list[Run]:

@@ -91,9 +91,9 @@ class Choice(NamedTuple):
 
 def no_choice(cells: Sequence[Cell], out: Path) -> str:
     """Why no candidate's runs are all finished, by the first that failed."""
-    reasons = {cell.name: reason for cell in cells if (reason := failure_of(out, cell.name).partition("\n")[0])}
-    failed = next((f"{name} failed: {reason}" for name, reason in reasons.items()), "some are not finished")
-    return f"choose got no method of which all runs are finished; {failed}"
+    reasons = ((cell.name, failure_of(out, cell.name).partition("\n")[0]) for cell in cells)
+    why = next((f"{name} failed: {reason}" for name, reason in reasons if reason), "some are not finished")
+    return f"choose got no method of which all runs are finished; {why}"
 
 
 def read_choice(

@@ -4,9 +4,9 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from rich.console import Console as RichConsole
@@ -114,8 +114,9 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
                 names, how = ", ".join(cell.name for cell in mine), f"{size} by {size}" if size > 1 else "one by one"
                 console.say(f"{names}: {how}, for {error}")
         if not parts:
+            summaries = {each.name: summary_of(sweep.out, each.name) for each in sweep.cells}
             for cell in mine:
-                console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine)))
+                console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine), summaries))
         # The next cell needs another program.
         jax.clear_caches()
         write_tables(sweep.shown, sweep.out, sweep.published)
@@ -153,9 +154,9 @@ def screen(out: Path, name: str, alone: bool, console: Console) -> Iterator[Cons
         yield Console(RichConsole(file=file, width=120))
 
 
-def outcome(sweep: Sweep, cell: Cell, seconds: float) -> str:
-    """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest."""
-    summaries = {each.name: summary_of(sweep.out, each.name) for each in sweep.cells}
+def outcome(sweep: Sweep, cell: Cell, seconds: float, summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest; `summaries`: of the
+    sweep's cells by name, empty where one is not finished."""
     done, summary = [each for each in summaries.values() if each], summaries[cell.name]
     left = sum(not (each or failure_of(sweep.out, name)) for name, each in summaries.items())
     figures = "  ".join(

@@ -1,6 +1,7 @@
 """A run's folder: the files in it, and checks that it belongs to the experiment."""
 
 import contextlib
+import json
 import os
 import platform
 import socket
@@ -184,6 +185,15 @@ def read_description(workdir: Workdir) -> DataDescription | None:
       Damaged: the file differs from its checksum.
     """
     return to_description(read_checked_json(workdir.data)) if workdir.data.is_file() else None
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines of JSON, as of `metrics.jsonl`; a last one that a kill cut short is left out."""
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
