@@ -33,7 +33,7 @@ NOT_RUN = {
     r"(taskset -c \d )?python -m benchmarks\.": MINUTES,
     r"python -m fdgjax.main --config=configs/METHOD": MINUTES,
     r"python -m fdgjax.main --config=configs/(uap|semifl).py .*--config.method": MINUTES,
-    r"fdgjax flower --(audit|node) ": FLOWER,
+    r"fdgjax (flower --(audit|node)|export server/)": FLOWER,
     r"flower-super|flwr |export FLWR_HOME=": FLOWER,
     r".*METHOD\[:PRESET\]": CHOICE,
     r"fdgjax probe .*--layer LAYER": CHOICE,

@@ -47,6 +47,7 @@ FOR_EXAMPLE = {
     "RUNS": "RUN",
     "IMAGES...": "IMAGES/*.png",
     "--percent 10,20,30,40,50,60": "--percent 10",
+    "--refuse-above 95%": "--refuse-above 50%",
     "EXPORT FOLDER": "PROGRAM IMAGES",
     " K": " 0",
     "seed=S": "seed=0",

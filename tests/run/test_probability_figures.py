@@ -172,7 +172,7 @@ def test_a_stopped_run_resumes_exactly_with_its_figures_and_selection(
     )  # fmt: skip
     summary = run_config(config, tmp_path / "whole", Console(), never())
     with pytest.raises(Interrupted):
-        run_config(config, tmp_path / "parts", Console(), StopAfter(6))
+        run_config(config, tmp_path / "parts", Console(), StopAfter(4))
     run_config(config, tmp_path / "parts", Console(), never())
     assert_same_run(tmp_path / "whole", tmp_path / "parts", config)
     for seed in (0, 1):
