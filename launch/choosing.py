@@ -10,11 +10,10 @@ are left out.
 """
 
 import argparse
-import csv
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,15 +22,15 @@ from fdgjax.sweeps.cells import SPECS, read_spec
 from fdgjax.sweeps.choice import Judged, cheapest, figures, not_behind, seeds_in
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
-from fdgjax.utils.files import csv_text, write_text
 from fdgjax.utils.markdown import markdown_table
+from launch.rows import RESULTS, read_rows, write_rows
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "choose"
+FOLDER = RESULTS / "choose"
 NAMES = {"rotated_digits": "paper", "office_caltech10": "office_caltech10", "pacs": "pacs"}
 """The data sets, and the scales of the sweep."""
 
 
-class Kept(NamedTuple):
+class ChoiceRow(NamedTuple):
     """One seed of a run: the left-out domain, and the excluded true target, '' for none. Accuracies in [0, 1]."""
 
     method: str
@@ -84,30 +83,13 @@ def keep(folder: Path, name: str) -> None:
         cost = summary["bytes_up_per_round"] + summary["bytes_down_per_round"], summary["seconds_per_round"]
         each = zip(seeds_in(summary), figures(summary, "id_accuracy"), figures(summary, "ood_accuracy"), strict=True)
         method = cell.config.method.name
-        rows += [Kept(method, data.target, data.excluded, seed, own, ood, *cost) for seed, own, ood in each]
-    write_rows(FOLDER / f"{name}.csv", Kept._fields, rows)
-
-
-def write_rows(file: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Writes rows as CSV below the names of their columns, numbers with five significant digits."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, csv_text([names, *([f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows)]))
-
-
-def read_kept(name: str) -> list[Kept]:
-    """What is kept of a data set; empty if nothing is."""
-    file = FOLDER / f"{name}.csv"
-    lines = csv.DictReader(file.read_text().splitlines()) if file.exists() else []
-    read: Mapping[str, Callable[[str], Any]] = {
-        **dict.fromkeys(("method", "left_out", "excluded"), str),
-        **dict.fromkeys(("seed", "bytes_per_round"), int),
-    }
-    return [Kept(**{key: read.get(key, float)(value) for key, value in line.items()}) for line in lines]
+        rows += [ChoiceRow(method, data.target, data.excluded, seed, own, ood, *cost) for seed, own, ood in each]
+    write_rows(FOLDER / f"{name}.csv", ChoiceRow._fields, rows)
 
 
 def outcomes(name: str) -> list[Outcome]:
     """What each rule's choice is worth on every true target."""
-    kept = read_kept(name)
+    kept = read_rows(FOLDER / f"{name}.csv", ChoiceRow)
     domains = sorted({one.left_out for one in kept})
     runs = {(one.method, one.left_out, one.excluded) for one in kept}
     wanted = {(left_out, excluded) for left_out in domains for excluded in ("", *domains) if left_out != excluded}
@@ -115,10 +97,10 @@ def outcomes(name: str) -> list[Outcome]:
     return [outcome(kept, methods, domains, target) for target in domains] if len(methods) > 1 else []
 
 
-def outcome(kept: Sequence[Kept], methods: Sequence[str], domains: Sequence[str], target: str) -> Outcome:
+def outcome(kept: Sequence[ChoiceRow], methods: Sequence[str], domains: Sequence[str], target: str) -> Outcome:
     """One true target's; see `outcomes`."""
 
-    def of(method: str, left_out: str, excluded: str) -> list[Kept]:
+    def of(method: str, left_out: str, excluded: str) -> list[ChoiceRow]:
         return [one for one in kept if (one.method, one.left_out, one.excluded) == (method, left_out, excluded)]
 
     others = [domain for domain in domains if domain != target]

@@ -21,8 +21,7 @@ from fdgjax.run.console import Console
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import check_library
 from fdgjax.utils.files import write_text
-
-KEPT = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+from launch.rows import RESULTS
 
 
 @command
@@ -33,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when done, 2 for a mistake in the input.
     """
     parser = argparse.ArgumentParser(prog="python -m launch.curves", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--kept", type=Path, default=KEPT, help="folder of the folders of runs")
+    parser.add_argument("--kept", type=Path, default=RESULTS, help="folder of the folders of runs")
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     parser.add_argument(
         "--figures", default="", help="files of each figure besides the page: pdf, svg, png, with commas"

@@ -5,9 +5,8 @@ docs/choosing.md from them, which `python -m launch.results` writes.
 """
 
 import argparse
-import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +17,15 @@ from fdgjax.report.reading import read_runs
 from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
 from fdgjax.utils.markdown import markdown_table
-from launch.choosing import write_rows
+from launch.rows import RESULTS, read_rows, values_by_method, write_rows
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "every_method"
+FOLDER = RESULTS / "every_method"
 NAMES = {"pacs": "PACS", "office_caltech10": "Office-Caltech10"}
 FIGURES = {"id_accuracy": "id", "ood_accuracy": "ood"}
 REFERENCE = "fedavg"
 
 
-class Kept(NamedTuple):
+class MethodRow(NamedTuple):
     """One seed of a run, with an unseen domain; accuracies in [0, 1]."""
 
     method: str
@@ -50,34 +49,20 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv[1:])
     file = FOLDER / f"{args.name}.csv"
     rows = [
-        Kept(run.method, str(seed.summary["target"]), str(seed.seed), *(seed.figures[key] for key in FIGURES))
+        MethodRow(run.method, str(seed.summary["target"]), str(seed.seed), *(seed.figures[key] for key in FIGURES))
         for run in read_runs([args.folder])
         for seed in run.seeds
         if seed.summary
     ]
-    by_cell = {row[:3]: row for row in [*kept_rows(file), *rows]}
-    write_rows(file, Kept._fields, sorted(by_cell.values()))
+    by_cell = {row[:3]: row for row in [*read_rows(file, MethodRow), *rows]}
+    write_rows(file, MethodRow._fields, sorted(by_cell.values()))
     return 0
-
-
-def kept_rows(file: Path) -> list[Kept]:
-    """The rows of a file that was kept; [] if there is none."""
-    lines = csv.DictReader(file.read_text().splitlines()) if file.exists() else []
-    return [Kept(line["method"], line["target"], line["seed"], float(line["id"]), float(line["ood"])) for line in lines]
-
-
-def read_kept(file: Path, figure: str) -> dict[str, Values]:
-    """A figure of each method by target and seed, of a file that was kept."""
-    found: dict[str, Values] = {}
-    for line in csv.DictReader(file.read_text().splitlines()):
-        pair = line["target"], int(line["seed"])
-        found[line["method"]] = {**found.get(line["method"], {}), pair: float(line[figure])}
-    return found
 
 
 def every_method(_: str) -> str:
     """For each data set: every method's id and ood, and its differences from FedAvg; by ood on Office-Caltech10."""
-    kept = {name: {figure: read_kept(FOLDER / f"{name}.csv", figure) for figure in FIGURES.values()} for name in NAMES}
+    files = {name: FOLDER / f"{name}.csv" for name in NAMES}
+    kept = {name: {it: values_by_method(file, it) for it in FIGURES.values()} for name, file in files.items()}
     pairs = [(NAMES[name], figure) for name in NAMES for figure in FIGURES.values()]
     head = [cell for name, figure in pairs for cell in (f"{name}, {figure}", "minus FedAvg")]
     first, rows = kept["office_caltech10"]["ood"], []
@@ -94,7 +79,7 @@ def means(values: Values) -> float:
     return found.mean if found else 0.0
 
 
-def cells_of(figures: dict[str, Values], method: str) -> list[str]:
+def cells_of(figures: Mapping[str, Values], method: str) -> list[str]:
     """Mean and deviation over the seeds in percent; the difference from FedAvg with its standard error in points."""
     if method not in figures:
         return ["", ""]
@@ -106,7 +91,7 @@ def cells_of(figures: dict[str, Values], method: str) -> list[str]:
     return [shown, f"{100 * difference.mean:+.1f} ± {100 * difference.error:.1f}{mark}"]
 
 
-def counted(kept: dict[str, dict[str, Values]], name: str) -> str:
+def counted(kept: Mapping[str, Mapping[str, Values]], name: str) -> str:
     """How many of the comparisons with FedAvg are settled, and how many equal methods would be by chance."""
     words = []
     for figure, values in kept.items():
@@ -119,7 +104,7 @@ def counted(kept: dict[str, dict[str, Values]], name: str) -> str:
     return f"- {name}, {'; '.join(words)}."
 
 
-def corrected(kept: dict[str, dict[str, dict[str, Values]]]) -> list[str]:
+def corrected(kept: Mapping[str, Mapping[str, Mapping[str, Values]]]) -> list[str]:
     """Which differences stay if all comparisons of the table together may err with a probability of 5 % (Bonferroni).
 
     Args:

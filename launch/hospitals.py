@@ -22,17 +22,17 @@ from fdgjax.experiments import Experiment, build
 from fdgjax.report.reading import read_runs
 from fdgjax.utils.command import command
 from fdgjax.utils.markdown import markdown_table
-from launch.choosing import write_rows
-from launch.every_method import cells_of, means, read_kept
+from launch.every_method import cells_of, means
+from launch.rows import RESULTS, values_by_method, write_rows
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "heart_disease"
+FOLDER = RESULTS / "heart_disease"
 SEEDS = 20
-KEPT = {"ood_accuracy": "accuracy", "ood_auroc": "auroc", "id_accuracy": "id"}
+FIGURES = {"ood_accuracy": "accuracy", "ood_auroc": "auroc", "id_accuracy": "id"}
 DROPPED = "slope,ca,thal"
 """The columns that are missing almost everywhere outside Cleveland, which FLamby leaves out."""
 
 
-class Kept(NamedTuple):
+class HospitalRow(NamedTuple):
     """One seed with an unseen hospital: accuracy and AUROC there, and accuracy on the clients' own held-out rows."""
 
     method: str
@@ -58,19 +58,19 @@ def main(argv: Sequence[str]) -> int:
 def keep_sweep(args: argparse.Namespace) -> None:
     """The finished runs' figures."""
     rows = [
-        Kept(run.method, str(seed.summary["target"]), int(seed.seed), *(seed.figures[key] for key in KEPT))
+        HospitalRow(run.method, str(seed.summary["target"]), int(seed.seed), *(seed.figures[key] for key in FIGURES))
         for run in read_runs([Path(args.place)])
         for seed in run.seeds
         if seed.summary
     ]
-    write_rows(FOLDER / "methods.csv", Kept._fields, sorted(rows))
+    write_rows(FOLDER / "methods.csv", HospitalRow._fields, sorted(rows))
 
 
 def keep_references(args: argparse.Namespace) -> None:
     """Models of scikit-learn on the same training rows and inputs, pooled and of each hospital alone."""
     names = list(build(read_config(config_of(args.place, ""))).data.domain_names)
     rows = [row for target in names for row in references(build(read_config(config_of(args.place, target))), target)]
-    write_rows(FOLDER / "references.csv", Kept._fields, sorted(rows))
+    write_rows(FOLDER / "references.csv", HospitalRow._fields, sorted(rows))
 
 
 def config_of(place: str, target: str) -> Any:
@@ -80,7 +80,7 @@ def config_of(place: str, target: str) -> Any:
     return config
 
 
-def references(experiment: Experiment, target: str) -> Iterator[Kept]:
+def references(experiment: Experiment, target: str) -> Iterator[HospitalRow]:
     """The figures of each seed's models."""
     data = experiment.data
     for seed, split, encoding in zip(experiment.seeds, experiment.parts, experiment.encodings, strict=True):
@@ -92,7 +92,7 @@ def references(experiment: Experiment, target: str) -> Iterator[Kept]:
             for kind, make in MODELS.items():
                 p = fitted(make, kind, data, rows, encoding)
                 unseen, own = p(split.target), p(held)
-                yield Kept(
+                yield HospitalRow(
                     f"{kind}, {name}",
                     target,
                     int(seed),
@@ -193,7 +193,7 @@ def hospitals_table(_: str) -> str:
     """Each method's accuracy and AUROC on the unseen hospital, mean over the four, and its difference from FedAvg."""
     files = [FOLDER / f"{name}.csv" for name in ("methods", "references")]
     figures = {
-        name: {method: own for file in files for method, own in read_kept(file, name).items()}
+        name: {method: own for file in files for method, own in values_by_method(file, name).items()}
         for name in ("accuracy", "auroc")
     }
     head = ["AUROC", "minus FedAvg", "accuracy", "minus FedAvg"]

@@ -6,7 +6,6 @@ fdgjax.evaluation.statistics.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from fdgjax.report.reading import Seed, read_run_folder, run_folders
 from fdgjax.sweeps.cells import SPECS, read_published
 from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_measured, as_row
 from launch.evidence import DIGITS
+from launch.rows import RESULTS
 
-KEPT = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 MOST_IMAGES = 20_000
 """No test set of a kept run is larger; see `images_of`."""
 
@@ -53,8 +52,8 @@ class KeptCell(NamedTuple):
 def kept_cells(folder: str) -> list[KeptCell]:
     """The cells of a folder that have a finished seed; `NAME-seed_1` is the seed of another run of the cell `NAME`."""
     found: dict[str, KeptCell] = {}
-    for path in run_folders(KEPT / folder):
-        run, name = read_run_folder(path), re.sub(r"-seed_?\d+$", "", path.relative_to(KEPT / folder).parts[0])
+    for path in run_folders(RESULTS / folder):
+        run, name = read_run_folder(path), re.sub(r"-seed_?\d+$", "", path.relative_to(RESULTS / folder).parts[0])
         cell = found.setdefault(name, KeptCell(name, [], []))
         cell.seeds.extend(seed for seed in run.seeds if seed.summary)
         cell.commits.extend([run.commit] if run.commit not in cell.commits else [])

@@ -26,8 +26,9 @@ from fdgjax.utils.markdown import markdown_table
 from launch.choosing import regrets, regrets_by_target
 from launch.every_method import every_method
 from launch.hospitals import hospitals_table
-from launch.kept import KEPT, KeptCell, compared, kept_cells
+from launch.kept import KeptCell, compared, kept_cells
 from launch.pairs import pairs_table
+from launch.rows import RESULTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -175,7 +176,7 @@ def figures_by_folder(folder: str) -> list[Mapping[str, Values]]:
 
 def labelled_runs(folder: str) -> list[Run]:
     """A folder's runs of methods with labels at the clients."""
-    return [run for run in read_runs([KEPT / folder]) if METHODS[run.method].protocol == "leave_one_out"]
+    return [run for run in read_runs([RESULTS / folder]) if METHODS[run.method].protocol == "leave_one_out"]
 
 
 def not_measured(page: str) -> str:

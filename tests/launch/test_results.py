@@ -5,8 +5,9 @@ import pytest
 
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
-from launch.kept import EVIDENCE, KEPT, common_denominator, compared, images_of, kept_cells
+from launch.kept import EVIDENCE, common_denominator, compared, images_of, kept_cells
 from launch.results import DOCS, main, with_table
+from launch.rows import RESULTS
 
 
 @pytest.mark.slow
@@ -60,7 +61,7 @@ def test_every_kept_cell_of_a_paper_is_compared() -> None:
 def test_no_method_with_results_is_said_to_have_none() -> None:
     said = (DOCS / "choosing.md").read_text().partition("<!-- not measured")[2].partition("<!-- end of")[0]
     unmeasured = {name for name in METHODS if f"`{name}`" in said}
-    pages = "".join(page.read_text() for page in KEPT.glob("*/README.md"))
+    pages = "".join(page.read_text() for page in RESULTS.glob("*/README.md"))
     assert unmeasured
     assert not [name for name in unmeasured if f"| {name} |" in pages]
     assert "| fedomg |" in pages
