@@ -28,10 +28,13 @@ from fdgjax.inference.images import predict_decoded
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.run.console import between
+from fdgjax.run.records import Workdir
+from fdgjax.run.reopen import config_of
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_json, write_text
 
+LOGGER = logging.getLogger(__name__)
 MOST_COLUMNS = 12
 """The most classes whose confusion matrix is printed; of more, the most frequent confusions are."""
 MOST_CONFUSIONS = 10
@@ -52,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
             "predict writes predictions beside which labels can be laid"
         )
     samples = labelled_samples(predictor.facts, args.data)
+    warn_of_training_data(args.run, args.data)
     kept, probabilities, _ = predict_decoded(predictor, samples.pieces)
     labels, domains = samples.labels[kept], [samples.domains[place] for place in kept]
     found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
@@ -69,6 +73,20 @@ def main(argv: Sequence[str]) -> int:
     if args.csv:
         write_text(args.csv, classes_csv(found))
     return 0
+
+
+def warn_of_training_data(run: Path, data: Path) -> None:
+    """Says so where a run's folder is given with samples it was trained on; an export does not know where those lay."""
+    if not Workdir(run).config.is_file():
+        return
+    own = config_of(run, needs_data=False).data
+    trained, given = Path(own.dir).resolve(), data.resolve()
+    inside = given.is_relative_to(trained) and given != trained
+    domain = given.relative_to(trained).parts[0] if inside else ""
+    overlapping = own.dir and (inside or trained.is_relative_to(given))
+    if overlapping and own.target not in {domain, Path(domain).stem} - {""}:
+        unseen = f"; the domain that it has not seen is '{printable(own.target)}'" if own.target else ""
+        LOGGER.warning(f"{printable(data)} has samples that the run was trained on, whose figures flatter it{unseen}")
 
 
 def figures_by_domain(

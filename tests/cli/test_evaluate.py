@@ -9,11 +9,14 @@ import pytest
 from PIL import Image
 
 from fdgjax.cli import evaluate, export
+from fdgjax.config import make_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.inference.class_figures import class_figures, share
 from fdgjax.run.console import Console
+from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
+from fdgjax.utils.checksums import write_checked_json
 from tests.runs import never, perceptron, small
 
 __all__ = ["perceptron"]
@@ -67,6 +70,33 @@ def test_the_unseen_domain_has_the_accuracy_of_the_record(
     assert f"accuracy {found['accuracy']:.3f}" in said
     assert "true \\ predicted" in said
     assert times(trained) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "words"),
+    [
+        (
+            "a",
+            "data",
+            "has samples that the run was trained on, whose figures flatter it; the domain that it has not seen is 'a'",
+        ),
+        ("a", "data/b/cat", "has samples that the run was trained on"),
+        ("a", ".", "has samples that the run was trained on"),
+        ("a", "data/a", ""),
+        ("a", "data/a.csv", ""),
+        ("", "data/a", "whose figures flatter it"),
+        ("a", "elsewhere", ""),
+    ],
+)
+def test_samples_of_the_training_are_said(
+    target: str, given: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config("fedavg", "folder")
+    config.data.dir, config.data.target = str(tmp_path / "data"), target
+    write_checked_json(Workdir(tmp_path).config, {"config": config.to_dict(), "versions": {}})
+    evaluate.warn_of_training_data(tmp_path, tmp_path / given)
+    assert words in caplog.text
+    assert bool(words) == bool(caplog.text)
 
 
 @pytest.mark.slow
