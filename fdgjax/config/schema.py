@@ -55,7 +55,7 @@ class DataConfig:
       has different images. For `rotated_digits` and `rotated_mnist`.
     label: the column of a table that has the class, or the number to be predicted. categorical: comma-separated columns
       that are categories although they may be written as numbers. ignored: columns that are left out. missing: words or
-      numbers that stand for a missing value, besides empty cells, NA and NaN.
+      numbers that stand for a missing value, besides empty cells, NA and NaN; COLUMN=WORD in one column alone.
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.

@@ -75,7 +75,7 @@ def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 0]))
     sources = source_domains(data, how.target, how.excluded)
     rows = dealt(data, sources, how, rng)
-    halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
+    halves = [hold_out(r, fraction=how.validation, rng=rng, whose=f"client {i}") for i, r in enumerate(rows)]
     train = [half[0] for half in halves]
     unseen = rows_of_domain(data, data.domain_names.index(how.target))
     if how.shots:
@@ -112,7 +112,7 @@ def unseen_client(data: Domains, how: SplitSpec) -> Partition:
     train = parts.train
     if how.shots:
         rng = generator(how, len(data.domain_names))
-        extra, _ = few_shot(rest, data.labels, clients=len(train), shots=how.shots, rng=rng)
+        extra, _ = few_shot(rest, data.labels, clients=len(train), shots=how.shots, rng=rng, tests=False)
         train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
     return parts._replace(train=train, target=unseen)
 
@@ -141,7 +141,7 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 2]))
     clients = tuple(domain for domain in sources if domain != index)
     rows = dealt(data, clients, how, rng)
-    halves = [hold_out(r, fraction=how.validation, rng=rng) for r in rows]
+    halves = [hold_out(r, fraction=how.validation, rng=rng, whose=f"client {i}") for i, r in enumerate(rows)]
     train, held_out = ([half[part] for half in halves] for part in (0, 1))
     unseen = rows_of_domain(data, data.domain_names.index(how.target))
     nothing = [np.zeros(0, np.int64) for _ in rows]
@@ -155,10 +155,13 @@ def own_halves(samples: int, domain: int, how: SplitSpec) -> tuple[np.ndarray, n
     return *hold_out(np.arange(samples), fraction=how.validation, rng=rng), np.zeros(0, np.int64)
 
 
-def own_thirds(samples: int, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def own_thirds(
+    samples: int, domain: int, how: SplitSpec, whose: str = "a client"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training, validation and test samples of a party: those that `every_domain` and `unseen_client` give its domain.
     Raises like `three_parts`."""
-    return three_parts(np.arange(samples), validation=how.validation, test=how.test, rng=generator(how, domain))
+    rng = generator(how, domain)
+    return three_parts(np.arange(samples), validation=how.validation, test=how.test, rng=rng, whose=whose)
 
 
 DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
@@ -184,7 +187,14 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
     clients = how.clients or len(sources)
     mixing, skewing = (partial(generator, how, purpose=purpose) for purpose in (3, 4))
     if how.homogeneity < 0:
-        rows = split_domains(data.domains, sources, clients=clients, domains_per_client=how.domains_per_client, rng=rng)
+        rows = split_domains(
+            data.domains,
+            sources,
+            clients=clients,
+            domains_per_client=how.domains_per_client,
+            rng=rng,
+            names=data.domain_names,
+        )
     else:
         rows = mixed_domains(data.domains, sources, clients=clients, homogeneity=how.homogeneity, streams=mixing)
     if how.label_skew:
@@ -203,7 +213,7 @@ def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> 
 def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
     rows = rows_of_domain(data, domain)
-    train, validation, test = own_thirds(len(rows), domain, how)
+    train, validation, test = own_thirds(len(rows), domain, how, data.domain_names[domain])
     return rows[train], rows[validation], rows[test]
 
 

@@ -38,6 +38,7 @@ def split_domains(
     clients: int,
     domains_per_client: int,
     rng: np.random.Generator,
+    names: Sequence[str] = (),
 ) -> list[np.ndarray]:
     """Splits the source domains so that each client holds exactly `domains_per_client` of them (hFedF).
 
@@ -61,6 +62,7 @@ def split_domains(
       clients: N.
       domains_per_client: d.
       rng: determines the order of the domains and the assignment of samples.
+      names: of all domains, for error messages.
 
     Returns:
       For each client its rows of the data set, ascending. No row is used twice; parts of a domain differ in
@@ -86,8 +88,8 @@ def split_domains(
     for source, of_domain, parts in zip(sources, rows, parts_of, strict=True):
         if len(of_domain) < parts:
             raise UserError(
-                f"source domain {source} has {len(of_domain)} samples for {parts} clients: a client would be "
-                "left without data; use fewer clients or domains_per_client"
+                f"source domain {names[source] if names else source} has {len(of_domain)} samples for {parts} clients: "
+                "a client would be left without data; use fewer clients or domains_per_client"
             )
     return _deal(rows, parts_of, clients, rng)
 
@@ -107,14 +109,16 @@ def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: n
     return [np.sort(np.concatenate([part for _, part in hand])) for hand in hands]
 
 
-def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(
+    rows: np.ndarray, *, fraction: float, rng: np.random.Generator, whose: str = "a client"
+) -> tuple[np.ndarray, np.ndarray]:
     """Holds out a random part of a client's samples: (training rows, validation rows), both ascending.
 
     Args:
       rows: the client's rows `[samples]`.
       fraction: fraction of the rows to hold out. Their number is rounded to the nearest integer, at least one and not
         all.
-      rng: draws them.
+      rng: draws them. whose: the samples are, for error messages.
 
     Raises:
       UserError: fewer than two rows, or a fraction not strictly between 0 and 1.
@@ -123,7 +127,7 @@ def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> 
         raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
     if len(rows) < 2:
         raise UserError(
-            f"a client has too few samples, {len(rows)}; expected at least 2, to hold one out; use fewer clients, or "
+            f"{whose} has too few samples, {len(rows)}; expected at least 2, to hold one out; use fewer clients, or "
             "exclude its domain"
         )
     held = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
@@ -132,7 +136,7 @@ def hold_out(rows: np.ndarray, *, fraction: float, rng: np.random.Generator) -> 
 
 
 def three_parts(
-    rows: np.ndarray, *, validation: float, test: float, rng: np.random.Generator
+    rows: np.ndarray, *, validation: float, test: float, rng: np.random.Generator, whose: str = "a client"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Splits a client's samples at random: (training rows, validation rows, test rows), all ascending (FDSE, A7.1).
 
@@ -140,7 +144,7 @@ def three_parts(
       rows: the client's rows `[samples]`.
       validation, test: fractions of the rows, rounded down as the published accuracies imply (Tables 2 and A9:
         DSLR's 80.00, 86.66 and 93.33 are 12, 13 and 14 of 15, a tenth of 157), but at least one row each.
-      rng: draws them.
+      rng: draws them. whose: the samples are, for error messages.
 
     Raises:
       UserError: fewer than three rows, or nothing left to train on.
@@ -149,7 +153,7 @@ def three_parts(
     held, tested = (max(int(round(fraction * len(rows), 6)), 1) for fraction in (validation, test))
     if held + tested >= len(rows):
         raise UserError(
-            f"a client has {len(rows)} samples: holding out {held} for validation and {tested} for tests leaves none "
+            f"{whose} has {len(rows)} samples: holding out {held} for validation and {tested} for tests leaves none "
             "to train on; use smaller fractions or more samples"
         )
     shuffled = rng.permutation(rows)
@@ -164,6 +168,7 @@ def few_shot(
     clients: int,
     shots: int,
     rng: np.random.Generator,
+    tests: bool = True,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Gives each client a few target samples for training (hFedF v2, section "few-shot").
 
@@ -177,20 +182,21 @@ def few_shot(
       clients: number of clients.
       shots: target samples per client; 0 gives empty arrays.
       rng: draws them.
+      tests: whether what is left are the test samples, of which there must be one.
 
     Returns:
-      For each client its `shots` rows, and the rows that are left for testing; all ascending.
+      For each client its `shots` rows, and the rows that are left; all ascending.
 
     Raises:
-      UserError: a negative number, or too few samples to leave one for testing.
+      UserError: a negative number, or too few samples.
     """
     if shots < 0 or clients < 1:
         raise UserError(f"shots is {shots} for {clients} clients: give 0 or more shots and 1 or more clients")
-    drawn = clients * shots
-    if drawn >= len(rows_of_target):
+    drawn, kept = clients * shots, " and one for tests" if tests else ""
+    if drawn > len(rows_of_target) - (1 if tests else 0):
         raise UserError(
-            f"{shots} shots for each of {clients} clients need {drawn} target samples and one for tests, the "
-            f"target has {len(rows_of_target)}: use fewer shots or clients"
+            f"{shots} shots for each of {clients} clients need {drawn} of the target's samples{kept}, and there are "
+            f"{len(rows_of_target)} to draw from: use fewer shots or clients"
         )
     shuffled = rng.permutation(rows_of_target)
     of_class = labels[shuffled]

@@ -31,12 +31,14 @@ class Probing:
       the others.
     layer: an entry of `LAYERS`.
     repeats: number of splits, each with its own classifier.
+    standardise: whether features are standardised by the training samples, so that one learning rate serves all.
     epochs, batch_size, learning_rate: of the classifier's training, by Adam.
     """
 
     percent: str = "10,30"
     layer: str = key("projection", names=LAYERS)
     repeats: int = key(3, least=1)
+    standardise: bool = True
     epochs: int = key(100, least=1)
     batch_size: int = key(128, least=1)
     learning_rate: float = key(1e-3, between=(0, math.inf), words="a number above 0")
@@ -96,6 +98,12 @@ def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) 
     return Split(np.stack(trains).astype(np.int32), np.stack(tests).astype(np.int32))
 
 
+def standardised(features: jax.Array, train: jax.Array) -> jax.Array:
+    """Features `[samples, m]` less the training samples' mean, over their deviation."""
+    mean, deviation = jnp.mean(features[train], axis=0), jnp.std(features[train], axis=0)
+    return (features - mean[None]) / jnp.where(deviation > 0, deviation, 1)[None]
+
+
 @partial(jax.jit, static_argnames=("classes", "how"))
 def linear_probe(
     key: jax.Array,
@@ -108,9 +116,9 @@ def linear_probe(
 ) -> jax.Array:
     """The accuracy, in [0, 1], of a linear classifier trained on some samples and tested on others, for each repeat.
 
-    Features are standardised by the training samples' mean and deviation, so that one learning rate serves all; the
-    classifier starts at zero and is trained by Adam on cross-entropy in shuffled minibatches, a last partial one left
-    out unless it is the only one.
+    Features are standardised by the training samples' mean and deviation (`how.standardise`); the classifier starts at
+    zero and is trained by Adam on cross-entropy in shuffled minibatches, a last partial one left out unless it is the
+    only one.
 
     Args:
       key: of the shuffling.
@@ -124,9 +132,7 @@ def linear_probe(
     """
 
     def one(key: jax.Array, train: jax.Array, test: jax.Array) -> jax.Array:
-        mean = jnp.mean(features[train], axis=0)
-        deviation = jnp.std(features[train], axis=0)
-        scaled = (features - mean[None]) / jnp.where(deviation > 0, deviation, 1)[None]
+        scaled = standardised(features, train) if how.standardise else features
         size = min(how.batch_size, len(train))
         steps = len(train) // size
         optimizer = optax.adam(how.learning_rate)

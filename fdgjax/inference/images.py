@@ -74,12 +74,13 @@ def say_others(folder: Path, each: Sequence[Listing]) -> None:
     say_skipped(folder, kinds, lost=bool(others or broken))
 
 
-def listings(folder: Path) -> Iterator[Listing]:
-    """The contents of a folder and of all its subfolders."""
-    found = list_folder(folder)
+def listings(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Listing]:
+    """The contents of a folder and of all its subfolders, but of links to a folder on the way there."""
+    found, way = list_folder(folder), seen | {folder.resolve()}
     yield found
     for below in found.folders:
-        yield from listings(below)
+        if below.resolve() not in way:
+            yield from listings(below, way)
 
 
 def predict_decoded(predictor: Predictor, decoded: Iterable[Decoded]) -> Predictions:

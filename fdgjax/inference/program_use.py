@@ -39,7 +39,7 @@ def cell(text, column):
         word = str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
     except ValueError:
         pass
-    if word in facts["missing"]:
+    if word in facts["missing"] or column["name"] + "=" + word in facts["missing"]:
         return float("nan")
     if not names:
         return float(word)

@@ -9,7 +9,7 @@ import numpy as np
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.array_files import read_inputs
 from fdgjax.data.sources.arrays import checked_numbers
-from fdgjax.data.sources.cells import FIRST_LINE
+from fdgjax.data.sources.cells import first_line
 from fdgjax.data.sources.known_columns import known_cells, stored_rows
 from fdgjax.data.sources.listing import list_folder
 from fdgjax.data.sources.table_files import read_table
@@ -19,7 +19,7 @@ from fdgjax.utils.errors import UserError, printable
 
 
 class SampleFile(NamedTuple):
-    """The samples of a file. stored: float32 `[rows, ...]`. first: the number of the first row, in the file's words."""
+    """The samples of a file. stored: float32 `[rows, ...]`. first: the number of the first row: its line in a table."""
 
     path: Path
     stored: np.ndarray
@@ -45,8 +45,9 @@ def table_samples(
     Raises:
       UserError: a file that cannot be read, lacks a column, or has text in a numeric one.
     """
-    cells = known_cells(read(path), path, missing, columns)
-    return SampleFile(path, stored_rows(cells, columns, path), FIRST_LINE)
+    table = read(path)
+    cells = known_cells(table, path, missing, columns)
+    return SampleFile(path, stored_rows(cells, columns, path), first_line(table))
 
 
 def array_samples(path: Path, shape: Sequence[int]) -> SampleFile:

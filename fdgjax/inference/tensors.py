@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.config import to_plain
-from fdgjax.data.sources.cells import TEXT_MISSING, spelt
+from fdgjax.data.sources.cells import TEXT_MISSING, spelt_code
 from fdgjax.evaluation.probability_figures import THRESHOLD
 from fdgjax.inference.classifier import Classifier
 from fdgjax.utils.files import write_bytes
@@ -66,7 +66,7 @@ def samples_of(classifier: Classifier) -> dict[str, Any]:
         columns = [{"name": name, "categories": list(categories)} for name, categories in data.columns]
         where = classifier.outline.config.data
         # Numbers that stand for a missing value as the card's code compares them, "-9" for "-9.0".
-        missing = [*TEXT_MISSING, *map(spelt, words_of(where.missing))]
+        missing = [*TEXT_MISSING, *map(spelt_code, words_of(where.missing))]
         return {"columns": columns, "missing": missing, "label": where.label}
     return {"image_shape" if data.images else "sample_shape": list(data.sample_shape)}
 

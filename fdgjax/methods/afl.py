@@ -38,7 +38,9 @@ class AFL(FedAvg):
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="docs/deviations.md")
-    rate: float = hyper(0.01, search=(0.001, 0.01, 0.1), source="FedDG_Benchmark (Bai et al., 2024): 0.01")
+    rate: float = hyper(
+        0.01, search=(0.001, 0.01, 0.1), source="FedDG_Benchmark (Bai et al., 2024): 0.01 on CelebA, 0.1 on PACS"
+    )
 
 
 def afl(setup: Setup, h: AFL) -> Method:

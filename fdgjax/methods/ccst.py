@@ -4,8 +4,9 @@
     L   = mean over x and x_1 ... x_level of the cross-entropy
 
 mu and sigma are the mean and the deviation of each channel over the pixels; x_1, x_2, ... are drawn anew for each
-minibatch, each in the style of a random other client (`fdgjax.data.augmentations.style`). With level 0 it is FedAvg; a
-step costs as much as level + 1 of its steps.
+minibatch, each in the style of another random client, different ones while there are enough
+(`fdgjax.data.augmentations.style`). With level 0 it is FedAvg; a step costs as much as level + 1 of its steps. The
+paper's K counts the image itself where all clients are drawn: with three clients K = 3 is level 2.
 
 **The paper transfers styles between features of a pretrained VGG, which a pretrained decoder makes images of; here they
 are those of the pixels**: colours and contrast, no textures.
@@ -27,7 +28,7 @@ import jax.numpy as jnp
 from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
 from fdgjax.data.augmentations.style import Style, in_style, style_of
 from fdgjax.methods.fedavg import FedAvg, fedavg
-from fdgjax.methods.parts.bank import DrawnImages, draw_others, with_bank
+from fdgjax.methods.parts.bank import DrawnImages, draw_different_others, with_bank
 from fdgjax.methods.parts.entry import Entry, always
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import IMAGES, SEVERAL_CLIENTS
@@ -59,7 +60,9 @@ class CCST(FedAvg):
     images: number of images whose styles a client sends in a round.
     """
 
-    level: int = hyper(1, search=(0, 1, 2, 3), source="Chen et al.: K of 1 to 3")
+    level: int = hyper(
+        1, search=(0, 1, 2, 3), source="Chen et al., official code: K of 1 to 3, the image itself among them"
+    )
     styles: str = hyper("overall", search=tuple(STYLES), source="Chen et al.: both")
     images: int = hyper(16, least=1, search=(4, 16, 64), source="as FedCCRL's")
 
@@ -75,9 +78,7 @@ def ccst(setup: Setup, h: CCST) -> Method:
         return base
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        copies = [
-            restyled(jax.random.fold_in(key, number), batch.inputs, context, taken) for number in range(1, h.level + 1)
-        ]
+        copies = restyled(key, batch.inputs, context, taken, h.level)
         output, changed = setup.model.apply(variables, jnp.concatenate([batch.inputs, *copies]), True, key)
         rows = jnp.tile(jnp.arange(len(batch.labels)), h.level + 1)
         weight = jnp.broadcast_to(batch.label_weight, batch.labels.shape)[rows]
@@ -88,13 +89,16 @@ def ccst(setup: Setup, h: CCST) -> Method:
 
 
 def restyled(
-    key: jax.Array, images: jax.Array, context: Context, taken: Callable[[Style, DrawnImages], Style]
-) -> jax.Array:
-    """The images in styles of other clients; in their own while the bank has no other client's."""
+    key: jax.Array, images: jax.Array, context: Context, taken: Callable[[Style, DrawnImages], Style], copies: int
+) -> list[jax.Array]:
+    """The images in styles of other clients, several times; in their own while the bank has no other client's."""
     who, which = jax.random.split(key)
-    drawn = draw_others(who, which, context, len(images))
-    own_share = jnp.where(drawn.any, jnp.zeros(len(images)), 1)
-    return in_style(images, taken(context.sent.more.shown, drawn), own_share)
+
+    def one(drawn: DrawnImages) -> jax.Array:
+        own_share = jnp.where(drawn.any, jnp.zeros(len(images)), 1)
+        return in_style(images, taken(context.sent.more.shown, drawn), own_share)
+
+    return [one(drawn) for drawn in draw_different_others(who, which, context, len(images), copies)]
 
 
 ENTRY = Entry(

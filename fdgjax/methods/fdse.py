@@ -9,8 +9,8 @@ parameters are personal; BN_dse's statistics never leave the client.
 
 Wang et al., "Federated learning with domain shift eraser", 2025, Algorithm 1; A, B and C as in Table 3.
 
-Unseen domain: one model with the mean of what clients keep, or each client's; its DSE modules are fitted to the domain
-by the consistency loss alone (Algorithm 3). Ambiguities and the official code: docs/deviations.md.
+Unseen domain: one model with the mean of what clients keep that have trained, or each client's; its DSE modules are
+fitted to the domain by the consistency loss alone (Algorithm 3). Ambiguities and the official code: docs/deviations.md.
 """
 
 import dataclasses
@@ -30,7 +30,8 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.methods.parts.optimizers import trained_where
 from fdgjax.methods.parts.requirements import SKEW_ERASERS
-from fdgjax.methods.parts.sharing import Personalise, keep_personal
+from fdgjax.methods.parts.server_state import WEIGHTINGS
+from fdgjax.methods.parts.sharing import Personalise, keep_personal, of_trained
 from fdgjax.models.depth import depth_order
 from fdgjax.objectives import consistency_loss, consistent, cross_entropy, statistics_only
 from fdgjax.objectives.consistency import CARRIED
@@ -127,7 +128,8 @@ def fdse(setup: Setup, h: FDSE) -> Method:
         rule=partition(rules, lambda updates: {kind: kind for kind in updates}),
         personalise=lookup("personalisation", h.personalisation, personalisations),
     )._replace(adapt=fit_erasers(setup, h, layers) if h.adaptation_epochs else None)
-    return during_training(method, CARRIED.get(h.consistency, {}))
+    method = during_training(method, CARRIED.get(h.consistency, {}))
+    return of_trained(method, h.unseen, WEIGHTINGS["uniform"])
 
 
 def fit_erasers(setup: Setup, h: FDSE, layers: Sequence[str]) -> AdaptFn:

@@ -5,10 +5,10 @@
 Li et al., "FedBN: federated learning on non-IID features via local batch normalization", 2021, Algorithm 1. On a model
 without BatchNorm it is FedAvg: an experiment takes `model.unit=norm` or is refused.
 
-Unseen domain: one model with the mean of the clients' BatchNorm layers, or each client's own; adapted to the domain by
-collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default five, as many as in FDSE's
-official code for FedBN and in FDSE's own adaptation. After k steps the received statistics have the weight `0.9^k`:
-with four batches, one pass leaves 66 % of them, five leave 12 %.
+Unseen domain: one model with the mean of the BatchNorm layers of clients that have trained, or each client's own;
+adapted to the domain by collecting its statistics in passes without gradients (FDSE, Algorithm 2), by default five,
+as many as in FDSE's official code for FedBN and in FDSE's own adaptation. After k steps the received statistics have
+the weight `0.9^k`: with four batches, one pass leaves 66 % of them, five leave 12 %.
 """
 
 import dataclasses
@@ -21,7 +21,9 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import BATCH_NORM, SEVERAL_CLIENTS
+from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.methods.parts.setting_presets import official_fdse
+from fdgjax.methods.parts.sharing import of_trained
 from fdgjax.objectives import statistics_only
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import module_of, norm_paths
@@ -44,7 +46,8 @@ def fedbn(setup: Setup, h: FedBN) -> Method:
         return domain.fit(variables, collect, optax.set_to_zero(), h.adaptation_epochs)
 
     method = fedavg(setup, h, label=lambda path: "local" if module_of(path) in norms else "shared")
-    return method._replace(adapt=adapt if norms and h.adaptation_epochs else None)
+    method = method._replace(adapt=adapt if norms and h.adaptation_epochs else None)
+    return of_trained(method, h.unseen if norms else "", WEIGHTINGS["uniform"])
 
 
 ENTRY = Entry(

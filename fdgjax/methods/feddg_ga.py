@@ -52,7 +52,9 @@ class FedDGGA(FedAvg):
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Zhang et al., official code")
     step: float = hyper(0.2, most=1, search=(0.0, 0.05, 0.1, 0.2), source="Zhang et al., official code: 0.2")
-    gap: str = hyper("loss", search=tuple(COSTS), source="Zhang et al.: losses; official code: either")
+    gap: str = hyper(
+        "loss", search=tuple(COSTS), source="Zhang et al.: losses; official code: either, by default accuracies"
+    )
 
 
 class GapState(NamedTuple):

@@ -5,12 +5,13 @@ that were not negative:
 
     m_i    = [ (r_i where u_i >= 0, else 1 - r_i) > tau ],  all true for t = 1
     d_i    = sum over tensors |m_i u_i|
-    e_i   <- (1 - beta) e_i + beta d_i / sum_S d_j;    p_i <- p_i + e_i
+    e_i   <- (1 - beta) e_i + beta d_i / sum_S d_j;    a_i <- a_i + e_i;    p_i = n_i / sum_S n_j + a_i
     w     <- w + sum_S p_i m_i u_i / sum_S p_i m_i      (elementwise; zero where all masks are)
 
 Chen, Huang and Ye, "Fair federated learning under domain skew with local consistency and domain diversity", CVPR 2024,
 and its official code, which takes the distance as a sum of the tensors' norms (parameters only) and masks statistics as
-it masks parameters. p starts as the usual weights (uniform in the official code), e as zero.
+it masks parameters. n are the usual weights (uniform in the official code, one over the number of clients in a round),
+S the round's clients; e and a start as zero.
 
 The server keeps a client's history in the client's row; clients send updates only. w predicts for an unseen domain.
 
@@ -51,11 +52,11 @@ class FedHeal(FedAvg):
 
 
 class RiseHistory(NamedTuple):
-    """A client's history: r, the number of rounds it covers, the weight p and its last change e."""
+    """A client's history: r, the number of rounds it covers, the weight's growth a and its last change e."""
 
     rises: Variables
     rounds: jax.Array
-    weight: jax.Array
+    growth: jax.Array
     change: jax.Array
 
 
@@ -90,9 +91,9 @@ def fedheal(setup: Setup, h: FedHeal) -> Method:
     base = fedavg(setup, h)
 
     def begin(fresh: Fresh) -> RiseHistory:
-        clients, counts = len(fresh.federation.ids), fresh.federation.train.length
-        nothing, weight = jax.tree.map(jnp.zeros_like, fresh.models()), normalise_weights(base.weights(counts), clients)
-        return RiseHistory(nothing, jnp.zeros(clients, jnp.int32), weight, jnp.zeros(clients))
+        clients = len(fresh.federation.ids)
+        nothing = jax.tree.map(jnp.zeros_like, fresh.models())
+        return RiseHistory(nothing, jnp.zeros(clients, jnp.int32), jnp.zeros(clients), jnp.zeros(clients))
 
     extended = extend(base, row=RowExtension(begin))
 
@@ -104,8 +105,9 @@ def fedheal(setup: Setup, h: FedHeal) -> Method:
         masks = consistent_elements(former, updates, h.tau)
         shares = normalise_weights(jnp.where(there, masked_norms(updates["params"], masks["params"]), 0), len(weights))
         change = (1 - h.beta) * former.change + h.beta * shares
-        after = remember(former, updates)._replace(weight=former.weight + change, change=change)
-        update, used = masked_update_mean(updates, masks, jnp.where(there, after.weight, 0))
+        after = remember(former, updates)._replace(growth=former.growth + change, change=change)
+        grown = normalise_weights(weights, len(weights)) + after.growth
+        update, used = masked_update_mean(updates, masks, jnp.where(there, grown, 0))
         return Extended(Message(update, messages.personal), keep_rows(there, after, former)), {"weights": used}
 
     def update(

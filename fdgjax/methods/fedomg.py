@@ -42,8 +42,8 @@ class FedOMG(FedAvg):
     """FedAvg's hyperparameters and those of the matching.
 
     kappa: radius of the search around the mean update, relative to the mean's norm. scale: what the step is divided by,
-      an entry of `FACTORS`; with `official` the whole step is the official code's, so that `server_learning_rate=1` is
-      its 0.5 for PACS. solver: how gamma is found, an entry of `SOLVERS`.
+      an entry of `FACTORS`; with `official` the step of parameters is the official code's, so that
+      `server_learning_rate=1` is its 0.5 for PACS. solver: how gamma is found, an entry of `SOLVERS`.
     """
 
     kappa: float = hyper(0.5, search=(0.1, 0.25, 0.5, 0.75), source=f"{OFFICIAL}: 0.5")

@@ -3,8 +3,8 @@
     w_i <- local epochs of a self-supervised loss (`fdgjax.objectives.two_views`) from w;    w <- sum_i p_i w_i
 
 No labels are used. Between rounds each client keeps its optimiser's state, the target that follows its model (BYOL,
-MoCo), MoCo's queue, and the predictor (BYOL, SimSiam: only encoder and projector are averaged, as in FedU). A linear
-probe on the unseen domain evaluates the representation.
+MoCo; the first time it takes part, the model that it is sent), MoCo's queue, and the predictor (BYOL, SimSiam: only
+encoder and projector are averaged, as in FedU). A linear probe on the unseen domain evaluates the representation.
 
 FedGaLA, section 5 and appendices C and D; the four methods are its baselines.
 """
@@ -14,16 +14,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fdgjax.contract import LabelFn, Method, Objective, Setup
+import jax
+import jax.numpy as jnp
+
+from fdgjax.contract import LabelFn, Method, Objective, Setup, Variables
 from fdgjax.data.augmentations.corruption import corrupt
 from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view
 from fdgjax.data.augmentations.view import View, by_shape, of_images
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
+from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper, momentum_of
 from fdgjax.methods.parts.requirements import projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
+from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
@@ -94,6 +99,22 @@ def of_predictor(path: str) -> bool:
     return "projector/predictor_" in path
 
 
+def first_target(base: Method) -> Method:
+    """The method whose clients begin with the model that they are sent as their target, in whatever round they take
+    part first: the initial one would pull a trained model back."""
+
+    def start(sent: Variables, client: Extended) -> Variables:
+        model = base.start(sent, client.base)
+        target = jax.tree.map(partial(jnp.where, client.more), model["target"], of_model(model))
+        return {**model, "target": target}
+
+    trained = RowExtension(
+        begin=lambda fresh: jnp.zeros(len(fresh.federation.ids), bool),
+        after=lambda context, trained: jnp.ones_like(context.client.more),
+    )
+    return extend(base, row=trained)._replace(start=start)
+
+
 def fedsimclr(
     setup: Setup,
     h: FedSimCLR,
@@ -125,6 +146,8 @@ def fedsimclr(
         label=label,
         **parts,
     )
+    if "target" in jax.eval_shape(model.init, any_key()) and label("target/params") == "local":
+        base = first_target(base)
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),
         unseen=lambda server, clients: of_model(base.unseen(server, clients)),

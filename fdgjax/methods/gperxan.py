@@ -6,8 +6,8 @@ the received classifier guides their features.
     label(BN) = local, everything else shared
 
 h_g is fixed, so that its term trains the features alone. With lambda = 0 it is FedBN on the same network, without
-adaptation. `fdgjax.models.assembled_norm` has the norms. One model with the mean of the clients' BatchNorms predicts
-for an unseen domain, as in the official code.
+adaptation. `fdgjax.models.assembled_norm` has the norms. One model with the mean of the clients' BatchNorms, weighted
+as the updates are, predicts for an unseen domain, as in the official code, where it is that of the round's clients.
 
 Le, Ho, Do, Le-Phuoc and Wong, "Efficiently assemble normalization layers and regularization for federated domain
 generalization", CVPR 2024, and its official code.
@@ -23,6 +23,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import ASSEMBLED_NORM, FEATURES, last_layer
+from fdgjax.methods.parts.sharing import of_trained
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
@@ -55,12 +56,13 @@ def gperxan(setup: Setup, h: GPerXAN) -> Method:
     """
     norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
     own_score = lookup("scores", h.scores, OWN_SCORES)
-    return fedavg(
+    method = fedavg(
         setup,
         h,
         objective=guided(setup.model, h.guidance),
         label=lambda path: "local" if module_of(path) in norms or own_score(path) else "shared",
     )
+    return of_trained(method, h.unseen, method.weights)
 
 
 def guided(model: Model, guidance: float) -> Objective:

@@ -5,8 +5,9 @@
 z are the features before the last layer, `previous` the client's model after the last round it took part in.
 
 Li, He and Song, "Model-contrastive federated learning", CVPR 2021, equations 2 to 4 and Algorithm 1. With mu = 0 it is
-FedAvg; so it is in a client's first round, when both other models are the initial one. The previous model stays at
-the client. The global model predicts for an unseen domain.
+FedAvg; so it is in the first round, when both other models are the initial one, which is also the previous model of a
+client that first takes part later. The previous model stays at the client. The global model predicts for an unseen
+domain.
 
 References:
   Search range of mu, and T: FDSE, A7.4.

@@ -1,10 +1,15 @@
 """What a run prints before training: each client's labels, and how variables are shared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
 
 from fdgjax.data.splits import label_histogram, label_means
 from fdgjax.experiments import Experiment
+from fdgjax.methods import METHODS
+from fdgjax.utils.errors import printable
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
+from fdgjax.utils.words import words_of
 
 
 def labels_with_frozen(experiment: Experiment) -> dict[str, str]:
@@ -43,3 +48,32 @@ def histogram(experiment: Experiment) -> str:
     if len(seeds) == 1:
         return tables[0]
     return "\n".join(f"seed {seed}\n{table}" for seed, table in zip(seeds, tables, strict=True))
+
+
+def notes(experiment: Experiment) -> list[str]:
+    """What the table of samples does not show, one line each: samples of the training domains that no client has, and
+    classes that are tested and that nobody trains on; of the first seed."""
+    data, parts = experiment.data, experiment.parts[0]
+    given = np.concatenate([*parts.train, *parts.validation, *parts.test, parts.target, parts.server])
+    unused = np.ones(len(data.domains), bool)
+    unused[given] = False
+    left_out = {experiment.config.data.target, *words_of(experiment.config.data.excluded)}
+    lost = by_name(data.domain_names, data.domains[unused], left_out)
+    lines = []
+    if lost:
+        lines.append(
+            f"no client has {lost}: fewer clients than domains, each of which is dealt to one; "
+            "config.data.homogeneity=0 deals the samples of all, config.data.clients=0 takes a client for each"
+        )
+    if not data.numeric and not METHODS[experiment.config.method.name].unlabelled:
+        learnt = np.unique(data.labels[parts.server if len(parts.server) else np.concatenate(parts.train)])
+        tested = data.labels[np.concatenate([parts.target, *parts.test])]
+        if unknown := by_name(data.class_names, tested[~np.isin(tested, learnt)], set()):
+            lines.append(f"nobody trains on classes of the test samples: {unknown}, all of which will be wrong")
+    return [printable(line) for line in lines]
+
+
+def by_name(names: Sequence[str], places: np.ndarray, left_out: Collection[str]) -> str:
+    """How many samples each name has, such as `12 of photo, 7 of sketch`, the others left out."""
+    counts = zip(names, np.bincount(places, minlength=len(names)), strict=True)
+    return ", ".join(f"{count:,} of {name}" for name, count in counts if count and name not in left_out)

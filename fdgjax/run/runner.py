@@ -17,7 +17,7 @@ from fdgjax.loggers import check_loggers
 from fdgjax.models.client_model import note_dtype
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
 from fdgjax.run.console import Console
-from fdgjax.run.description import histogram, label_summary
+from fdgjax.run.description import histogram, label_summary, notes
 from fdgjax.run.device_choice import as_begun, unlike_begun
 from fdgjax.run.extend_rounds import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
 from fdgjax.run.loop import Observer, Progress, follow_rounds, keep_records, train_rounds
@@ -121,7 +121,7 @@ def run_experiment(
             prolong(workdir, config, earlier)
             console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
         check_shared(workdir)
-        console.say(histogram(experiment))
+        console.say("\n".join([histogram(experiment), *notes(experiment)]))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
         outputs = [RunOutput(config, workdir)]

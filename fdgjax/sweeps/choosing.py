@@ -22,7 +22,7 @@ from fdgjax.sweeps.grid import figures_of
 from fdgjax.sweeps.space import Search, drawn_at_random, space_of, with_idle
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.words import words_of
+from fdgjax.utils.words import quoted, words_of
 
 REFERENCE = "fedavg"
 """The method from which differences are shown."""
@@ -83,7 +83,7 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     if draws < 0:
         raise UserError(f"choose got search={draws}; expected a number of draws, or 0 for none")
     domains = check_domains(read_config(configs[0]), target)
-    excluded = ",".join(filter(None, (configs[0].data.excluded, target)))
+    excluded = ",".join(map(quoted, filter(None, (*words_of(configs[0].data.excluded), target))))
     unfit, candidates = dict[str, str](), list[Candidate]()
     first = read_config(configs[0])
     data = chosen_data(first.data, first.task) if only_fit else None
@@ -192,7 +192,7 @@ def trained_config(config: ConfigDict, target: str) -> ConfigDict:
     """
     chosen = config.copy_and_resolve_references()
     chosen.seeds, chosen.data.target = 1, target
-    chosen.data.excluded = ",".join(name for name in words_of(chosen.data.excluded) if name != target)
+    chosen.data.excluded = ",".join(quoted(name) for name in words_of(chosen.data.excluded) if name != target)
     if not target:
         if PROTOCOLS[chosen.data.protocol].labelled_server:
             raise UserError("--train got a server with labels and no target; expected --config.data.target=DOMAIN")

@@ -18,7 +18,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.grid import figures_of
 from fdgjax.utils.errors import UserError, unknown
-from fdgjax.utils.words import words_of
+from fdgjax.utils.words import quoted, words_of
 
 EXACT = 6
 """The most clients of which all coalitions are trained."""
@@ -102,7 +102,9 @@ def cell_of(
     changed = config.copy_and_resolve_references()
     changed.data.clients = 0
     changed.data.target = target
-    changed.data.excluded = ",".join([*out, *(name for i, name in enumerate(clients) if i not in coalition)])
+    changed.data.excluded = ",".join(
+        map(quoted, [*out, *(name for i, name in enumerate(clients) if i not in coalition)])
+    )
     return Cell(coalition_name(clients, coalition), changed, figures_of(changed))
 
 

@@ -164,9 +164,9 @@ def test_office_caltechs_test_parts_are_as_large_as_the_published_accuracies_say
     ("protocol", "chosen", "named"),
     [
         ("unseen_client", {"target": "wset"}, "did you mean 'west'"),
-        ("unseen_client", {"shots": 4}, "4 shots"),
+        ("unseen_client", {"shots": 7}, "need 21 of the target's samples, and there are 10 to draw from"),
         ("every_domain", {"validation": 0.5, "test": 0.5}, "leaves none to train on"),
-        ("unseen_client", {"validation": 0.9, "test": 0.1}, "a client has 20 samples"),
+        ("unseen_client", {"validation": 0.9, "test": 0.1}, "east has 20 samples"),
     ],
 )
 def test_what_cannot_be_cut_is_named_in_one_line(protocol: str, chosen: dict, named: str) -> None:

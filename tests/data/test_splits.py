@@ -118,8 +118,8 @@ def test_impossible_hold_out_is_refused(size: int, fraction: float) -> None:
 
 @pytest.mark.parametrize(("size", "validation", "test"), [(2, 0.1, 0.1), (0, 0.1, 0.1), (10, 0.5, 0.5), (10, 0.9, 0.1)])
 def test_three_parts_leave_something_to_train_on(size: int, validation: float, test: float) -> None:
-    with pytest.raises(UserError, match=f"a client has {size} samples"):
-        three_parts(np.arange(size), validation=validation, test=test, rng=generator(0))
+    with pytest.raises(UserError, match=f"oslo has {size} samples"):
+        three_parts(np.arange(size), validation=validation, test=test, rng=generator(0), whose="oslo")
 
 
 @given(clients=st.integers(1, 5), shots=st.integers(0, 12), classes=st.integers(1, 7), seed=st.integers(0, 9))

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from fdgjax.cli import export, predict
 from fdgjax.experiments import build, describe, make_outline, to_description
 from fdgjax.inference.exporting import NAMES
-from fdgjax.inference.images import decoded_images, images_at
+from fdgjax.inference.images import decoded_images, images_at, images_below
 from fdgjax.inference.temperature import fit_temperature, nll
 from fdgjax.methods import METHODS
 from fdgjax.run.compilation import state_shapes
@@ -200,6 +200,15 @@ def test_folders_are_searched_and_what_cannot_be_read_is_named_and_skipped(
         path.unlink()
     assert predict.main(["predict", str(trained), str(folder)]) == 2
     assert "none of the 1 images can be read" in capsys.readouterr().err
+
+
+def test_folders_that_are_linked_to_each_other_are_read_once_on_each_way(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        Image.new("L", (4, 4)).save(tmp_path / name / "0.png")
+        (tmp_path / name / f"to_{other}").symlink_to(tmp_path / other)
+    found = [path.relative_to(tmp_path).as_posix() for path in images_below(tmp_path)]
+    assert found == ["a/0.png", "a/to_b/0.png", "b/0.png", "b/to_a/0.png"]
 
 
 @pytest.fixture(scope="module")

@@ -191,8 +191,10 @@ def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_h
         file.write_text(text)
         found = labelled_samples(facts, file)
         assert found.labels.tolist() == [0, 1]
-        for pieces in (found.pieces, samples_at(facts, [file]).pieces):
+        samples = samples_at(facts, [file])
+        for pieces in (found.pieces, samples.pieces):
             np.testing.assert_array_equal(np.concatenate([stored for _, stored in pieces]), expected)
+        assert [row for _, row in samples.names] == (["2", "3"] if "num" in text else ["1", "2"])
     file.write_text("\ufeff" + "\n".join(",".join(line.split(",")[-2::-1]) for line in texts[0].split()))
     ((_, stored),) = samples_at(facts, [file]).pieces
     np.testing.assert_array_equal(stored, expected)

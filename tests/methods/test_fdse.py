@@ -18,6 +18,7 @@ from fdgjax.evaluation.adaptation import adapt
 from fdgjax.methods import METHODS
 from fdgjax.methods.fdse import label
 from fdgjax.methods.fedavg import Message
+from fdgjax.methods.parts.extend import Extended
 from fdgjax.utils.variables import flatten, label_table, select
 from tests.engine.plain import PlainRound
 from tests.toy_models import tiny_model
@@ -49,7 +50,7 @@ def test_without_its_rules_it_is_averaging() -> None:
     model = tiny_model(method="fdse")
     fedavg = METHODS["fedavg"].build(Setup(model, CLIENTS, 3), METHODS["fedavg"].hyper(**shared_settings()))
     bare, wanted = bare.advance(2), make_case(fedavg, federation).advance(2)
-    params = {**flatten({"params": bare.server.variables["params"]}), **flatten(row_of(bare.clients.personal))}
+    params = {**flatten({"params": bare.server.variables["params"]}), **flatten(row_of(bare.clients.base.personal))}
     close(params, flatten({"params": wanted.server.variables["params"]}))
 
 
@@ -102,10 +103,10 @@ def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None
     stacked = lambda tree: jax.tree.map(  # noqa: E731
         lambda leaf: rng.normal(size=(CLIENTS, *leaf.shape)).astype(np.float32), tree
     )
-    own = stacked(row(clients.personal, 0))
+    own = stacked(row(clients.base.personal, 0))
     messages = Message(stacked(shared), own)
     weights = method.weights(jnp.asarray([5, 8, 1, 9]))
-    step, _ = jax.jit(method.aggregate)(server, clients._replace(personal=own), messages, weights)
+    step, _ = jax.jit(method.aggregate)(server, with_personal(clients, own), messages, weights)
     consensus, _ = jax.jit(min_norm)(messages.update["params"])
     close(step.update["params"], consensus, rtol=1e-5)
     close(step.update["batch_stats"], by_numpy(lambda x: x.mean(0), messages.update["batch_stats"]), rtol=1e-5)
@@ -119,7 +120,9 @@ def test_shared_by_consensus_personal_by_similarity_statistics_plainly() -> None
 def test_a_client_without_weight_keeps_its_own_and_is_seen_by_nobody() -> None:
     method = build("fdse", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())
-    own = jax.tree.map(lambda leaf: np.arange(1, 1 + leaf.size, dtype=np.float32).reshape(leaf.shape), clients.personal)
+    own = jax.tree.map(
+        lambda leaf: np.arange(1, 1 + leaf.size, dtype=np.float32).reshape(leaf.shape), clients.base.personal
+    )
     message = Message(jax.tree.map(lambda x: np.ones((CLIENTS, *x.shape), np.float32), server.variables), own)
     weights = jnp.asarray([1.0, 0.0, 1.0, 1.0])
     outcomes, aggregate = [], jax.jit(method.aggregate)
@@ -127,9 +130,13 @@ def test_a_client_without_weight_keeps_its_own_and_is_seen_by_nobody() -> None:
         sent = message._replace(
             personal=jax.tree.map(lambda leaf, c=lost: np.concatenate([leaf[:1], c * leaf[1:2], leaf[2:]]), own)
         )
-        outcomes.append(aggregate(server, clients._replace(personal=own), sent, weights)[0].personal)
+        outcomes.append(aggregate(server, with_personal(clients, own), sent, weights)[0].personal)
     chex.assert_trees_all_equal(*outcomes)
     chex.assert_trees_all_equal(*(jax.tree.map(lambda leaf: leaf[1], tree) for tree in (outcomes[0], own)))
+
+
+def with_personal(clients: Extended, personal: Any) -> Extended:
+    return clients._replace(base=clients.base._replace(personal=personal))
 
 
 def test_the_fates_of_the_block() -> None:

@@ -31,7 +31,7 @@ class Plain:
     def __init__(self, clients: int, tau: float, beta: float) -> None:
         self.tau, self.beta = tau, beta
         self.signs = [[] for _ in range(clients)]
-        self.weight, self.delta = [1 / clients] * clients, [0.0] * clients
+        self.growth, self.delta = [0.0] * clients, [0.0] * clients
 
     def round(self, updates: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
         masks, distance = {}, {}
@@ -47,10 +47,10 @@ class Plain:
             distance[i] = sum(np.sqrt(np.sum((u * m) ** 2)) for u, m in zip(tensors, masks[i], strict=True))
         for i in updates:
             self.delta[i] = (1 - self.beta) * self.delta[i] + self.beta * distance[i] / sum(distance.values())
-            self.weight[i] += self.delta[i]
+            self.growth[i] += self.delta[i]
         step = []
         for place in range(len(next(iter(updates.values())))):
-            counted = {i: self.weight[i] * masks[i][place] for i in updates}
+            counted = {i: (1 / len(updates) + self.growth[i]) * masks[i][place] for i in updates}
             total = sum(counted.values())
             moved = sum(counted[i] * updates[i][place] for i in updates)
             step.append(np.divide(moved, total, out=np.zeros_like(moved), where=total > 0))
@@ -86,8 +86,8 @@ def test_masks_and_weights_are_those_of_plain_loops() -> None:
         after, clients = method.update(server, clients, step, None)
         moved = flat(after.variables) - flat(server.variables)
         np.testing.assert_allclose(moved, np.concatenate([leaf.ravel() for leaf in wanted]), rtol=1e-3, atol=1e-5)
-        np.testing.assert_allclose(clients.more.weight, plain.weight, rtol=1e-5)
-        shown = np.asarray(plain.weight) * np.asarray(there)
+        np.testing.assert_allclose(clients.more.growth, plain.growth, rtol=1e-5)
+        shown = (1 / there.sum() + np.asarray(plain.growth)) * np.asarray(there)
         np.testing.assert_allclose(info["weights"], shown / shown.sum(), rtol=1e-5)
         for client in absent:
             jax.tree.map(np.testing.assert_array_equal, row(clients, client), row(before, client))

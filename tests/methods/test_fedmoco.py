@@ -25,7 +25,7 @@ def test_target_and_queue_may_be_averaged() -> None:
     kept, averaged = (
         make_case(build("fedmoco", federation, target=target), federation, WHOLE) for target in ("kept", "averaged")
     )
-    own = kept.advance(1).clients.local
+    own = kept.advance(1).clients.base.local
     assert set(own) == {"target", "queue"}
     share = np.asarray(FULL_LENGTHS, np.float64) / sum(FULL_LENGTHS)
     wanted = jax.tree.map(lambda leaf: np.tensordot(share, np.asarray(leaf, np.float64), 1), own)
@@ -44,9 +44,9 @@ def test_with_the_official_head_keys_are_as_long_as_its_outputs() -> None:
     method = METHODS["fedmoco"].build(Setup(model, 4, 3), small_hyper("fedmoco", queue=32))
     case = make_case(method, federation, WHOLE)
     state, info = case.round(case.start(), federation)
-    assert state.clients.local["queue"]["keys"].shape == (4, 32, 16)
+    assert state.clients.base.local["queue"]["keys"].shape == (4, 32, 16)
     assert np.isfinite(info.loss).all()
-    assert not np.allclose(jnp.linalg.norm(state.clients.local["queue"]["keys"], axis=-1).min(), 0)
+    assert not np.allclose(jnp.linalg.norm(state.clients.base.local["queue"]["keys"], axis=-1).min(), 0)
 
 
 def test_an_unknown_target_is_refused_in_one_line() -> None:

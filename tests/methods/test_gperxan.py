@@ -7,6 +7,7 @@ import pytest
 
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.extend import Extended
 from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, tiny_model
 from tests.toys import CLIENTS, FULL_LENGTHS, build, close, make_case, small_hyper, toy_federation
@@ -20,7 +21,7 @@ def test_without_guidance_it_is_fedbn_on_the_same_network() -> None:
     fedbn = METHODS["fedbn"].build(Setup(MODEL, CLIENTS, 3), small_hyper("fedbn"))
     bare = build("gperxan", federation, guidance=0.0)
     mine, other = (make_case(method, federation).advance(2) for method in (bare, fedbn))
-    close((mine.server, mine.clients), (other.server, other.clients))
+    close((mine.server, mine.clients.base), (other.server, other.clients.base))
 
 
 @pytest.mark.slow
@@ -30,7 +31,7 @@ def test_the_objective_by_hand() -> None:
     variables = {**received, "params": jax.tree.map(lambda leaf: leaf + 0.1, received["params"])}
     images = jax.random.uniform(jax.random.key(1), (3, *IMAGE), minval=-1)
     batch = Batch(images, jnp.int32([2, 0, 1]), jnp.float32([1, 1, 0]), jnp.float32([0.5, 1, 1]))
-    context = Context((), (), received, jnp.int32(0))
+    context = Context((), Extended((), ()), received, jnp.int32(0))
 
     def loss(params: dict) -> jax.Array:
         return method.objective({**variables, "params": params}, batch, jax.random.key(0), context)[0]

@@ -95,6 +95,8 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
         raise UserError(f"data has a domain called {name!r}; expected a word, such as 'photo'")
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise UserError(f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels)")
+    if any(np.ma.is_masked(part) for part in pair):
+        raise UserError(f"data['{name}'] has a masked array with masked values; expected values; fill or remove them")
     inputs, labels = np.asarray(pair[0]), np.asarray(pair[1])
     inputs = checked_images(name, inputs) if inputs.dtype == np.uint8 else checked_numbers(name, inputs)
     check_one_each(f"data['{name}']", inputs, labels)

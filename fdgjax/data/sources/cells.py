@@ -11,8 +11,8 @@ from fdgjax.utils.errors import UserError
 
 TEXT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 """What stands for a missing value in any text file."""
-FIRST_LINE = 2
-"""The line of a text file's first row, below its header."""
+FIRST_LINE = b"first_line"
+"""The metadata of a pyarrow table with the line of its first row: 1 for a file without a header."""
 
 
 class Cells(NamedTuple):
@@ -21,11 +21,13 @@ class Cells(NamedTuple):
     numbers: float64 `[rows]`, NaN where missing; None if some value is no number.
     texts: the values as texts, None where missing.
     has_numbers: whether some value is a number.
+    first_line: the line of the first row, where each row is one.
     """
 
     numbers: np.ndarray | None
     texts: Sequence[str | None]
     has_numbers: bool
+    first_line: int = 2
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -37,16 +39,16 @@ class Cells(NamedTuple):
 
     def first_missing(self) -> int | None:
         """The line of the first missing value; None if there is none."""
-        return next((row + FIRST_LINE for row, text in enumerate(self.texts) if text is None), None)
+        return next((self.first_line + row for row, text in enumerate(self.texts) if text is None), None)
 
     def line_of(self, text: str) -> int:
         """The first line with this text."""
-        return self.texts.index(text) + FIRST_LINE
+        return self.first_line + self.texts.index(text)
 
     def first_text(self) -> tuple[int, str]:
         """The first value that is no number, and its line."""
         return next(
-            (row + FIRST_LINE, text)
+            (self.first_line + row, text)
             for row, text in enumerate(self.texts)
             if text is not None and as_number(text) is None
         )
@@ -58,16 +60,25 @@ def cells_of(table: Any, path: Path, missing: Sequence[str]) -> Mapping[str, Cel
     Args:
       table: the table. path: its file, for error messages.
       missing: words that stand for a missing value, besides those of `TEXT_MISSING`; one that is a number stands for
-        each way to write it, such as -9 for -9.0.
+        each way to write it, such as -9 for -9.0; `COLUMN=WORD` does so in one column.
 
     Raises:
       UserError: a column that is neither numbers nor texts, such as dates.
     """
-    words = frozenset((*TEXT_MISSING, *missing))
-    codes = [number for number in map(as_number, missing) if number is not None]
-    return {
-        name: of_column(table.column(name), f"column '{name}' of {path}", words, codes) for name in table.column_names
-    }
+    first = first_line(table)
+    found = {}
+    for name in table.column_names:
+        own = [*missing, *(word.removeprefix(f"{name}=") for word in missing if word.startswith(f"{name}="))]
+        codes = [number for number in map(as_number, own) if number is not None]
+        words = frozenset((*TEXT_MISSING, *own))
+        cells = of_column(table.column(name), f"column '{name}' of {path}", words, codes)
+        found[name] = Cells(cells.numbers, cells.texts, cells.has_numbers, first)
+    return found
+
+
+def first_line(table: Any) -> int:
+    """The line of a pyarrow table's first row: 2, below a header, unless its metadata say otherwise."""
+    return int((table.schema.metadata or {}).get(FIRST_LINE, 2))
 
 
 def of_column(column: Any, what: str, words: frozenset[str], codes: Sequence[float]) -> Cells:
@@ -116,6 +127,12 @@ def spelt(text: str) -> str:
     return text if number is None else in_words(number)
 
 
+def spelt_code(word: str) -> str:
+    """A word for a missing value, or `COLUMN=WORD`, with the word as the name of a category."""
+    column, equals, code = word.rpartition("=")
+    return f"{column}{equals}{spelt(code)}"
+
+
 def as_number(text: str) -> float | None:
     """The finite number that a text is; None for another text."""
     try:
@@ -131,6 +148,15 @@ def categories_of(each: Sequence[Cells]) -> tuple[str, ...]:
     numbers = {text: as_number(text) for text in found}
     in_order = [(0.0 if number is None else number, text) for text, number in numbers.items()]
     return tuple(text for _, text in sorted(in_order)) if None not in numbers.values() else tuple(sorted(found))
+
+
+def capitals_apart(names: Sequence[str]) -> tuple[str, str] | None:
+    """The first two names that differ in capitals alone; None if there are none."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (before := seen.setdefault(name.casefold(), name)) != name:
+            return before, name
+    return None
 
 
 def numbers_of(cells: Cells) -> np.ndarray:

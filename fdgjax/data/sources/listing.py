@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fdgjax.utils.checksums import CHECKSUMS
 from fdgjax.utils.errors import LISTED, UserError, example_of, printable
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
 UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".svg", ".dcm")
 """Suffixes of images that are not read: phones, cameras and scanners write them."""

@@ -3,10 +3,12 @@
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
@@ -31,6 +33,9 @@ from fdgjax.utils.checksums import verify
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.registry import Registry, lookup
 
+LOGGER = logging.getLogger("fdgjax")
+DARK = 16
+"""The brightness that some pixel of a domain has, unless its files hold fewer than 16 bits in 16."""
 VERSION = "1.1.0"
 """Version of the cache's contents; increase it whenever the same files give other contents."""
 
@@ -98,7 +103,7 @@ def load_data(
         folders of images have none. Images of another size are resized bilinearly with antialiasing, to a
         square.
       cache_dir: where decoded data is kept; empty for `$XDG_CACHE_HOME/fdgjax` or `~/.cache/fdgjax`. An entry
-        belongs to one name, size and state of the source files (names, sizes, modification times).
+        belongs to one name, size and state of the source files (names, sizes, times).
       same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
       table: what the columns of tables are.
 
@@ -137,10 +142,8 @@ def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:
 
 
 def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:
-    logger = logging.getLogger("fdgjax")
-    logger.info(
-        "preparing %s at %d px: %s images (once; cached in %s)", name, size, f"{source.samples:,}", printable(arrays)
-    )
+    images = f"{source.samples:,} images, {source.description}"
+    LOGGER.info("preparing %s at %d px: %s (once; cached in %s)", name, size, images, printable(arrays))
     records = folder / "records"
     check_space(source.samples * size * size * source.channels, folder)
     try:
@@ -169,5 +172,23 @@ def _write_decoded(name: str, source: Source, size: int, holder: Path, unfinishe
     builder = array_records.builder(name, VERSION, source, holder)
     array_records.prepare(builder)
     shape = (source.samples, size, size, source.channels)
-    write_arrays(unfinished, shape, array_records.decoded(builder, size))
+    brightest = np.zeros(len(source.domain_names), np.uint8)
+    write_arrays(unfinished, shape, watched(array_records.decoded(builder, size), brightest))
     write_names(unfinished, source.domain_names, source.class_names, source.description)
+    for domain, most in zip(source.domain_names, brightest, strict=True):
+        if most < DARK:
+            LOGGER.warning(
+                printable(
+                    f"no pixel of {domain} is brighter than {most} of 255: of 16-bit files the upper 8 bits are taken; "
+                    "if they hold 12 bits or fewer, convert them"
+                )
+            )
+
+
+def watched(
+    examples: Iterable[tuple[np.ndarray, int, int]], brightest: np.ndarray
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """The same images, labels and domains; the brightest pixel of each domain goes into `brightest`."""
+    for image, label, domain in examples:
+        brightest[domain] = max(brightest[domain], image.max())
+        yield image, label, domain

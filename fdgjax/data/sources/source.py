@@ -52,9 +52,10 @@ class Source(NamedTuple):
 
 
 def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:
-    """16 hexadecimal digits that change with any file's name under `root`, size or modification time.
+    """16 hexadecimal digits that change with any file's name under `root`, size, or time of modification or change.
 
-    Contents are not read, so that thousands of files take a fraction of a second.
+    Contents are not read, so that thousands of files take a fraction of a second. Archives and copies may set the time
+    of modification, but nothing sets the time at which the file itself last changed.
 
     Args:
       root: names are taken relative to it, so that a moved data set keeps its fingerprint.
@@ -70,7 +71,8 @@ def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:
             status = os.stat(path)
         except OSError as error:
             raise _unreadable(path, error) from error
-        line = f"{path.relative_to(root).as_posix()}\0{status.st_size}\0{status.st_mtime_ns}\n"
+        times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"
+        line = f"{path.relative_to(root).as_posix()}\0{status.st_size}\0{times}\n"
         digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from fdgjax.data.sources.cells import FIRST_LINE
 from fdgjax.utils.errors import UserError, printable
 
 LOGGER = logging.getLogger("fdgjax")
@@ -41,7 +42,7 @@ def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
         raise UserError(f"{path} has the column '{doubled[0]}' twice; expected each name once; rename one")
     if not table.num_rows:
         raise UserError(f"{path} has no rows; expected at least one")
-    return table.rename_columns(found)
+    return table.rename_columns(found).replace_schema_metadata({FIRST_LINE: "1" if names else "2"})
 
 
 def parquet(path: Path) -> Any:
@@ -61,13 +62,19 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
     from pyarrow import csv as pa_csv
 
     with open(path, encoding="utf-8-sig", newline="") as stream:
-        header, rest = stream.readline(), stream.read()
-    delimiter = delimiter_of(header, path)
-    check_lines(header + rest, delimiter, path)
-    columns = list(names) or next(csv.reader([header], delimiter=delimiter), list[str]())
+        text = stream.read()
+    delimiter = delimiter_of(text.partition("\n")[0], path)
+    check_lines(text, delimiter, path)
+    columns = list(names) or next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), list[str]())
+    longest = max(map(len, text.splitlines()), default=0)
     return pa_csv.read_csv(
         path,
-        read_options=pa_csv.ReadOptions(column_names=list(names) or None, use_threads=False),
+        read_options=pa_csv.ReadOptions(
+            # A block holds whole rows; of at most four bytes a character.
+            column_names=list(names) or None,
+            use_threads=False,
+            block_size=max(2**20, 8 * longest),
+        ),
         parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
     )

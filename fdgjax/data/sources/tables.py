@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
+from fdgjax.data.sources.cells import Cells, as_number, capitals_apart, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
+from fdgjax.data.sources.table_labels import class_labels, numeric_labels
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
+from fdgjax.utils.words import quoted
 
 LOGGER = logging.getLogger("fdgjax")
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+SPREAD_LOST = 1e-3
 MOST_CATEGORIES = 50
 """A text column with more values than this, and more than half of them different, is a name rather than a category."""
 
@@ -31,7 +34,7 @@ class TableOptions(NamedTuple):
 
     label: the column with the class, or, if `numeric`, with the number to be predicted. categorical: columns that are
     categories although they may be written as numbers. ignored: columns that are left out. missing: words that stand
-    for a missing value, besides an empty cell.
+    for a missing value, besides an empty cell; `COLUMN=WORD` in one column.
     """
 
     label: str = ""
@@ -136,22 +139,45 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
         check_commas(name, cells, files)
     filled = [one for one in cells.values() if not one.empty]
     if not categorical and all(one.numbers is not None for one in filled):
+        say_rounded(name, filled)
         return Column(name)
     if not categorical and any(one.has_numbers for one in filled):
         domain, (row, text) = next((d, one.first_text()) for d, one in cells.items() if one.numbers is None)
         # Words that stand for a missing value are separated by commas.
-        missing = "" if "," in text else f"set config.data.missing='{text}' if it is no value, or "
+        missing = f"set config.data.missing='{quoted(text)}' if it is no value, or "
         raise UserError(
             f"column '{name}' of {files[domain]} has '{text}' in line {row}, and numbers elsewhere; expected numbers; "
-            f"mend it, or {missing}set config.data.categorical={name}"
+            f"mend it, or {missing}set config.data.categorical={quoted(name)}"
         )
     categories, count = categories_of(filled), sum(len(one) for one in filled)
+    if twins := capitals_apart(categories):
+        LOGGER.warning(
+            printable(
+                f"column '{name}' has '{twins[0]}' and '{twins[1]}', two categories that differ in capitals alone"
+            )
+        )
     if not categorical and len(categories) > max(MOST_CATEGORIES, count // 2):
         raise UserError(
             f"column '{name}' has {len(categories):,} different texts in {count:,} rows, such as '{categories[0]}'; "
-            f"expected categories; leave it out by config.data.ignored={name}, or declare config.data.categorical"
+            f"expected categories; leave it out by config.data.ignored={quoted(name)}, or declare "
+            "config.data.categorical"
         )
     return Column(name, categories)
+
+
+def say_rounded(name: str, filled: Sequence[Cells]) -> None:
+    """Warns of a column whose spread is small beside its numbers, such as dates written as 20240131: float32 rounds
+    them by more than a thousandth of their deviation."""
+    numbers = np.concatenate([one.numbers for one in filled if one.numbers is not None] or [np.zeros(0)])
+    exact = numbers[np.isfinite(numbers)]
+    off = np.abs(exact - exact.astype(np.float32)).max(initial=0)
+    if off > SPREAD_LOST * (spread := float(exact.std()) if exact.size else 0.0) > 0:
+        LOGGER.warning(
+            printable(
+                f"column '{name}' has numbers such as {exact[0]:.17g} with a deviation of {spread:.3g}; float32 rounds "
+                f"them by up to {off:.3g}; subtract a constant from them"
+            )
+        )
 
 
 def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path]) -> None:
@@ -165,71 +191,9 @@ def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path
         text = with_comma[0]
         raise UserError(
             f"column '{name}' of {files[domain]} has '{text}' in line {one.line_of(text)}, a number with a comma; "
-            f"expected decimal points, such as {text.replace(',', '.')}; write them so, or declare "
-            f"config.data.categorical={name}"
+            f"expected numbers such as 1500 or 1.5, without signs for thousands; write them so, or declare "
+            f"config.data.categorical={quoted(name)}"
         )
-
-
-def class_labels(
-    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """The classes and the rows' labels, int32 `[rows]`; raises like `classes_of`."""
-    classes = classes_of(label, files, labels)
-    return classes, np.concatenate([codes_of(own, classes) for own in labels.values()]).astype(np.int32)
-
-
-def numeric_labels(
-    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """The label's name and the rows' labels, float32 `[rows]`.
-
-    Raises:
-      UserError: a row without label, a label that is no number, or a single number.
-    """
-    check_filled(label, files, labels)
-    for domain, own in labels.items():
-        if own.numbers is None:
-            row, text = own.first_text()
-            raise UserError(
-                f"the label '{label}' of {files[domain]} has '{text}' in line {row}; expected numbers with "
-                "config.task=regression"
-            )
-    found = np.concatenate([numbers_of(own) for own in labels.values()])
-    if np.ptp(found) == 0:
-        raise UserError(f"the label '{label}' has the only value {found[0]:g}; expected at least two")
-    return (label,), found
-
-
-def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:
-    """Raises a `UserError` for a row without label."""
-    for domain, own in labels.items():
-        if (row := own.first_missing()) is not None:
-            raise UserError(
-                f"{files[domain]} has no '{label}' in line {row}; expected a label in each row; remove rows without"
-            )
-
-
-def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> tuple[str, ...]:
-    """The classes, in the order of their numbers, or of the alphabet.
-
-    Raises:
-      UserError: a row without label, a label that is a measured number, or a single class.
-    """
-    check_filled(label, files, labels)
-    for domain, own in labels.items():
-        if own.numbers is not None and (fractions := own.numbers[own.numbers % 1 != 0]).size:
-            raise UserError(
-                f"the label '{label}' of {files[domain]} has numbers such as {fractions[0]:g}; expected classes: whole "
-                "numbers or words; cut it into ranges, or set config.task=regression"
-            )
-    classes = categories_of(list(labels.values()))
-    if len(classes) < 2:
-        raise UserError(f"the label '{label}' has the only class '{classes[0]}'; expected at least two")
-    lacking = {domain: set(classes) - set(categories_of([own])) for domain, own in labels.items()}
-    for domain, classes_without in lacking.items():
-        if classes_without:
-            LOGGER.info(printable(f"{domain} has no rows of {', '.join(sorted(classes_without))}"))
-    return classes
 
 
 def check_names(files: Mapping[str, Path], each: Mapping[str, Sequence[str]]) -> None:
@@ -265,6 +229,10 @@ def check_options(
         for name in listed:
             if name not in names:
                 raise unknown(f"column of config.data.{key}", name, names)
+    for word in options.missing:
+        name, equals, _ = word.partition("=")
+        if equals and name not in names:
+            raise unknown("column of config.data.missing", name, names)
     for domain, own in each.items():
         if options.label not in own:
             raise UserError(
@@ -286,8 +254,9 @@ def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Map
         filled = [name for name, values in own.items() if not values.empty]
         alone = [name for name in filled if all(name not in each or each[name].empty for each in others)]
         if alone:
+            leave = ",".join(map(quoted, alone))
             line = (
                 f"{domain} alone has values of {', '.join(alone)}: a model learns little from them, and every table to "
-                f"be predicted must have these columns; config.data.ignored={','.join(alone)} leaves them out"
+                f"be predicted must have these columns; config.data.ignored={leave} leaves them out"
             )
             LOGGER.warning(printable(line))

@@ -95,8 +95,28 @@ def with_shown(base: Method, shapes: Callable[[Fresh], PyTree], prepare: Prepare
 
 def draw_others(who: jax.Array, which: jax.Array, context: Context, count: int) -> DrawnImages:
     """Random places of other clients' images in the bank, by two keys; arbitrary ones if there is no other client."""
-    shown, there = context.sent.more
-    others = there & (jnp.arange(len(there)) != context.client.more)
+    shown, others = others_in(context)
     client = jax.random.categorical(who, jnp.where(others, 0.0, -jnp.inf), shape=(count,))
     images = jax.tree.leaves(shown)[0].shape[1]
     return DrawnImages(client, jax.random.randint(which, (count,), 0, images), jnp.any(others))
+
+
+def draw_different_others(
+    who: jax.Array, which: jax.Array, context: Context, count: int, copies: int
+) -> list[DrawnImages]:
+    """`draw_others` for each of several copies of `count` images, an image's from clients that differ while there are
+    enough of them; a client is as likely as any other to be a copy's."""
+    shown, others = others_in(context)
+    known = jnp.sum(others)
+    # The order of uniform numbers is a random permutation; clients without images come last.
+    scores = jnp.where(others[None], jax.random.uniform(who, (count, len(others))), 2.0)
+    order = jnp.argsort(scores, axis=1)
+    images = jax.tree.leaves(shown)[0].shape[1]
+    place = jax.random.randint(which, (copies, count), 0, images)
+    return [DrawnImages(order[:, copy % jnp.maximum(known, 1)], place[copy], known > 0) for copy in range(copies)]
+
+
+def others_in(context: Context) -> tuple[PyTree, jax.Array]:
+    """What is in the bank, and which clients other than this one have shown something, bool `[clients]`."""
+    shown, there = context.sent.more
+    return shown, there & (jnp.arange(len(there)) != context.client.more)

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import LabelFn, Model, PyTree, Variables
+from fdgjax.aggregation.weighting import normalise_weights, weighted_sum
+from fdgjax.contract import Context, LabelFn, Method, Model, PyTree, Trained, Variables
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
@@ -29,7 +31,46 @@ UNSEEN: Mapping[str, Callable[[PyTree], PyTree]] = {
     "server": lambda kept: jax.tree.map(lambda leaf: leaf[:0], kept),
 }
 """The clients' variables that predict for an unseen domain, `[models, ...]`: each client's, their mean, or none, if the
-server trains and has its own."""
+server trains and has its own. See `of_trained` for the mean under partial participation."""
+
+
+class Share(NamedTuple):
+    """A client's weight in the mean of what clients keep, and whether it has trained, `[clients]` each."""
+
+    weight: jax.Array
+    trained: jax.Array
+
+
+def of_trained(base: Method, unseen: str, weighting: Callable[[jax.Array], jax.Array]) -> Method:
+    """The base method whose `mean` for an unseen domain is over the clients that have trained in some round: others
+    still keep initial values. Before the first round it is over all.
+
+        u = sum_i p_i u_i / sum_i p_i    over these clients, u_i what client i keeps
+
+    Args:
+      base: the method; its `unseen` is given one row.
+      unseen: the entry of `UNSEEN`; for others than `mean` the base method is returned.
+      weighting: p of the numbers of samples, an entry of `WEIGHTINGS`.
+    """
+    if unseen != "mean":
+        return base
+
+    def begin(fresh: Fresh) -> Share:
+        counts = fresh.federation.train.length
+        return Share(weighting(counts), jnp.zeros(len(counts), bool))
+
+    def after(context: Context, trained: Trained) -> Share:
+        del trained
+        before: Share = context.client.more
+        return before._replace(trained=jnp.ones_like(before.trained))
+
+    def mean_model(server: PyTree, clients: Extended) -> Variables:
+        weight, trained = clients.more
+        counted = jnp.where(trained | ~jnp.any(trained), weight, 0)
+        kept = weighted_sum(clients.base, normalise_weights(counted, len(counted)))
+        return base.unseen(server, jax.tree.map(lambda leaf: leaf[None], kept))
+
+    return extend(base, row=RowExtension(begin, after))._replace(unseen=mean_model)
 
 
 def everything_shared(path: str) -> str:

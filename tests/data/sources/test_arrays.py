@@ -26,6 +26,7 @@ X, Y = np.random.default_rng(0).integers(0, 256, (20, 4, 3, 1), np.uint8), np.ar
         ({"a": (X, Y), "b": (X[..., 0], Y)}, r"of grey images \[n, H, W\] make images\[..., None\]"),
         ({"a": (X, Y), "b": (np.zeros((20, 3, 8, 6), np.uint8), Y)}, r"\[20, 3, 8, 6\].* make np\.transpose\(images"),
         ({"a": (X, Y), "b": (X[:0], Y[:0])}, r"images \[0, 4, 3, 1\]"),
+        ({"a": (X, Y), "b": (np.ma.masked_equal(X, X[0, 0, 0, 0]), Y)}, r"data\['b'\] has a masked array with masked"),
         ({"a": (X, Y), "b": (X, Y[:5])}, r"labels \[5\] for 20 samples"),
         ({"a": (X, Y), "b": (X, Y / 2)}, "labels of float64; expected whole numbers"),
         ({"a": (X, Y), "b": (X, Y.astype(str))}, "labels of <U21, such as .*; expected whole numbers .* np.unique"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fdgjax.data.sources.cache import ABANDONED_SECONDS, UNFINISHED, cache_root
 from fdgjax.data.sources.domains import Domains
@@ -42,6 +43,39 @@ def test_loaded_arrays_are_read_only_typed_and_aligned(tree: Path, cache: Path) 
     colours = np.stack([100 * data.domains, 80 * data.labels], axis=-1)
     np.testing.assert_allclose(data.inputs[:, 4, 4, :2].astype(int), colours, atol=8)
     assert unfinished(cache) == []
+
+
+@pytest.mark.parametrize(("bits", "dark"), [(8, True), (12, True), (16, False)])
+def test_a_domain_without_upper_bits_is_said(
+    bits: int, dark: bool, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    for place in ("plain/a", "plain/b", "scanned/a", "scanned/b"):
+        (tmp_path / place).mkdir(parents=True)
+        deep = rng.integers(0, 2**bits, (8, 8)).astype(np.uint16)
+        Image.fromarray(deep if "scanned" in place else (deep >> (bits - 8)).astype(np.uint8)).save(
+            tmp_path / place / "0.png"
+        )
+    with caplog.at_level(logging.INFO):
+        load_data("folder", data_dir=str(tmp_path), image_size=8, cache_dir=str(cache))
+    assert ("no pixel of scanned is brighter than" in caplog.text) is dark
+    assert "no pixel of plain" not in caplog.text
+    assert f"image files below {tmp_path}" in caplog.text
+
+
+def test_a_file_with_the_time_of_another_is_another(tmp_path: Path, cache: Path) -> None:
+    """As archives unpack: names, sizes and times of modification are those of files that were there before."""
+    found = []
+    for brightness in (10, 200):
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+        for place in ("one/a", "one/b", "two/a", "two/b"):
+            (tmp_path / "data" / place).mkdir(parents=True)
+            file = tmp_path / "data" / place / "0.bmp"
+            Image.fromarray(np.full((8, 8), brightness, np.uint8)).save(file)
+            os.utime(file, (0, 0))
+        data = load_data("folder", data_dir=str(tmp_path / "data"), image_size=8, cache_dir=str(cache))
+        found.append(int(data.inputs.max()))
+    assert found == [10, 200]
 
 
 @pytest.mark.parametrize(("of_a_shard", "most", "shards"), [(1, 12, 12), (1, 4, 4), (5, 9, 3), (6, 9, 2), (12, 9, 1)])

@@ -71,6 +71,56 @@ def test_parquet_semicolons_tabs_and_numbers_as_text_are_the_same_table(tmp_path
     assert first.columns == second.columns
 
 
+def test_a_word_is_missing_in_one_column_alone(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.csv": "x,y,sick\n0,0,no\n0.0,1,yes\n", "b.csv": "x,y,sick\n2,0,no\n-9,3,yes\n"})
+    data = loaded(folder, missing=("-9", "x=0"))
+    nan = np.nan
+    np.testing.assert_array_equal(data.inputs, np.float32([[nan, 0], [nan, 1], [2, 0], [nan, 3]]))
+    with pytest.raises(UserError, match=r"unknown column of config\.data\.missing 'z'"):
+        loaded(folder, missing=("z=0",))
+
+
+@pytest.mark.parametrize("labels", [("yes,no", "Yes,no"), ("True,False", "true,false")])
+def test_classes_that_differ_in_capitals_are_refused_and_categories_said(
+    labels: tuple[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, own in zip("ab", labels, strict=True):
+        first, second = own.split(",")
+        written(tmp_path, {f"{name}.csv": f"x,kind,sick\n1,{first},{first}\n2,{second},{second}\n"})
+    with pytest.raises(UserError, match="differ in capitals alone"):
+        loaded(tmp_path)
+    loaded(tmp_path, label="x")
+    assert "column 'kind' has" in caplog.text
+    assert "two categories that differ in capitals alone" in caplog.text
+
+
+def test_numbers_that_float32_rounds_much_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Dates as 20240101 differ by less than float32 keeps; seconds of a year and measured numbers do not."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "date": 20240100 + np.arange(1, 29),
+        "seconds": 1_700_000_000 + rng.integers(0, 3e7, 28),
+        "measured": 100 + rng.normal(size=28),
+    }
+    lines = [
+        f"{','.join(columns)},sick",
+        *(f"{a},{b},{c},{'yes' if a % 2 else 'no'}" for a, b, c in zip(*columns.values(), strict=True)),
+    ]
+    data = loaded(written(tmp_path, dict.fromkeys(("a.csv", "b.csv"), "\n".join(lines) + "\n")))
+    assert len(np.unique(data.inputs[:, 0])) < 28
+    warned = [record.getMessage() for record in caplog.records if "float32 rounds" in record.getMessage()]
+    assert len(warned) == 1
+    assert warned[0].startswith("column 'date' has numbers such as 20240101 ")
+
+
+def test_a_header_may_be_long_and_its_names_have_line_breaks(tmp_path: Path) -> None:
+    names = [f"ENSG{number:011d}_expression" for number in range(50_000)]
+    (path,) = written(tmp_path, {"a.csv": f"{','.join(names)}\n{','.join('1' * len(names))}\n"}).iterdir()
+    assert read_table(path).column_names == names
+    path.write_text('"of\nday",date,sick\n1,2024-01-01,yes\n', encoding="utf-8")
+    assert read_table(path).to_pylist() == [{"of\nday": "1", "date": "2024-01-01", "sick": "yes"}]
+
+
 @pytest.mark.parametrize(
     ("name", "header", "row"),
     [
@@ -162,17 +212,17 @@ MISTAKES = {
     "decimal commas": (
         {"north.csv": "age;dose;sick\n50;;no\n60;1,5;yes\n", "south.csv": "age,dose,sick\n50,2,no\n"},
         {},
-        r"column 'dose' of .*north.csv has '1,5' in line 3.* expected decimal points, such as 1.5",
+        r"column 'dose' of .*north.csv has '1,5' in line 3, a number with a comma; expected numbers such as 1500",
     ),
     "decimal commas beside other texts": (
         {"north.csv": "age;dose;sick\n50;low;no\n60;,5;yes\n", "south.csv": "age,dose,sick\n50,2,no\n"},
         {},
-        r"column 'dose' of .*north.csv has ',5' in line 3.* expected decimal points, such as .5",
+        r"column 'dose' of .*north.csv has ',5' in line 3, a number with a comma; expected numbers such as 1500 or 1.5",
     ),
     "text with a comma in a number": (
         {"b.csv": 'sick,age\nno,41\nyes,"old, very"\n'},
         {},
-        r"'age' of .*b.csv has 'old, very' in line 3.* mend it, or set config.data.categorical=age$",
+        r"'age' of .*b.csv has 'old, very' in line 3.* mend it, or set config.data.missing='\"old, very\"' if",
     ),
     "one class": ({"north.csv": "age,sick\n1,no\n", "south.csv": "age,sick\n2,no\n"}, {}, "has the only class 'no'"),
     "two spellings": ({"b.csv": "sick,Age\nno,41\n"}, {}, r"columns 'Age' of b.csv and 'age' of north.csv differ"),

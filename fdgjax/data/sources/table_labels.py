@@ -1,0 +1,79 @@
+"""The column of a table's labels: classes, or numbers to be predicted."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fdgjax.data.sources.cells import Cells, capitals_apart, categories_of, codes_of, numbers_of
+from fdgjax.utils.errors import UserError, printable
+
+LOGGER = logging.getLogger("fdgjax")
+
+
+def class_labels(
+    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The classes and the rows' labels, int32 `[rows]`; raises like `classes_of`."""
+    classes = classes_of(label, files, labels)
+    return classes, np.concatenate([codes_of(own, classes) for own in labels.values()]).astype(np.int32)
+
+
+def numeric_labels(
+    label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The label's name and the rows' labels, float32 `[rows]`.
+
+    Raises:
+      UserError: a row without label, a label that is no number, or a single number.
+    """
+    check_filled(label, files, labels)
+    for domain, own in labels.items():
+        if own.numbers is None:
+            row, text = own.first_text()
+            raise UserError(
+                f"the label '{label}' of {files[domain]} has '{text}' in line {row}; expected numbers with "
+                "config.task=regression"
+            )
+    found = np.concatenate([numbers_of(own) for own in labels.values()])
+    if np.ptp(found) == 0:
+        raise UserError(f"the label '{label}' has the only value {found[0]:g}; expected at least two")
+    return (label,), found
+
+
+def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:
+    """Raises a `UserError` for a row without label."""
+    for domain, own in labels.items():
+        if (row := own.first_missing()) is not None:
+            raise UserError(
+                f"{files[domain]} has no '{label}' in line {row}; expected a label in each row; remove rows without"
+            )
+
+
+def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> tuple[str, ...]:
+    """The classes, in the order of their numbers, or of the alphabet.
+
+    Raises:
+      UserError: a row without label, a label that is a measured number, or a single class.
+    """
+    check_filled(label, files, labels)
+    for domain, own in labels.items():
+        if own.numbers is not None and (fractions := own.numbers[own.numbers % 1 != 0]).size:
+            raise UserError(
+                f"the label '{label}' of {files[domain]} has numbers such as {fractions[0]:g}; expected classes: whole "
+                "numbers or words; cut it into ranges, or set config.task=regression"
+            )
+    classes = categories_of(list(labels.values()))
+    if twins := capitals_apart(classes):
+        raise UserError(
+            f"the label '{label}' has the classes '{twins[0]}' and '{twins[1]}', which differ in capitals alone; "
+            "expected one spelling; mend the files"
+        )
+    if len(classes) < 2:
+        raise UserError(f"the label '{label}' has the only class '{classes[0]}'; expected at least two")
+    lacking = {domain: set(classes) - set(categories_of([own])) for domain, own in labels.items()}
+    for domain, classes_without in lacking.items():
+        if classes_without:
+            LOGGER.info(printable(f"{domain} has no rows of {', '.join(sorted(classes_without))}"))
+    return classes
