@@ -184,11 +184,11 @@ def broadcast(decide: Callable[[], Any]) -> Any:
     return received["value"]
 
 
-def check_same(what: str, own: str) -> None:
+def check_same(what: str, own: str, mend: str) -> None:
     """Raises a `UserError`, in every process, unless `own`, a text that is as long in all, is the same.
 
     Args:
-      what: what the text stands for, in words.
+      what: what the text stands for, in words. mend: what is expected, and the fix.
     """
     if not is_distributed():
         return
@@ -196,10 +196,7 @@ def check_same(what: str, own: str) -> None:
 
     first, *others = np.asarray(multihost_utils.process_allgather(np.frombuffer(own.encode(), np.uint8)))
     if unlike := [rank for rank, other in enumerate(others, 1) if (other != first).any()]:
-        raise UserError(
-            f"process {unlike[0]} has other {what} than process 0; expected the same files on every host; copy them "
-            "from the host of process 0"
-        )
+        raise UserError(f"process {unlike[0]} has {what} other than process 0's; expected {mend}")
 
 
 @contextlib.contextmanager

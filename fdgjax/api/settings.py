@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import make_config
-from fdgjax.config.command_line import TYPES, check_no_section, leaves, read_flags
+from fdgjax.config.command_line import TYPES, default_of, leaves, read_flags
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.domains import Domains
 from fdgjax.methods import Entry
@@ -106,8 +106,7 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
     known = leaves(config)
     for written, value in values.items():
         key = written.replace("__", ".")
-        check_no_section(key, known)
-        default = lookup("config key", key, known)
+        default = default_of(key, known)
         kind = type(default)
         if not ACCEPTED[kind](value):
             raise UserError(f"config.{key} got {value!r}; expected {TYPES[kind][0]}, such as {default!r}")

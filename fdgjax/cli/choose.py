@@ -127,7 +127,7 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     configs = [with_keys(config, args, words) for config in base_configs(args.config, chosen)]
     choosing = choosing_of(configs, keys.get("data.target", ""), draws=args.search, only_fit=only_fit)
     selected = selected_cells(cells_of(choosing), args)
-    sweep = Sweep(selected.share, selected.all, args.out, {}, args.jobs, args.together)
+    sweep = Sweep(selected.share, selected.shown, args.out, {}, args.jobs, args.together)
     if args.train:
         for candidate in choosing.candidates:
             read_config(trained_config(candidate.config, choosing.target))

@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
     game = coalitions_of(config_of(args, words), args.orders)
     selected = selected_cells(list(game.cells.values()), args)
-    sweep = Sweep(selected.share, selected.all, args.out, {}, args.jobs, args.together)
+    sweep = Sweep(selected.share, selected.shown, args.out, {}, args.jobs, args.together)
     if args.dry_run:
         print("\n".join(planned(sweep)))
         return 0

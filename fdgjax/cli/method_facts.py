@@ -13,7 +13,7 @@ from fdgjax.utils.variables import bytes_of
 NETWORK, WIDTH = "resnet10", 0.25
 """The network whose bytes are counted: it is small and has BatchNorm, which some methods treat separately."""
 HEAD = (
-    "| method | labels | comes out | adapts | up | down | kept |",
+    "| method | labels at | result | adapts | up | down | kept |",
     "|---|---|---|---|--:|--:|--:|",
 )
 

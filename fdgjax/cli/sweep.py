@@ -27,7 +27,7 @@ from fdgjax.sweeps.grid import add_grid, grid
 from fdgjax.sweeps.options import PAPER, add_options, selected_cells, spanned
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of, summary_of
-from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.work import Sweep, begin, check_folders, stopped_sweep, unfinished, work_on_cells
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -95,8 +95,9 @@ def start_sweep(cells: Sequence[Cell], published: Figures, args: argparse.Namesp
       signal number when stopped by one, and 3 when time ran out.
     """
     selected = selected_cells(cells, args)
-    sweep = Sweep(selected.share, selected.all, args.out, published, args.jobs, args.together)
+    sweep = Sweep(selected.share, selected.shown, args.out, published, args.jobs, args.together)
     if args.dry_run:
+        check_folders(sweep)
         print("\n".join(planned(sweep)))
         return 0
     return conduct(Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, sweep)), args, command)
@@ -108,9 +109,9 @@ def planned(sweep: Sweep) -> list[str]:
     trained = sum(len(seeds_of(read_config(cell.config))) for cell in sweep.cells if cell.name not in done)
     lines = [f"  {cell.name}{' (finished)' if cell.name in done else ''}" for cell in sweep.cells]
     count, all_cells = len(sweep.cells), len(sweep.shown)
-    runs = f"{count} runs" if count == all_cells else f"this share's {count} of {all_cells} runs"
+    runs = f"{count} runs" if count == all_cells else f"these {count} of {all_cells} runs"
     left = f"{count - len(done)} left to train, {trained} seeds in all; the first one tells how long the others take"
-    return [*lines, f"{runs} in {sweep.out}: {left if trained else 'all finished'}"]
+    return [*lines, f"{runs} in {sweep.out}: {left if trained else 'all finished' if count else 'none to train'}"]
 
 
 def end(sweep: Sweep, console: Console, stopped: bool) -> int:

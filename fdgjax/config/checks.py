@@ -4,11 +4,14 @@ The values that a single key may have are declared beside its field (`fdgjax.con
 several keys are here.
 """
 
+import dataclasses
 import math
+
+from flax.traverse_util import flatten_dict
 
 from fdgjax.config.privacy import check_privacy
 from fdgjax.config.robustness import defence_of
-from fdgjax.config.schema import Config, DataConfig
+from fdgjax.config.schema import AttackConfig, Config, DataConfig
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import hostile_ids
@@ -51,9 +54,31 @@ def check_config(config: Config) -> None:
     check_figures(config)
     defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
+    check_unused(config)
     _ = config.probe.percents
     check_privacy(config)
     check_protocol(config)
+
+
+def check_unused(config: Config) -> None:
+    """Raises a `UserError` for a key that nothing reads: a setting of no attack or of no robust rule, or the size of
+    chunks without any."""
+    users = [
+        (
+            "attack.kind",
+            config.attack.kind == "none",
+            [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)],
+        ),
+        ("defence.rule", config.defence.rule == "none", ["defence.hostile", "defence.radius", "defence.steps"]),
+        ("client_axis", config.client_axis != "chunk", ["chunk"]),
+    ]
+    own, default = (flatten_dict(dataclasses.asdict(one), sep=".") for one in (config, Config(method=config.method)))
+    for user, idle, keys in users:
+        if idle and (set_ := [key for key in keys if own[key] != default[key]]):
+            raise UserError(
+                f"config.{set_[0]} got {own[set_[0]]!r}, but nothing uses it with config.{user}={own[user]}; expected "
+                f"{default[set_[0]]!r}, or another config.{user}"
+            )
 
 
 OF_TABLES = ("label", "categorical", "ignored", "missing")

@@ -1,6 +1,8 @@
 """Parses the command line into a typed experiment and its folder; a mistake is reported in one line."""
 
+import difflib
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +20,8 @@ from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError, reason_of, unknown, users_program
 from fdgjax.utils.registry import lookup
 
+ALMOST = 0.85
+"""How alike two words are, as by `difflib`, of which one is a slip of the other."""
 SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
 """Flags whose value may be given as the next word, instead of after `=`."""
 
@@ -41,9 +45,10 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
 
 def joined_words(argv: Sequence[str]) -> list[str]:
     """The arguments with `--config NAME` and `--workdir DIR` as one word each, `--config=NAME`; raises a `UserError`
-    for a last one without its value."""
-    if argv and argv[-1] in SEPARABLE:
-        raise UserError(f"got {argv[-1]} without a value; expected {argv[-1]}=VALUE")
+    for one without its value, as the last word or before another flag."""
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue="--"):
+        if word in SEPARABLE and following.startswith("--"):
+            raise UserError(f"got {word} without a value; expected {word}=VALUE")
     words = iter(argv)
     return [f"{word}={next(words)}" if word in SEPARABLE else word for word in words]
 
@@ -76,16 +81,19 @@ def known_keys(words: Sequence[str]) -> list[str]:
 
 
 def near_keys(name: str, keys: Sequence[str]) -> list[str]:
-    """The keys that a name may stand for: itself, else those that end with its words (`learning_rate`, `data_dir`),
-    contain them, or have it as their words' initials (`lr`); of the section that it names, if it names one."""
+    """The keys that a name may stand for: itself, else those that are spelt almost alike (`round`), end with its words
+    (`learning_rate`, `data_dir`), contain them, or have it as their words' initials (`lr`); of the section that it
+    names, if it names one."""
     section, _, last = name.rpartition(".")
     if name in keys or not last:
         return [name] if name in keys else []
     own = [key for key in keys if key.startswith(f"{section}.")] if section else keys
     parts = {key: key.rpartition(".")[2] for key in own}
     initials = {key: "".join(word[:1] for word in part.split("_")) for key, part in parts.items()}
+    alike = difflib.get_close_matches(last, set(parts.values()), cutoff=ALMOST)
     return (
-        [key for key in own if f"_{key.replace('.', '_')}".endswith(f"_{last}")]
+        [key for key, part in parts.items() if part in alike and part != last]
+        or [key for key in own if f"_{key.replace('.', '_')}".endswith(f"_{last}")]
         or [key for key, part in parts.items() if f"_{last}_" in f"_{part}_"]
         or [key for key in own if len(last) > 1 and initials[key].endswith(last)]
     )
@@ -107,16 +115,22 @@ def set_keys(config: ConfigDict, words: Sequence[str]) -> None:
     known = leaves(config)
     for word in words:
         key, equals, text = word.partition("=")
-        check_no_section(key, known)
-        if key not in known and (meant := near_keys(key, list(known))):
-            names = " or ".join(f"'{one}'" for one in meant)
-            raise UserError(f"unknown config key '{key}'; expected a key of the config; did you mean {names}?")
-        default = lookup("config key", key, known)
+        default = default_of(key, known)
         bare = not equals and isinstance(default, bool)
         if not (equals or bare):
             raise UserError(f"config.{key} got no value; expected {key}=VALUE")
         value = True if bare else WORDS.get((key, text)) if (key, text) in WORDS else read_value(key, text, default)
         config.update_from_flattened_dict({key: value})
+
+
+def default_of(key: str, known: Mapping[str, Any]) -> Any:
+    """The value of a key among all; raises a `UserError` for a section, or another word, with the keys that it may
+    stand for."""
+    check_no_section(key, known)
+    if key not in known and (meant := near_keys(key, list(known))):
+        names = " or ".join(f"'{one}'" for one in meant)
+        raise UserError(f"unknown config key '{key}'; expected a key of the config; did you mean {names}?")
+    return lookup("config key", key, known)
 
 
 def read_value(key: str, text: str, default: Any) -> Any:
@@ -242,8 +256,13 @@ def leaves(config: ConfigDict) -> dict[str, Any]:
 
 
 def default_workdir(config: Config) -> str:
-    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`, unique to the experiment; with several seeds `sFIRST-LAST`."""
-    content = json.dumps(experiment_identity(to_plain(config)), sort_keys=True)
+    """`runs/METHOD-DATASET-TARGET-sSEED-HASH`, unique to the experiment; with several seeds `sFIRST-LAST`. The hash is
+    of the keys that are not at their defaults, so that a key that is added to the package changes no folder."""
+    own, default = (
+        flatten_dict(experiment_identity(to_plain(one)), sep=".")
+        for one in (config, Config(method=type(config.method)(name=config.method.name)))
+    )
+    content = json.dumps({key: value for key, value in own.items() if value != default[key]}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     seeds = seeds_of(config)
     named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"

@@ -59,7 +59,8 @@ class DataConfig:
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
-    validation, test: fractions of each client's data held out. shots: target images given to each client for training.
+    validation: fraction of each client's data held out for validation. test: the same for tests. shots: target images
+      given to each client for training.
     streaming: whether the images stay on disk and a round requests each batch from the host, for data larger than the
       device's memory; same samples and augmentations, different speed and memory. A streaming round waits for the host
       at every step; without streaming all images are on the device and no round waits for the host.

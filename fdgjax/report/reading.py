@@ -1,6 +1,5 @@
 """Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
 
-import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,7 @@ from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
-from fdgjax.run.records import Workdir, read_config_file, read_description, read_lines, read_summary
-from fdgjax.utils.checksums import Damaged
+from fdgjax.run.records import Workdir, description_of, read_config_file, read_lines, read_summary
 from fdgjax.utils.errors import UserError
 
 ROWS = ("method.name", "data.target")
@@ -233,15 +231,16 @@ def settings_of(folder: Folder) -> dict[str, Any]:
     flat["data.target"] = summary.get("target") or flat["data.target"] or named_target(folder.path)
     # Without the weights of another network it has always been this one.
     flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
-    return {key: value for key, value in flat.items() if key not in INCIDENTAL}
+    own = {key: value for key, value in flat.items() if key not in INCIDENTAL}
+    begun = description_of(folder.path)
+    # Where the samples lie does not matter, but what they are.
+    return own | ({"data.digest": begun.content} if begun and begun.content else {})
 
 
 def named_target(path: Path) -> str:
     """The unseen domain of a run that has begun, by its `data.json`; '' where there is none."""
-    with contextlib.suppress(Damaged):
-        if begun := read_description(Workdir(path)):
-            return begun.target
-    return ""
+    begun = description_of(path)
+    return begun.target if begun else ""
 
 
 def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -58,6 +58,9 @@ class Console:
             f"{summary['method']} on {summary['dataset']}, {summary['rounds']} rounds, "
             + (several or f"seed {summary['seed']}")
         )
+        if dropped := summary.get("updates_dropped"):
+            whole = "; the model is the initial one" if dropped == summary["updates"] else ""
+            self.say(f"{dropped:,} of {summary['updates']:,} updates were not finite, and were left out{whole}")
         if "per_domain_accuracy" in summary:
             self.accuracies(summary, std)
         elif "per_domain_rmse" in summary:
@@ -83,8 +86,9 @@ class Console:
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """Prints the table of accuracies per domain, with the number of images and, for one seed, the interval that
         follows from it; and the remaining figures below."""
+        domains = len(summary["per_domain_accuracy"]) - (summary["target"] in summary["per_domain_accuracy"])
         table = Table(show_footer=True)
-        table.add_column("domain", footer="mean")
+        table.add_column("domain", footer="mean" if domains == summary["clients"] else "mean over clients")
         seen = "avg_accuracy" if "avg_accuracy" in summary else "id_accuracy"
         columns = [key for key in (seen, "ood_accuracy") if key in summary]
         for key in columns:

@@ -2,13 +2,15 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fdgjax.config import Config
+from fdgjax.config import Config, experiment_identity, to_plain
 from fdgjax.data.sources.arrays import content_digest
 from fdgjax.distributed import Stop, any_stop, broadcast, check_same, is_coordinator
 from fdgjax.evaluation.metrics import Record
@@ -41,8 +43,10 @@ from fdgjax.run.records import (
     check_place,
     check_workdir,
     finished,
+    library_versions,
     mean_figures,
     open_seeds,
+    read_lines,
     write_summary,
 )
 from fdgjax.run.selected import may_be_selected, updated
@@ -65,6 +69,7 @@ def run_config(
         check_loggers(config.writers)
         return as_begun(config, path).devices
 
+    check_same_config(config)
     begun = dataclasses.replace(config, devices=broadcast(devices))
     experiment = build(begun)
     summary = run_experiment(experiment, path, console, stop)
@@ -97,6 +102,7 @@ def run_experiment(
       Interrupted: `stop` was set; the state is saved.
     """
     config, content = experiment.config, content_digest(experiment.data)
+    check_same_config(config)
 
     def found() -> tuple[int, dict[str, Any]]:
         check_place(path)
@@ -109,7 +115,7 @@ def run_experiment(
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
-    check_same("data", content)
+    check_same("data", content, "the same files on every host; copy them from the host of process 0")
     for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
         console.say(note)
     if summary:
@@ -126,6 +132,13 @@ def run_experiment(
         console.say(label_summary(experiment))
         outputs = [RunOutput(config, workdir)]
         return summed_up(outputs, train_with_records(experiment, outputs, console, stop, observers))[0]
+
+
+def check_same_config(config: Config) -> None:
+    """Raises a `UserError`, in every process, unless all have the same experiment and library versions."""
+    own = json.dumps([experiment_identity(to_plain(config)), library_versions()], sort_keys=True)
+    digest = hashlib.sha256(own.encode()).hexdigest()
+    check_same("a config or library versions", digest, "the same command and the same environment on every host")
 
 
 def train_with_records(
@@ -150,7 +163,10 @@ def train_with_records(
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
         fresh = History([[] for _ in experiment.seeds], 0.0)
-        restored = checkpoints.restore(shapes) or Checkpoint(first_state(experiment), fresh)
+        restored = checkpoints.restore(shapes)
+        if restored is None:
+            keep_lost_records(outputs, console)
+            restored = Checkpoint(first_state(experiment), fresh)
         state, (found, before), selected = restored
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
@@ -198,6 +214,21 @@ def train_with_records(
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
     return summaries(experiment, records, timings)
+
+
+def keep_lost_records(outputs: Sequence[RunOutput], console: Console) -> None:
+    """Says so where records of rounds with a checkpoint are there and no checkpoint is left, and keeps them as
+    `metrics_ROUNDS.jsonl`: training begins again, and writes them anew."""
+    if not is_coordinator():
+        return
+    for output in outputs:
+        for folder in open_seeds(output.workdir, output.config):
+            rounds = sum(1 for _ in read_lines(folder.metrics)) if folder.metrics.is_file() else 0
+            if rounds >= min(output.config.checkpoint_every, output.config.rounds):
+                kept = folder.metrics.replace(folder.metrics.with_name(f"metrics_{rounds}.jsonl"))
+                console.say(
+                    f"no checkpoint is left of {rounds} rounds, whose records stay in {kept}: training begins again"
+                )
 
 
 def summed_up(outputs: Sequence[RunOutput], each: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
+import contextlib
 import csv
 import itertools
 import os
@@ -8,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.config import INCIDENTAL
+from fdgjax.config import INCIDENTAL, read_config
 from fdgjax.config.command_line import set_keys
+from fdgjax.run.records import open_workdir
 from fdgjax.sweeps.cells import Cell, as_name, check_names
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
@@ -23,9 +25,10 @@ PAPER = "paper"
 
 
 class Selected(NamedTuple):
-    """The selected cells, and those of them in this share."""
+    """The cells that the table shows: the selected ones, and others that have a run; and the selected ones in this
+    share."""
 
-    all: list[Cell]
+    shown: list[Cell]
     share: list[Cell]
 
 
@@ -52,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every sweep."""
     add_common(parser)
     add = parser.add_argument
-    add("--scale", default=PAPER, help="how much of the paper's protocol: paper or cpu")
+    add("--scale", default=PAPER, help="a scale of the spec: paper, the whole protocol; cpu, or others that it has")
     add("--only", nargs="*", action="extend", default=[], metavar="WORD", help="runs whose names have one of the words")
     add("--dry-run", action="store_true", help="lists the runs and trains nothing")
     add(
@@ -84,12 +87,22 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
         raise UserError(
             f"no run's name has {' or '.join(args.only)} (--only); expected a part of {every}; --dry-run lists them"
         )
-    check_names(chosen)
-    chosen = without_partial_groups(cells, chosen)
-    for cell in chosen:
+    names = {cell.name for cell in chosen}
+    shown = [cell for cell in cells if cell.name in names or is_run_of(cell, args.out / cell.name)]
+    check_names(shown)
+    shown = without_partial_groups(cells, shown)
+    for cell in shown:
         cell.config.devices = args.devices or cell.config.devices or 1
         cell.config.data.dir = args.data_dir or cell.config.data.dir
-    return Selected(chosen, chosen[share.number - 1 :: share.shares])
+    selected = [cell for cell in shown if cell.name in names]
+    return Selected(shown, selected[share.number - 1 :: share.shares])
+
+
+def is_run_of(cell: Cell, folder: Path) -> bool:
+    """Whether a folder has a run of the cell."""
+    with contextlib.suppress(UserError):
+        return (folder / "config.json").exists() and bool(open_workdir(folder, read_config(cell.config)))
+    return False
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:

@@ -1,6 +1,7 @@
 """One process's part of a sweep: it takes the next cell that no other process holds, until none is left."""
 
 import contextlib
+import json
 import threading
 import time
 import traceback
@@ -17,12 +18,15 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import prepare_cpu
 from fdgjax.run.memory_check import lacks_memory
-from fdgjax.run.records import open_workdir
+from fdgjax.run.records import description_of, open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
 from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
+
+OF_SAMPLES = ("name", "image_size", "same_images", "label", "categorical", "ignored", "missing")
+"""The keys of `config.data` that decide, with the files, what the samples are."""
 
 
 class Sweep(NamedTuple):
@@ -42,13 +46,37 @@ class Sweep(NamedTuple):
 
 
 def begin(sweep: Sweep) -> None:
-    """Forgets earlier failures, so that failed cells are tried again. Raises a `UserError` if a cell's folder holds
-    another experiment, such as the same cell at another scale."""
+    """Forgets earlier failures, so that failed cells are tried again; raises like `check_folders`."""
+    check_folders(sweep)
+    for cell in sweep.cells:
+        forget_failure(sweep.out, cell.name)
+
+
+def check_folders(sweep: Sweep) -> None:
+    """Raises a `UserError` if a cell's folder holds another experiment, such as the same cell at another scale, or one
+    with other samples than another cell's of the same data."""
     for cell in sweep.shown:
         if (sweep.out / cell.name / "config.json").exists():
             open_workdir(sweep.out / cell.name, read_config(cell.config))
-    for cell in sweep.cells:
-        forget_failure(sweep.out, cell.name)
+    check_one_data(sweep)
+
+
+def check_one_data(sweep: Sweep) -> None:
+    """Raises a `UserError` if two cells of the same data set, images of the same size or columns of the same tables
+    were begun with other samples: their figures would be compared in one table."""
+    seen: dict[str, tuple[str, str]] = {}
+    for cell in sweep.shown:
+        begun = description_of(sweep.out / cell.name)
+        if begun is None or not begun.content:
+            continue
+        config = cell.config
+        data = json.dumps([config.task, *(config.data[key] for key in OF_SAMPLES)])
+        name, content = seen.setdefault(data, (cell.name, begun.content))
+        if content != begun.content:
+            raise UserError(
+                f"{sweep.out} has {name} and {cell.name}, which were trained on other samples: their digests are "
+                f"{content} and {begun.content}; expected one; take a new --out, or remove the runs of one of them"
+            )
 
 
 def work_on_cells(sweep: Sweep, console: Console, stop: threading.Event) -> None:
@@ -115,6 +143,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
                 console.say(f"{names}: {how}, for {error}")
         if not parts:
             summaries = {each.name: summary_of(sweep.out, each.name) for each in sweep.cells}
+            check_one_data(sweep)
             for cell in mine:
                 console.say(outcome(sweep, cell, (time.perf_counter() - begin) / len(mine), summaries))
         # The next cell needs another program.
@@ -136,7 +165,7 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threa
     configs, paths = [read_config(cell.config) for cell in cells], [sweep.out / cell.name for cell in cells]
     remember_compilations(configs[0])
     prepare_cpu(configs[0], paths[0])
-    with screen(sweep.out, cells[0].name, sweep.jobs == 1, console) as shown:
+    with screen(sweep.out, [cell.name for cell in cells], sweep.jobs == 1, console) as shown:
         if len(cells) == 1:
             run_config(configs[0], paths[0], shown, stop)
         else:
@@ -144,13 +173,13 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell], console: Console, stop: threa
 
 
 @contextlib.contextmanager
-def screen(out: Path, name: str, alone: bool, console: Console) -> Iterator[Console]:
-    """The run's own output: the console, or a file if several processes run at once."""
+def screen(out: Path, names: Sequence[str], alone: bool, console: Console) -> Iterator[Console]:
+    """The output of the run of these cells: the console, or a file if several processes run at once."""
     if alone:
-        console.say(f"{name}:")
+        console.say(f"{', '.join(names)}:" + (" (as one program; figures of rounds are means)" if names[1:] else ""))
         yield console
         return
-    with (notes(out) / f"{name}.log").open("a") as file:
+    with (notes(out) / f"{names[0]}.log").open("a") as file:
         yield Console(RichConsole(file=file, width=120))
 
 

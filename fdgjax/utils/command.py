@@ -42,6 +42,11 @@ def command(main: Main) -> Main:
         except BrokenPipeError:
             leave_stdout()
             return CLOSED
+        except SystemExit as end:
+            if not isinstance(end.__context__, BrokenPipeError):
+                raise
+            leave_stdout()  # rich answers a closed pipe by leaving with 1
+            return CLOSED
         except KeyboardInterrupt:
             refuse("stopped")
             return STOPPED

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fdgjax.config import Config
+from fdgjax.config import Config, to_plain
 from fdgjax.config.command_line import default_workdir, parse
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
@@ -135,6 +136,15 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ),
         ((CONFIG, "--config.image=3"), r"unknown config key 'image'; .* did you mean 'data.image_size'\?"),
         ((CONFIG, "--workdir"), r"got --workdir without a value; expected --workdir=VALUE$"),
+        ((CONFIG, "--workdir", "--config.rounds=2"), r"got --workdir without a value; expected --workdir=VALUE$"),
+        ((CONFIG, "--config.round=3"), r"unknown config key 'round'; .* did you mean 'rounds'\?"),
+        ((CONFIG, "--config.data.client=3"), r"unknown config key 'data.client'; .* did you mean 'data.clients'\?"),
+        (
+            (CONFIG, "--config.attack.strength=3"),
+            r"strength got 3.0, but nothing uses it with config.attack.kind=none;",
+        ),
+        ((CONFIG, "--config.defence.hostile=2"), r"hostile got 2, but nothing uses it with config.defence.rule=none;"),
+        ((CONFIG, "--config.chunk=3"), r"chunk got 3, but nothing uses it with config.client_axis=auto; expected 8"),
         ((CONFIG, "--config.data.dir"), r"config.data.dir got no value; expected data.dir=VALUE$"),
         ((CONFIG, "--config.model.dropout=-0.5"), r"model.dropout got -0.5; expected a rate from 0 to below 1, or -1"),
         ((CONFIG, "nothing=3"), r"got 'nothing=3', which is no flag; expected --config.KEY=VALUE"),
@@ -208,6 +218,17 @@ def test_another_experiment_gets_another_default_folder() -> None:
     assert "-every_domain-" in default_workdir(parsed(*EVERY_DOMAIN)[0])
     moved = parsed(CONFIG, "--config.data.dir=elsewhere", "--config.data.cache_dir=there")[0]
     assert default_workdir(moved) == default_workdir(parsed(CONFIG)[0])
+
+
+def test_a_key_that_is_added_to_the_package_changes_no_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = default_workdir(parsed(CONFIG, "--config.rounds=7")[0])
+    plain = to_plain
+
+    def with_another(config: Config) -> dict[str, Any]:
+        return plain(config) | {"new_key": 3}
+
+    monkeypatch.setattr("fdgjax.config.command_line.to_plain", with_another)
+    assert default_workdir(parsed(CONFIG, "--config.rounds=7")[0]) == before
 
 
 PAIRS = [*((method, next(iter(DATASETS))) for method in METHODS), *(("hfedf", dataset) for dataset in DATASETS)]

@@ -33,8 +33,8 @@ def test_the_tables_of_methods_are_the_registry() -> None:
     for of_section in by_section.values():
         assert of_section == sorted(of_section)
     names = {title: {name for name, _ in of_section} for title, of_section in by_section.items()}
-    assert names["No labels"] == {name for name, entry in METHODS.items() if entry.unlabelled}
-    assert names["Labelled server, unlabelled clients"] == {
+    assert names["No labels: self-supervised"] == {name for name, entry in METHODS.items() if entry.unlabelled}
+    assert names["Labelled server, unlabelled clients: semi-supervised"] == {
         name for name, entry in METHODS.items() if entry.protocol == "labelled_server"
     }
 

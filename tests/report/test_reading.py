@@ -74,6 +74,17 @@ def test_an_unfinished_run_is_tested_on_the_domain_of_its_data(tmp_path: Path) -
     assert {run.panel for run in read_runs([tmp_path])} == {"r45 unseen"}
 
 
+def test_runs_on_other_samples_are_other_experiments(tmp_path: Path) -> None:
+    federation = dict.fromkeys(("train", "validation", "test"), (2, 5)) | {"target": (1, 9), "server": (1, 1)}
+    data = DataDescription(("0", "1"), ("r45", "r0", "r15"), "r45", (8, 8, 1), 2, (40, 8, 8, 1), federation)
+    for seed, digest in enumerate(("aaaa", "aaaa", "bbbb")):
+        path = write_run(tmp_path / f"{seed}", seeds=(seed,))
+        write_checked_json(path / "data.json", from_description(data._replace(content=digest)))
+    runs = read_runs([tmp_path])
+    assert [[seed.seed for seed in run.seeds] for run in runs] == [[0, 1], [2]]
+    assert [run.settings for run in runs] == [{"data.digest": "aaaa"}, {"data.digest": "bbbb"}]
+
+
 def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", done=0)
     (path / "seed_1/metrics.jsonl").unlink()

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -214,6 +215,21 @@ def test_interrupted_and_resumed_equals_undisturbed(method: str, cache: Path, tm
     assert_same_run(tmp_path / "undisturbed", tmp_path / "resumed", config)
 
 
+def test_records_without_a_checkpoint_stay(finished: Finished, cache: Path, tmp_path: Path) -> None:
+    """Training begins again, as it must, but says so and writes over nothing."""
+    shutil.copytree(finished.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    (tmp_path / "run/summary.json").unlink()
+    before, screen = (tmp_path / "run/metrics.jsonl").read_text(), io.StringIO()
+    with pytest.raises(Interrupted):
+        run_config(finished.config, tmp_path / "run", Console(RichConsole(file=screen, width=500)), StopAfter(2))
+    kept = tmp_path / "run/metrics_4.jsonl"
+    assert (
+        f"no checkpoint is left of 4 rounds, whose records stay in {kept}: training begins again" in screen.getvalue()
+    )
+    assert kept.read_text() == before
+
+
 @pytest.mark.parametrize("question", range(2, 5))
 def test_a_stop_at_any_moment_leaves_the_last_round_saved(question: int, cache: Path, tmp_path: Path) -> None:
     """The run asks again and again whether it shall stop; the first yes may be to any of them."""
@@ -291,6 +307,10 @@ def test_divergence_names_client_and_round_and_can_be_left_out(cache: Path, tmp_
     assert np.isfinite(summary["id_loss"])
     first = json.loads((tmp_path / "dropped/metrics.jsonl").read_text().splitlines()[0])
     assert first["dropped"] == [0, 1, 2, 3, 4]
+    assert (summary["updates_dropped"], summary["updates"]) == (20, 20)
+    screen = io.StringIO()
+    Console(RichConsole(file=screen, width=500)).result(summary)
+    assert "20 of 20 updates were not finite, and were left out; the model is the initial one" in screen.getvalue()
 
 
 @pytest.mark.slow

@@ -146,7 +146,17 @@ def test_other_data_on_a_host_is_the_same_line_in_every_process(cache: Path, tmp
     said = [process.communicate(timeout=SOON)[1] for process in processes]
     assert [process.returncode for process in processes] == [MISTAKE] * 2, said
     for one in said:
-        assert "fdgjax: process 1 has other data than process 0; expected the same files on every host" in one
+        assert "fdgjax: process 1 has data other than process 0's; expected the same files on every host" in one
+
+
+def test_another_config_is_the_same_line_in_every_process(cache: Path, tmp_path: Path) -> None:
+    words, address = command("fedavg", cache, tmp_path / "run", 2, ROUNDS), free_address()
+    each = [words, [*words[:-1], "--config.method.client_learning_rate=0.1", words[-1]]]
+    processes = [start([*own, f"--distributed={address},{rank},2"]) for rank, own in enumerate(each)]
+    said = [process.communicate(timeout=SOON)[1] for process in processes]
+    assert [process.returncode for process in processes] == [MISTAKE] * 2, said
+    for one in said:
+        assert "fdgjax: process 1 has a config or library versions other than process 0's; expected the same com" in one
 
 
 def after_signal(words: list[str], size: int, victim: int, number: int) -> list[tuple[int, str]]:

@@ -89,7 +89,7 @@ def test_a_dry_run_lists_the_runs_and_leaves_nothing(tmp_path: Path, capsys: pyt
     assert main([*words, "--out", str(out), "--shard", "1/2", "--dry-run"]) == 0
     *names, said = capsys.readouterr().out.splitlines()
     assert names[:2] == ["  fedavg-r0", "  fedavg-r30"]
-    assert said.startswith("this share's 6 of 12 runs in ")
+    assert said.startswith("these 6 of 12 runs in ")
     assert "6 left to train, 18 seeds in all" in said
     assert not out.exists()
 
@@ -101,7 +101,7 @@ def test_devices_are_the_configs_unless_the_command_says_otherwise() -> None:
         words = ["--out", "out", *([] if asked is None else ["--devices", str(asked)])]
         config = make_config("fedavg", "rotated_digits")
         config.devices = of_config
-        (cell,) = selected_cells([Cell("one", config)], parser.parse_args(words)).all
+        (cell,) = selected_cells([Cell("one", config)], parser.parse_args(words)).shown
         assert cell.config.devices == devices
 
 

@@ -2,9 +2,11 @@
 
 import io
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
@@ -138,11 +140,43 @@ def test_another_scale_in_the_same_folder_is_refused(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sweep", str(spec_file(tmp_path, cache)), "--out", str(tmp_path / "out"), "--only", "seed1"]
-    assert main([*command, "--set", "rounds=1", "batch_size=32", "chunk=4"]) == 0
+    assert main([*command, "--set", "rounds=1", "batch_size=32", "eval_batch_size=99"]) == 0
     assert "| all |" not in tables(tmp_path / "out")[0], "a mean over some of its cells"
     assert "Reduced: rounds=1, batch_size=32." in tables(tmp_path / "out")[0]
     assert main(command) == 2
     assert "holds another experiment: config.batch_size is 32 there and 64 here" in capsys.readouterr().err
+
+
+def written_data(folder: Path, seed: int) -> Path:
+    """Arrays of three domains."""
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        inputs = np.random.default_rng([seed, ord(name)]).normal(size=(20, 5)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", inputs=inputs, labels=np.arange(20) % 2)
+    return folder
+
+
+@pytest.mark.slow
+def test_cells_of_other_samples_are_refused_and_only_keeps_the_rows_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = (written_data(tmp_path / f"data{seed}", seed) for seed in (0, 1))
+    command = ["sweep", "--config=fedavg:arrays", "--targets", "a,b", "--out", str(tmp_path / "out")]
+    command += ["--set", "rounds=1", "model.name=linear", "writers=", "local_epochs=1"]
+    assert main([*command, "--data_dir", str(first), "--only", "fedavg-a"]) == 0
+    assert main([*command, "--data_dir", str(first)]) == 0
+    whole = tables(tmp_path / "out")
+    assert main([*command, "--data_dir", str(first), "--only", "fedavg-a"]) == 0
+    assert tables(tmp_path / "out") == whole
+    shutil.rmtree(tmp_path / "out/fedavg-b")
+    capsys.readouterr()
+    for _ in range(2):  # when it is trained, and when it is there
+        assert main([*command, "--data_dir", str(other)]) == 2
+        said = capsys.readouterr().err
+        assert "has fedavg-a and fedavg-b, which were trained on other samples" in said
+    assert main([*command, "--data_dir", str(other), "--dry-run"]) == 2
+    assert main([*command, "--set", "batch_size=7", "--data_dir", str(first), "--dry-run"]) == 2
+    assert "holds another experiment" in capsys.readouterr().err
 
 
 SPEC = "from fdgjax.config import make_config\nfrom fdgjax.sweeps.cells import Cell\n"

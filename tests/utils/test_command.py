@@ -91,3 +91,18 @@ def test_without_any_standard_output_the_command_does_its_work() -> None:
     closed = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, PRINTS.format(text="x")]
     done = subprocess.run(closed, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_pipe_that_rich_finds_closed_has_the_same_status() -> None:
+    program = (
+        "import sys; from rich.console import Console; from fdgjax.utils.command import command; "
+        "sys.exit(command(lambda argv: [Console().print('x' * 9999) for _ in range(99)] and 0)(['']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait() == CLOSED
+    assert process.stderr.read() == ""

@@ -14,6 +14,10 @@ TIMINGS = ("images_per_second", "wall_seconds", "seconds_per_round", "predicted_
 share of those trained side by side) and memory."""
 
 
+DROPPED = ("updates_dropped", "updates")
+"""Keys of a summary where updates were left out, which are sums over the seeds; see `dropped_updates`."""
+
+
 def summarise(
     records: Sequence[Record],
     selection: str,
@@ -31,7 +35,17 @@ def summarise(
     evaluated = [record for record in records if is_evaluated(record)]
     chosen = reported(evaluated, selection)
     figures = {key: chosen[key] for key in FIGURE_KEYS if key in chosen}
-    return {**facts, **figures, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
+    own = {**facts, **figures, **dropped_updates(records)}
+    return {**own, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
+
+
+def dropped_updates(records: Sequence[Record]) -> dict[str, int]:
+    """How many updates were not finite and left out (`config.drop_nonfinite` or a defence), of how many; empty for
+    none."""
+    dropped = sum(len(record.get("dropped", ())) for record in records)
+    if not dropped:
+        return {}
+    return dict(zip(DROPPED, (dropped, sum(len(record["participants"]) for record in records)), strict=True))
 
 
 def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> dict[str, Any]:
@@ -43,9 +57,11 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
     """
     first = summaries[0]
     own = (*FIGURE_KEYS, "selection")
-    facts = {key: value for key, value in first.items() if key not in (*own, *TIMINGS, "seed")}
+    facts = {key: value for key, value in first.items() if key not in (*own, *TIMINGS, *DROPPED, "seed")}
+    dropped = {key: sum(summary.get(key, 0) for summary in summaries) for key in DROPPED}
     return {
         **facts,
+        **(dropped if dropped[DROPPED[0]] else {}),
         "seeds": [summary["seed"] for summary in summaries],
         **mean_figures(summaries),
         "std": reduce_figures(summaries, deviation),

@@ -187,6 +187,13 @@ def read_description(workdir: Workdir) -> DataDescription | None:
     return to_description(read_checked_json(workdir.data)) if workdir.data.is_file() else None
 
 
+def description_of(path: Path) -> DataDescription | None:
+    """The description in a run's folder; None if there is none, or it is damaged."""
+    with contextlib.suppress(Damaged):
+        return read_description(Workdir(path))
+    return None
+
+
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Lines of JSON, as of `metrics.jsonl`; a last one that a kill cut short is left out."""
     for line in path.read_text().splitlines():
@@ -262,9 +269,13 @@ def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tupl
 
 def versions() -> dict[str, str]:
     """The versions of Python, the platform and the libraries."""
-    names = ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in names:
+    return {"python": platform.python_version(), "platform": platform.platform(), **library_versions()}
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that decide about a run's numbers."""
+    found = {}
+    for name in ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
