@@ -29,8 +29,9 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
       timings: of the whole run.
     """
     config, images = experiment.config, images_per_round(experiment)
+    share = config.seeds / len(experiment.seeds)
     program = {
-        "wall_seconds": timings.seconds * config.seeds / len(experiment.seeds),
+        "wall_seconds": timings.seconds * share,
         "seconds_per_round": timings.round_seconds / len(experiment.seeds),
         "predicted_memory_bytes": timings.predicted_bytes,
         "peak_memory_bytes": peak_bytes(),
@@ -40,7 +41,7 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
             of_seed,
             config.selection,
             experiment.facts | split_facts(experiment.data, how) | image_facts(experiment.data, part) | {"seed": seed},
-            {"images_per_second": own / timings.round_seconds, **program},
+            {"images_per_second": own / (timings.round_seconds * share), **program},
         )
         for seed, how, part, of_seed, own in zip(
             experiment.seeds, experiment.split_specs, experiment.parts, records, images, strict=True

@@ -17,6 +17,7 @@ from fdgjax.methods import METHODS
 from fdgjax.run.batched_runs import batches, differing_values, run_batched
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import silent_console
+from fdgjax.run.loop import images_per_round
 from fdgjax.run.records import Workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.utils.errors import UserError
@@ -57,7 +58,12 @@ def test_members_leave_what_they_leave_alone(cache: Path, tmp_path: Path) -> Non
         member(cache, "fedprox", {"client_learning_rate": 3e-3, "mu": 0.5}, seeds=2, seed=3),
     ]
     assert batches(configs) == [[0, 1]]
-    check_against_single(configs, together(configs, tmp_path / "together"), tmp_path / "alone")
+    paths = together(configs, tmp_path / "together")
+    check_against_single(configs, paths, tmp_path / "alone")
+    for config, path in zip(configs, paths, strict=True):
+        summary, images = json.loads((path / "summary.json").read_text()), images_per_round(build(config))
+        # A member's speed is of its share of the time.
+        assert summary["images_per_second"] * summary["seconds_per_round"] * 2 == pytest.approx(sum(images))
 
 
 def on(cache: Path, name: str, target: str, excluded: str = "", **changes: Any) -> Config:
