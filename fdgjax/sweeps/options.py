@@ -87,13 +87,13 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
         raise UserError(
             f"no run's name has {' or '.join(args.only)} (--only); expected a part of {every}; --dry-run lists them"
         )
+    for cell in cells:
+        cell.config.devices = args.devices or cell.config.devices or 1
+        cell.config.data.dir = args.data_dir or cell.config.data.dir
     names = {cell.name for cell in chosen}
     shown = [cell for cell in cells if cell.name in names or is_run_of(cell, args.out / cell.name)]
     check_names(shown)
     shown = without_partial_groups(cells, shown)
-    for cell in shown:
-        cell.config.devices = args.devices or cell.config.devices or 1
-        cell.config.data.dir = args.data_dir or cell.config.data.dir
     selected = [cell for cell in shown if cell.name in names]
     return Selected(shown, selected[share.number - 1 :: share.shares])
 
