@@ -25,8 +25,8 @@ from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_t
 from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
 
-OF_SAMPLES = ("name", "image_size", "same_images", "label", "categorical", "ignored", "missing")
-"""The keys of `config.data` that decide, with the files, what the samples are."""
+OF_SAMPLES = ("name", "dir", "image_size", "same_images", "label", "categorical", "ignored", "missing")
+"""The keys of `config.data` that decide, with the content of the files, what the samples are."""
 
 
 class Sweep(NamedTuple):
@@ -62,8 +62,8 @@ def check_folders(sweep: Sweep) -> None:
 
 
 def check_one_data(sweep: Sweep) -> None:
-    """Raises a `UserError` if two cells of the same data set, images of the same size or columns of the same tables
-    were begun with other samples: their figures would be compared in one table."""
+    """Raises a `UserError` if two cells with the same data set, folder and size of images or columns of tables were
+    begun with other samples: their figures would be compared in one table."""
     seen: dict[str, tuple[str, str]] = {}
     for cell in sweep.shown:
         begun = description_of(sweep.out / cell.name)

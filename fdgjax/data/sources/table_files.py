@@ -66,7 +66,7 @@ def text_table(path: Path, names: tuple[str, ...]) -> Any:
     delimiter = delimiter_of(text.partition("\n")[0], path)
     check_lines(text, delimiter, path)
     columns = list(names) or next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), list[str]())
-    longest = max(map(len, text.splitlines()), default=0)
+    longest = max(map(len, io.StringIO(text)), default=0)
     return pa_csv.read_csv(
         path,
         read_options=pa_csv.ReadOptions(
