@@ -52,6 +52,7 @@ def test_a_round_marks_its_clients(name: str) -> None:
     assert len(marked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedbyol", "fedmoco", "fedema"])
 def test_the_first_target_is_the_model_that_is_sent(name: str) -> None:
     """A client that takes part late does not begin with the target of an untrained network; later it keeps its own."""
