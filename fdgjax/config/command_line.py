@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from fdgjax.config.make import make_config, read_config
 from fdgjax.config.schema import Config, experiment_identity, seeds_of, to_plain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.methods import METHODS
-from fdgjax.utils.errors import UserError, reason_of, unknown, users_program
+from fdgjax.utils.errors import UserError, kind_and_reason, reason_of, unknown, users_program
 from fdgjax.utils.registry import lookup
 
+A_FILE = "a Python file with get_config(), or the name of a method"
 ALMOST = 0.85
 """How alike two words are, as by `difflib`, of which one is a slip of the other."""
 SEPARABLE = ("--config", "--workdir", "-config", "-workdir")
@@ -222,7 +223,7 @@ def read_absl(argv: Sequence[str]) -> flags.FlagValues:
     flags.DEFINE_string("workdir", "", "folder of the run", flag_values=values)
     before, sys.argv = sys.argv, list(argv)  # config_flags reads overrides there; here `set_keys` does
     try:
-        with users_program("the file of --config", "a Python file with get_config(), or the name of a method"):
+        with users_program("the file of --config", A_FILE):
             rest = parsed(values, argv)
     finally:
         sys.argv = before
@@ -232,21 +233,28 @@ def read_absl(argv: Sequence[str]) -> flags.FlagValues:
 
 
 def parsed(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
-    """The words of `argv` that are no flags; raises a `UserError` for an unknown flag or what a config file refuses."""
+    """The words of `argv` that are no flags; raises a `UserError` for an unknown flag, or what a config file refuses or
+    raises."""
     try:
         rest: list[str] = values(list(argv))
     except flags.Error as error:
-        raise first_user_error(error) or UserError(reason_of(error) + "; see --help") from error
+        causes = [error, *causes_of(error)]
+        if own := [one for one in causes if isinstance(one, UserError)]:
+            raise own[-1] from error
+        # ml_collections and absl wrap what a file raises into errors whose words are its traceback.
+        told = (one for one in causes if not isinstance(one, flags.Error) and "Traceback" not in str(one))
+        cause = next(told, None)
+        if cause is None:
+            raise UserError(reason_of(error) + "; see --help") from error
+        raise UserError(f"the file of --config cannot be run ({kind_and_reason(cause)}); expected {A_FILE}") from error
     return rest
 
 
-def first_user_error(error: BaseException | None) -> UserError | None:
-    """The first `UserError` in an error's chain of causes, as raised by a config file; None if there is none."""
-    found = None
-    while error is not None:
-        found = error if isinstance(error, UserError) else found
-        error = error.__cause__ or error.__context__
-    return found
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An error's chain of causes, the first one last."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        yield cause
+        error = cause
 
 
 def leaves(config: ConfigDict) -> dict[str, Any]:

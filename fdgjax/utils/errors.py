@@ -3,9 +3,12 @@
 import contextlib
 import difflib
 import importlib.util
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 LISTED = 12
+LONGEST_REASON = 240
+"""Characters of what a user's program says; ConfigDict's errors, for example, list all keys with their values."""
 EXHAUSTED = "RESOURCE_EXHAUSTED"
 """In the message of XLA's error about too little memory."""
 
@@ -44,8 +47,12 @@ def users_program(what: str, expected: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {reason_of(error)}"
-        raise UserError(f"{what} cannot be run ({reason}); expected {expected}") from error
+        raise UserError(f"{what} cannot be run ({kind_and_reason(error)}); expected {expected}") from error
+
+
+def kind_and_reason(error: BaseException) -> str:
+    """The type of an exception and what it says, of a long text the beginning."""
+    return f"{type(error).__name__}: {textwrap.shorten(reason_of(error), LONGEST_REASON, placeholder=' ...')}"
 
 
 def check_library(what: str, library: str, extra: str, otherwise: str = "") -> None:

@@ -14,6 +14,7 @@ from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
+KEYS = "from fdgjax.config import make_config\ndef get_config():\n    config = make_config('fedavg')\n"
 CONFIG = f"--config={ROOT}/configs/hfedf.py"
 EVERY = "--config.data.protocol=every_domain"
 EVERY_DOMAIN = (CONFIG, EVERY, "--config.data.target=")
@@ -164,6 +165,11 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], pattern: str) -> None
         ("import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
         ("def get_config(", "SyntaxError"),
         ("def get_config(): raise ZeroDivisionError('a\\nb')", "ZeroDivisionError: a b"),
+        (KEYS + "    config.rounds = 'three'", r"cannot be run \(TypeError: .{,240}rounds.*three"),
+        (
+            KEYS + "    config.round = 3",
+            r"cannot be run \(AttributeError: .*\"round\".{,240}\); expected a Python file",
+        ),
         ("\0\1", "(SyntaxError|ValueError): source code string cannot contain null bytes"),
     ],
 )
