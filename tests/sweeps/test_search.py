@@ -51,7 +51,7 @@ def test_no_two_trials_have_the_same_values_and_a_small_space_is_searched_whole(
     assert any("round 1/5  validation 12.00 %" in line for line in said)
     for text in (table, (tmp_path / "search.csv").read_text(), *said):
         assert "ood" not in text
-        assert "90" not in text, "the target's accuracy"
+        assert "90" not in text.replace(str(tmp_path), ""), "the target's accuracy"
 
 
 @pytest.mark.slow
