@@ -162,12 +162,7 @@ def train_with_records(
         checkpoints = cleanup.enter_context(contextlib.closing(open_outputs(outputs, console.say)))
         shapes = state_shapes(experiment)
         refuse_impossible(shapes, config.devices, capacity_bytes())
-        fresh = History([[] for _ in experiment.seeds], 0.0)
-        restored = checkpoints.restore(shapes)
-        if restored is None:
-            keep_lost_records(outputs, console)
-            restored = Checkpoint(first_state(experiment), fresh)
-        state, (found, before), selected = restored
+        state, (found, before), selected = checkpoints.restore(shapes) or beginning(experiment, outputs, console)
         records = [as_planned(of_seed, config) for of_seed in found]
         done = len(records[0])
         if done:
@@ -214,6 +209,12 @@ def train_with_records(
     seconds = before + time.perf_counter() - begin
     timings = Timings(seconds, statistics.median(durations or [before / config.rounds]), memory.total)
     return summaries(experiment, records, timings)
+
+
+def beginning(experiment: Experiment, outputs: Sequence[RunOutput], console: Console) -> Checkpoint:
+    """The state before the first round; records without a checkpoint are kept."""
+    keep_lost_records(outputs, console)
+    return Checkpoint(first_state(experiment), History([[] for _ in experiment.seeds], 0.0))
 
 
 def keep_lost_records(outputs: Sequence[RunOutput], console: Console) -> None:
