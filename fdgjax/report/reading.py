@@ -13,6 +13,7 @@ from fdgjax.config.register import REGISTERED, registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
+from fdgjax.experiments import DataDescription
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
 from fdgjax.run.records import Workdir, description_of, read_config_file, read_lines, read_summary
@@ -43,8 +44,8 @@ class Seed(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The results of one command: its folder, config, versions and seeds, the commit, '' where none was kept, and the
-    files that register its method, model or data."""
+    """The results of one command: its folder, config, versions and seeds, the commit, '' where none was kept, the files
+    that register its method, model or data, and what is said of its data, None where nothing is."""
 
     path: Path
     config: Record
@@ -52,6 +53,7 @@ class Folder(NamedTuple):
     seeds: list[Seed]
     commit: str = ""
     registering: Sequence[str] = ()
+    data: DataDescription | None = None
 
 
 class Run(NamedTuple):
@@ -159,7 +161,9 @@ def read_run_folder(path: Path) -> Folder:
     places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
     seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
     files = registering_files(content.get(REGISTERED, {}))
-    return Folder(path, config, content.get("versions", {}), seeds, content.get("commit", ""), files)
+    return Folder(
+        path, config, content.get("versions", {}), seeds, content.get("commit", ""), files, description_of(path)
+    )
 
 
 def read_seed(path: Path, seed: int, selection: str) -> Seed:
@@ -228,19 +232,14 @@ def settings_of(folder: Folder) -> dict[str, Any]:
     """The keys that distinguish experiments, `data.target` style, with the target by its name."""
     flat = flatten_dict(folder.config, sep=".")
     summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
-    flat["data.target"] = summary.get("target") or flat["data.target"] or named_target(folder.path)
+    described = folder.data.target if folder.data else ""
+    flat["data.target"] = summary.get("target") or flat["data.target"] or described
     # Without the weights of another network it has always been this one.
     flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
-    own = {key: value for key, value in flat.items() if key not in INCIDENTAL}
-    begun = description_of(folder.path)
     # Where the samples lie does not matter, but what they are.
-    return own | ({"data.digest": begun.content} if begun and begun.content else {})
-
-
-def named_target(path: Path) -> str:
-    """The unseen domain of a run that has begun, by its `data.json`; '' where there is none."""
-    begun = description_of(path)
-    return begun.target if begun else ""
+    if folder.data and folder.data.content:
+        flat["data.digest"] = folder.data.content
+    return {key: value for key, value in flat.items() if key not in INCIDENTAL}
 
 
 def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fdgjax.config import Config, experiment_identity, to_plain
 from fdgjax.data.sources.arrays import content_digest
-from fdgjax.distributed import Stop, any_stop, broadcast, check_same, is_coordinator
+from fdgjax.distributed import Stop, any_stop, broadcast, check_same, is_coordinator, is_distributed
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
@@ -136,6 +136,8 @@ def run_experiment(
 
 def check_same_config(config: Config) -> None:
     """Raises a `UserError`, in every process, unless all have the same experiment and library versions."""
+    if not is_distributed():
+        return
     own = json.dumps([experiment_identity(to_plain(config)), library_versions()], sort_keys=True)
     digest = hashlib.sha256(own.encode()).hexdigest()
     check_same("a config or library versions", digest, "the same command and the same environment on every host")

@@ -1,7 +1,6 @@
 """Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
-import contextlib
 import csv
 import itertools
 import os
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from fdgjax.config import INCIDENTAL, read_config
 from fdgjax.config.command_line import set_keys
-from fdgjax.run.records import open_workdir
+from fdgjax.run.records import check_workdir
 from fdgjax.sweeps.cells import Cell, as_name, check_names
 from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
@@ -100,9 +99,13 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
 
 def is_run_of(cell: Cell, folder: Path) -> bool:
     """Whether a folder has a run of the cell."""
-    with contextlib.suppress(UserError):
-        return (folder / "config.json").exists() and bool(open_workdir(folder, read_config(cell.config)))
-    return False
+    if not (folder / "config.json").exists():
+        return False
+    try:
+        check_workdir(folder, read_config(cell.config))
+    except UserError:
+        return False
+    return True
 
 
 def without_partial_groups(cells: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
