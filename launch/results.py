@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and docs/choosing.md that are computed from the kept runs.
+"""The tables of docs/results.md, docs/choosing.md and of kept curves' own pages that are computed from the kept runs.
 
     python -m launch.results            # rewrites them
     python -m launch.results --check    # says whether they are what the kept runs give, and changes nothing
@@ -24,13 +24,14 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_text
 from fdgjax.utils.markdown import markdown_table
 from launch.choosing import regrets, regrets_by_target
+from launch.curve_tables import curves_of, leads
 from launch.every_method import every_method
 from launch.hospitals import hospitals_table
-from launch.kept import KeptCell, compared, kept_cells
+from launch.kept import EVIDENCE, KeptCell, compared, kept_cells
 from launch.pairs import pairs_table
 from launch.rows import RESULTS
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @command
@@ -44,13 +45,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="change nothing")
     args = parser.parse_args(argv[1:])
     for name, tables in PAGES.items():
-        page = (DOCS / name).read_text()
+        page = (ROOT / name).read_text()
         for title, make in tables.items():
             page = with_table(page, title, make)
-        if args.check and page != (DOCS / name).read_text():
-            raise UserError(f"{DOCS / name} has other tables than the kept runs give; run python -m launch.results")
+        if args.check and page != (ROOT / name).read_text():
+            raise UserError(f"{ROOT / name} has other tables than the kept runs give; run python -m launch.results")
         if not args.check:
-            write_text(DOCS / name, page)
+            write_text(ROOT / name, page)
     return 0
 
 
@@ -190,18 +191,24 @@ def not_measured(page: str) -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
-    "results.md": {
+    "docs/results.md": {
         "published cells": published_cells,
         "augmentation": augmentation,
+        "leads": leads,
         "pairs": pairs_table,
         "hospitals": hospitals_table,
     },
-    "choosing.md": {
+    "docs/choosing.md": {
         "methods on PACS": methods_on_pacs,
         "every method": every_method,
         "not measured": not_measured,
         "regret": regrets,
         "regret by target": regrets_by_target,
+    },
+    **{
+        f"benchmarks/results/{evidence.folder}/README.md": {"curves": partial(curves_of, evidence.folder)}
+        for evidence in EVIDENCE
+        if not evidence.pairs
     },
 }
 """The tables of each page by the title of their marks."""

@@ -6,7 +6,7 @@ import pytest
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
 from launch.kept import EVIDENCE, common_denominator, compared, images_of, kept_cells
-from launch.results import DOCS, main, with_table
+from launch.results import ROOT, main, with_table
 from launch.rows import RESULTS
 
 
@@ -18,10 +18,10 @@ def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
 @pytest.mark.slow
 def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("launch.kept.EVIDENCE", EVIDENCE[:1])
-    before = (DOCS / "results.md").read_text()
+    before = (ROOT / "docs" / "results.md").read_text()
     assert main(["results", "--check"]) == 2
     assert "run python -m launch.results" in capsys.readouterr().err
-    assert (DOCS / "results.md").read_text() == before
+    assert (ROOT / "docs" / "results.md").read_text() == before
 
 
 def test_a_page_without_a_place_is_refused() -> None:
@@ -59,7 +59,7 @@ def test_every_kept_cell_of_a_paper_is_compared() -> None:
 
 
 def test_no_method_with_results_is_said_to_have_none() -> None:
-    said = (DOCS / "choosing.md").read_text().partition("<!-- not measured")[2].partition("<!-- end of")[0]
+    said = (ROOT / "docs" / "choosing.md").read_text().partition("<!-- not measured")[2].partition("<!-- end of")[0]
     unmeasured = {name for name in METHODS if f"`{name}`" in said}
     pages = "".join(page.read_text() for page in RESULTS.glob("*/README.md"))
     assert unmeasured

@@ -1,0 +1,107 @@
+"""Tables of kept curves on their folder's page, and what a paper's method gains over the others seed by seed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.statistics import Difference, Values, paired
+from fdgjax.report.reading import Seed
+from fdgjax.sweeps.cells import SPECS, read_published
+from fdgjax.utils.markdown import markdown_table
+from launch.kept import KeptCell, kept_cells
+
+CURVES = {
+    "id_accuracy": "id",
+    "ood_accuracy": "ood",
+    "avg_accuracy": "AVG",
+    "all_accuracy": "ALL",
+    "id_loss": "held-out loss",
+    "ood_loss": "loss on the unseen domain",
+    "train_loss": "training loss",
+}
+"""What has a table, by the key of a round's record: accuracies in percent, losses in nats."""
+SHARES = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""The columns, as shares of all rounds."""
+
+LEADING, LEADING_IN = "hfedf", ("hfedf_pacs_augmented", "hfedf_pacs")
+"""The method whose leads are shown, the folder of its runs, and the spec with the paper's figures."""
+
+
+def curves_of(folder: str, _: str) -> str:
+    """One table for each of `CURVES` that the folder's runs have: a line for each seed of each cell.
+
+    Args:
+      folder: in benchmarks/results.
+    """
+    cells = kept_cells(folder)
+    lines: list[str] = []
+    for figure, title in CURVES.items():
+        rows = [(cell, seed) for cell in by_target(cells) for seed in sorted(cell.seeds) if figure in seed.records[-1]]
+        if rows:
+            rounds = columns(rows[0][1])
+            numbers = ["seed", *map(str, rounds)]
+            body = [[cell.name, str(seed.seed), *at_rounds(seed, figure, rounds)] for cell, seed in rows]
+            lines += [*markdown_table([title, *numbers], body, right=numbers), ""]
+    return "\n".join(lines)
+
+
+def by_target(cells: Sequence[KeptCell]) -> list[KeptCell]:
+    """The cells of one unseen domain after another, the methods in turns."""
+    return sorted(cells, key=lambda cell: cell.name.partition("-")[::-1])
+
+
+def columns(seed: Seed) -> list[int]:
+    """The rounds of a table's columns."""
+    return [round(share * seed.summary["rounds"]) for share in SHARES]
+
+
+def at_rounds(seed: Seed, figure: str, rounds: Sequence[int]) -> list[str]:
+    """A figure's values in some rounds, empty where a round was not evaluated."""
+    found: Mapping[int, float | None] = {record["round"]: record.get(figure) for record in seed.records}
+    scale, digits = (100, 1) if "accuracy" in figure else (1, 2)
+    return ["" if (value := found.get(at)) is None else f"{scale * value:.{digits}f}" for at in rounds]
+
+
+def leads(_: str) -> str:
+    """How far a paper's method is ahead of each other one of its table, by target and over all targets: ours, paired by
+    seed, and the paper's."""
+    folder, spec = LEADING_IN
+    published, cells, rows = read_published(SPECS / f"{spec}.py"), kept_cells(folder), []
+    for figure in ("id_accuracy", "ood_accuracy"):
+        own, *others = leading_first(values_of(cells, figure))
+        for name, theirs in others:
+            targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
+            pairs = [({key: own[1][key] for key in own[1] if key[0] == target}, target) for target in targets]
+            gains = [
+                published[f"{LEADING}-{it}", figure].mean - published[f"{name}-{it}", figure].mean for it in targets
+            ]
+            for (ours, target), gain in zip(pairs, gains, strict=True):
+                rows.append([name, target, HEADLINES[figure], *lead(paired(ours, theirs), gain)])
+            if len(targets) > 1:
+                of_all = [name, f"mean of {len(targets)}", HEADLINES[figure]]
+                rows.append([*of_all, *lead(paired(own[1], theirs), float(np.mean(gains)))])
+    numbers = ["pairs", "ahead in", "difference", "interval", "the paper's"]
+    return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", "figure", *numbers], rows, right=numbers), ""])
+
+
+def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
+    """The methods with their figures, `LEADING` before the others."""
+    return sorted(methods.items(), key=lambda item: (item[0] != LEADING, item[0]))
+
+
+def values_of(cells: Sequence[KeptCell], figure: str) -> Mapping[str, Values]:
+    """A figure of each method by target and seed; a cell's name is `METHOD-TARGET`."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for cell in cells:
+        method, _, target = cell.name.partition("-")
+        found.setdefault(method, {}).update({(target, seed.seed): seed.figures[figure] for seed in cell.seeds})
+    return found
+
+
+def lead(ours: Difference | None, paper: float) -> list[str]:
+    """The numbers of a line of `leads`, in percentage points."""
+    if ours is None:
+        return ["0", "", "", "", f"{paper:+.1f}"]
+    interval = "" if ours.interval is None else " to ".join(f"{100 * end:+.1f}" for end in ours.interval)
+    return [str(ours.pairs), str(ours.wins), f"{100 * ours.mean:+.1f}", interval, f"{paper:+.1f}"]
