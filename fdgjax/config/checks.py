@@ -6,6 +6,8 @@ several keys are here.
 
 import dataclasses
 import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from flax.traverse_util import flatten_dict
 
@@ -35,12 +37,6 @@ def check_config(config: Config) -> None:
         raise UserError(
             f"config.seed got {config.seed} with {config.seeds} seeds; expected seeds below 2**32; lower config.seed"
         )
-    if config.data.same_images and config.data.name not in SAME_IMAGES:
-        raise UserError(
-            f"config.data.same_images got True, but the domains of '{config.data.name}' have images of their own; "
-            f"expected False, or config.data.name={' or '.join(SAME_IMAGES)}"
-        )
-    check_table(config.data)
     if config.privacy.unit and config.data.standardise:
         raise UserError(
             f"config.data.standardise got True with config.privacy.unit={config.privacy.unit}, but the sums of columns "
@@ -60,39 +56,52 @@ def check_config(config: Config) -> None:
     check_protocol(config)
 
 
-def check_unused(config: Config) -> None:
-    """Raises a `UserError` for a key that nothing reads: a setting of no attack or of no robust rule, or the size of
-    chunks without any."""
-    users = [
-        (
-            "attack.kind",
-            config.attack.kind == "none",
-            [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)],
-        ),
-        ("defence.rule", config.defence.rule == "none", ["defence.hostile", "defence.radius", "defence.steps"]),
-        ("client_axis", config.client_axis != "chunk", ["chunk"]),
+class Readers(NamedTuple):
+    """Keys that are read by some values of another one alone.
+
+    keys: of the config, without `config.`. key: the other. reads: whether its value here is one of those. values: which
+    they are; empty for all but the one here.
+    """
+
+    keys: Sequence[str]
+    key: str
+    reads: bool
+    values: Iterable[str] = ()
+
+
+OF_TABLES = ("data.label", "data.categorical", "data.ignored", "data.missing")
+"""The keys that say what a table's columns are."""
+
+
+def readers(config: Config) -> list[Readers]:
+    """What is read by some values of another key alone."""
+    data, protocol = config.data, PROTOCOLS[config.data.protocol]
+    takers = {
+        key: [name for name, other in PROTOCOLS.items() if key in other.takes]
+        for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())))
+    }
+    attack = [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)]
+    defence = ["defence.hostile", "defence.radius", "defence.steps"]
+    return [
+        Readers(attack, "attack.kind", config.attack.kind != "none"),
+        Readers(defence, "defence.rule", config.defence.rule != "none"),
+        Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),
+        Readers(["data.same_images"], "data.name", data.name in SAME_IMAGES, SAME_IMAGES),
+        Readers(OF_TABLES, "data.name", data.name in TABLE_DATA, TABLE_DATA),
+        *(Readers([f"data.{key}"], "data.protocol", key in protocol.takes, names) for key, names in takers.items()),
+        Readers(["data.domains_per_client"], "data.homogeneity", data.homogeneity < 0, ["-1"]),
     ]
+
+
+def check_unused(config: Config) -> None:
+    """Raises a `UserError` for a key that nothing reads."""
     own, default = (flatten_dict(dataclasses.asdict(one), sep=".") for one in (config, Config(method=config.method)))
-    for user, idle, keys in users:
-        if idle and (set_ := [key for key in keys if own[key] != default[key]]):
+    for keys, other, reads, values in readers(config):
+        if not reads and (set_ := [key for key in keys if own[key] != default[key]]):
+            ways = f"config.{other}={' or '.join(values)}" if values else f"another config.{other}"
             raise UserError(
-                f"config.{set_[0]} got {own[set_[0]]!r}, but nothing uses it with config.{user}={own[user]}; expected "
-                f"{default[set_[0]]!r}, or another config.{user}"
-            )
-
-
-OF_TABLES = ("label", "categorical", "ignored", "missing")
-"""The keys of `config.data` that say what a table's columns are."""
-
-
-def check_table(data: DataConfig) -> None:
-    """Raises a `UserError` for keys of tables with other data."""
-    default = DataConfig()
-    for key in OF_TABLES if data.name not in TABLE_DATA else ():
-        if (value := getattr(data, key)) != getattr(default, key):
-            raise UserError(
-                f"config.data.{key} got '{value}', but the data set '{data.name}' has no columns; expected "
-                f"'{getattr(default, key)}', or config.data.name={' or '.join(TABLE_DATA)}"
+                f"config.{set_[0]} got {own[set_[0]]!r}, but config.{other}={own[other]} does not use it; expected "
+                f"{default[set_[0]]!r}, or {ways}"
             )
 
 
@@ -112,17 +121,9 @@ def check_figures(config: Config) -> None:
 
 
 def check_protocol(config: Config) -> None:
-    """Raises a `UserError` for a value that the protocol does not use, or cannot use."""
+    """Raises a `UserError` for a value that the protocol cannot use."""
     name, data = config.data.protocol, config.data
     protocol = PROTOCOLS[name]
-    for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())) - protocol.takes):
-        value, default = getattr(data, key), getattr(DataConfig(), key)
-        if value != default:
-            users = " or ".join(other for other, entry in PROTOCOLS.items() if key in entry.takes)
-            raise UserError(
-                f"config.data.{key} got {value!r}, but the protocol '{name}' does not use it; expected {default!r}, "
-                f"or config.data.protocol={users}"
-            )
     if "homogeneity" in protocol.takes:
         check_heterogeneity(data)
     if "test" in protocol.takes and not (0 < data.test < 1 and data.validation + data.test < 1):
@@ -143,16 +144,11 @@ def check_protocol(config: Config) -> None:
 
 
 def check_heterogeneity(data: DataConfig) -> None:
-    """Raises a `UserError` for invalid or contradictory settings of the clients' heterogeneity."""
+    """Raises a `UserError` for invalid settings of the clients' heterogeneity."""
     if not (data.homogeneity == -1 or 0 <= data.homogeneity <= 1):
         raise UserError(
             f"config.data.homogeneity got {data.homogeneity}; expected a number from 0 (few domains a client) to 1 "
             "(all clients alike), or -1 for hFedF's split"
-        )
-    if data.homogeneity >= 0 and data.domains_per_client != 1:
-        raise UserError(
-            f"config.data.domains_per_client got {data.domains_per_client}, which config.data.homogeneity="
-            f"{data.homogeneity:g} does not use; expected 1, or config.data.homogeneity=-1"
         )
     if not 0 <= data.label_skew < math.inf:
         raise UserError(

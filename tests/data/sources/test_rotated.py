@@ -114,7 +114,7 @@ def test_domains_of_the_same_images_are_one_part_turned(
 def test_only_rotated_data_sets_can_show_the_same_images(tmp_path: Path) -> None:
     config = make_config("fedavg", "pacs")
     config.data.same_images = True
-    with pytest.raises(UserError, match=r"config.data.same_images got True.*'pacs'.*expected False, or"):
+    with pytest.raises(UserError, match=r"config.data.same_images got True.*name=pacs.*expected False, or"):
         read_config(config)
 
 
