@@ -19,7 +19,8 @@ import numpy as np
 
 from fdgjax.evaluation.best_set import best_set, mean_of_domains, prediction_interval
 from fdgjax.sweeps.cells import SPECS, read_spec
-from fdgjax.sweeps.choice import Judged, cheapest, figures, not_behind, seeds_in
+from fdgjax.sweeps.choice import cheapest, figures, not_behind, seeds_in
+from fdgjax.sweeps.choice_record import Judged
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
 from fdgjax.utils.markdown import markdown_table

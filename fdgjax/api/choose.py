@@ -25,7 +25,8 @@ from fdgjax.models.user_module import Network
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
 from fdgjax.sweeps.cells import check_names
-from fdgjax.sweeps.choice import Choice, no_choice, read_choice, write_choice
+from fdgjax.sweeps.choice import no_choice, read_choice
+from fdgjax.sweeps.choice_record import Choice, write_choice
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError

@@ -36,7 +36,8 @@ from fdgjax.run.console import Console
 from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.choice import CHOICE, kept_choice, no_choice, read_choice, write_choice
+from fdgjax.sweeps.choice import no_choice, read_choice
+from fdgjax.sweeps.choice_record import CHOICE, kept_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_common, selected_cells, single_values

@@ -21,11 +21,11 @@ DRAWS = 9999
 
 class BestSet(NamedTuple):
     """members: the indices of the methods that cannot be told from the best, best first. p_value: of the hypothesis
-    that these are equal; 1 for a single one. p_all: of the hypothesis that all methods are equal."""
+    that these are equal; 1 for a single one. p_all: of the hypothesis that all methods are equal. None: untested."""
 
     members: tuple[int, ...]
-    p_value: float
-    p_all: float
+    p_value: float | None
+    p_all: float | None
 
 
 def mean_of_domains(accuracies: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ SCORES: dict[str, Score] = {"mean": mean_of_domains, "worst": worst_of_domains}
 """How a method's accuracies on the domains become one score, by name."""
 
 
-def best_set(accuracies: np.ndarray, score: Score = mean_of_domains, draws: int = DRAWS, seed: int = 0) -> BestSet:
+def best_set(accuracies: np.ndarray, draws: int = DRAWS, seed: int = 0) -> BestSet:
     """The methods that cannot be told from the best: a model confidence set (Hansen, Lunde and Nason, "The model
     confidence set", 2011), whose test of equality is a sign-flip test.
 
@@ -50,27 +50,32 @@ def best_set(accuracies: np.ndarray, score: Score = mean_of_domains, draws: int 
     could as well have had the opposite sign. Statistic: the range of the methods' means over all pairs. Its
     distribution under the hypothesis: the vectors' signs are drawn independently, `P` times, or all `2^n` signs of n
     pairs are tried if they are fewer. `p` is the share of ranges, the observed one's among them, that are at least the
-    observed one. While `p <= 0.05`, the method with the lowest score is left out and the rest is tested again.
+    observed one. While `p <= 0.05`, the method with the lowest mean is left out and the rest is tested again.
 
     If all methods are equal, the first test keeps all of them in at least 95 of 100 cases, however many they are. A
     vector is flipped as a whole, so that methods may differ in their noise and be correlated; only its symmetry is
-    assumed. With five pairs or fewer nothing can be told apart, as `2 / 2^5 > 0.05`. The domains are fixed: the test
+    assumed. With five pairs or fewer nothing can be told apart; see `tells_apart`. The domains are fixed: the test
     speaks of other seeds (splits, initialisations, orders of samples) on these domains, and not of other domains; see
     `prediction_interval`.
 
     Args:
       accuracies: `[methods, domains, seeds]`.
-      score: the order in which methods are left out.
       draws: P.
       seed: of the signs.
     """
-    order = np.argsort(-score(accuracies), kind="stable")
+    order = np.argsort(-mean_of_domains(accuracies), kind="stable")
     p_values: list[float] = []
     for count in range(len(order), 1, -1):
         p_values.append(equality(accuracies[order[:count]], draws, seed))
         if p_values[-1] > 1 - LEVEL:
             return BestSet(tuple(map(int, order[:count])), p_values[-1], p_values[0])
     return BestSet((int(order[0]),), 1.0, p_values[0] if p_values else 1.0)
+
+
+def tells_apart(pairs: int) -> bool:
+    """Whether a sign-flip test of so many pairs can tell methods apart: two of its `2^n` signs give at least the
+    observed range, so that `p >= 2 / 2^n`, which is above 0.05 for five pairs or fewer."""
+    return 2.0 ** (1 - pairs) <= 1 - LEVEL
 
 
 def equality(accuracies: np.ndarray, draws: int, seed: int) -> float:

@@ -6,13 +6,12 @@ caller has, but for `image_error`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 LEVEL = 0.95
-UNSETTLED = "too few seeds to say"
 EQUAL = 1e-9
 """Differences of accuracies that are closer differ by rounding alone."""
 
@@ -41,13 +40,13 @@ class Spread(NamedTuple):
 class Difference(NamedTuple):
     """One method's figure minus another's, paired by target and seed.
 
-    mean: over the targets, of the mean over the target's seeds. error: its standard error. freedom: degrees of freedom.
-    wins: pairs in which the first is greater. pairs: how many there are.
+    mean: over the targets, of the mean over the target's seeds. error: its standard error. freedom: degrees of freedom
+    of the error, 0 where no target has two seeds. wins: pairs in which the first is greater. pairs: how many there are.
     """
 
     mean: float
     error: float
-    freedom: int
+    freedom: float
     wins: int
     pairs: int
 
@@ -62,9 +61,10 @@ class Difference(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the interval says: `ahead`, `behind`, `undecided`, or that there are too few seeds."""
+        """What the interval says: `ahead`, `behind`, `undecided`; without one, why."""
         if self.interval is None:
-            return UNSETTLED
+            spreadless = "equal" if abs(self.mean) < EQUAL else "the same difference in every seed"
+            return spreadless if self.freedom else "too few seeds to say"
         low, high = self.interval
         return "ahead" if low > 0 else "behind" if high < 0 else "undecided"
 
@@ -73,7 +73,8 @@ class Ranked(NamedTuple):
     """A method's place.
 
     place: from 1; None for a method that has other targets than those compared. spread: of the seeds' means over its
-    targets. behind: its difference from the first, None for the first itself and where no pair is common.
+    targets, of the seeds that all methods with a place have on all targets, where there are any. behind: its difference
+    from the first, over the pairs that both have; None for the first itself and where no pair is common.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Ranked(NamedTuple):
     behind: Difference | None
 
 
-def t_quantile(freedom: int) -> float:
+def t_quantile(freedom: float) -> float:
     """The quantile of Student's t that bounds an interval of `LEVEL`."""
     from scipy.special import stdtrit
 
@@ -117,9 +118,10 @@ def by_point(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def paired(one: Values, other: Values) -> Difference | None:
     """The difference over the pairs of target and seed that both have; None where there is none.
 
-    Targets are fixed, seeds are drawn: of the differences `d_ts` (target t of T, its n_t seeds) the mean is
-    `sum_t mean_s d_ts / T`, its standard error `s sqrt(sum_t 1 / n_t) / T` with `s^2` the variance within targets, on
-    `sum_t (n_t - 1)` degrees of freedom. Seeds are taken as independent between targets.
+    Targets are fixed, seeds are drawn: of the differences `d_ts` (target t of T, its n_t seeds, their variance s_t^2)
+    the mean is `sum_t mean_s d_ts / T`, its variance `sum_t v_t` with `v_t = s_t^2 / (n_t T^2)`, on Welch's and
+    Satterthwaite's `(sum_t v_t)^2 / sum_t (v_t^2 / (n_t - 1))` degrees of freedom, as some domains are noisier than
+    others. A target with a single seed has the others' pooled variance. Seeds are taken as independent between targets.
     """
     common = [key for key in one if key in other]
     if not common:
@@ -128,15 +130,30 @@ def paired(one: Values, other: Values) -> Difference | None:
     for target, seed in common:
         groups.setdefault(target, []).append(one[target, seed] - other[target, seed])
     each = [np.asarray(group) for group in groups.values()]
-    freedom = sum(len(group) - 1 for group in each)
-    within = sum(float(np.sum((group - group.mean()) ** 2)) for group in each) / max(freedom, 1)
+    error, freedom = error_of_mean(each)
     return Difference(
         float(np.mean([group.mean() for group in each])),
-        math.sqrt(within * sum(1 / len(group) for group in each)) / len(each),
+        error,
         freedom,
-        int(sum(np.sum(group > 0) for group in each)),
+        int(sum(np.sum(group > EQUAL) for group in each)),
         len(common),
     )
+
+
+def error_of_mean(groups: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The standard error of the mean of some groups' means, and its degrees of freedom, 0 where no group has two
+    values; see `paired`."""
+    several = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in several)
+    if not freedom:
+        return 0.0, 0.0
+    alone = len(groups) - len(several)
+    # What a group's variance counts: in its own mean, and as its share of the pooled one in those of single values.
+    parts = [group.var(ddof=1) * (1 / len(group) + alone * (len(group) - 1) / freedom) for group in several]
+    total, squares = sum(parts), sum(part**2 / (len(group) - 1) for part, group in zip(parts, several, strict=True))
+    if not squares:
+        return 0.0, float(freedom)
+    return math.sqrt(total) / len(groups), float(total**2 / squares)
 
 
 def over_targets(values: Values) -> Spread | None:
@@ -151,18 +168,32 @@ def over_targets(values: Values) -> Spread | None:
     return Spread(mean, means and means.std, max(len(whole), 1))
 
 
+def of_seeds(values: Values, seeds: Collection[int]) -> Values:
+    """A method's figures of some seeds."""
+    return {(target, seed): value for (target, seed), value in values.items() if seed in seeds}
+
+
 def ranking(methods: Mapping[str, Values], larger: bool = True) -> list[Ranked]:
     """The methods by falling mean over targets, or by rising mean where smaller values are better.
 
     Differences are positive where a method is better than the first.
 
-    Compared are those with the most targets, and of such sets with the one that most methods have; methods with other
-    targets come last, without a place, and differ from the first on the targets that both have.
+    Compared are those with the most targets, and of such sets with the one that most methods have, by the seeds that
+    all of them have on all these targets; where there is no such seed, by all of each one's. Methods with other targets
+    come last, without a place, and differ from the first on the targets that both have.
     """
-    found = {name: each for name, values in methods.items() if (each := over_targets(values))}
-    targets, sign = {name: frozenset(target for target, _ in methods[name]) for name in found}, 1 if larger else -1
+    methods = {name: values for name, values in methods.items() if values}
+    targets, sign = {name: frozenset(target for target, _ in methods[name]) for name in methods}, 1 if larger else -1
     sets = list(targets.values())
     whole = max(sets, key=lambda one: (len(one), sets.count(one)), default=frozenset())
+    placed = [values for name, values in methods.items() if targets[name] == whole]
+    seeds = {seed for _, seed in placed[0]} if placed else set[int]()
+    shared = {seed for seed in seeds if all((target, seed) in values for values in placed for target in whole)}
+    found = {
+        name: each
+        for name, values in methods.items()
+        if (each := over_targets(of_seeds(values, shared) if targets[name] == whole and shared else values))
+    }
     order = sorted(found, key=lambda name: (targets[name] != whole, -sign * found[name].mean))
     signed = {name: {key: sign * value for key, value in of.items()} for name, of in methods.items()}
     return [

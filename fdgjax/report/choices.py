@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.report.tables import Cell, Column, Table
-from fdgjax.sweeps.choice import CHOICE, Choice, in_words, kept_choice, verdict
+from fdgjax.sweeps.choice_record import CHOICE, Choice, in_words, kept_choice, verdict
 
 
 def choice_tables(paths: Sequence[Path]) -> list[Table]:
