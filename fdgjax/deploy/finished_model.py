@@ -49,6 +49,7 @@ def open_model(file: Path) -> Classifier:
         images=not terms.columns,
         columns=terms.columns,
         encodings=(terms.used_encoding,),
+        trunk=terms.trunk,
     )
     state = State(jnp.uint32(terms.config.seed), jnp.int32(int(facts["round"])), {}, {}, {})
     trained = TrainedModels(make_outline(terms.config, data), state, 0, records_beside(file))

@@ -33,6 +33,7 @@ from fdgjax.experiments import (
 )
 from fdgjax.methods import METHODS
 from fdgjax.models.client_model import ClientModel
+from fdgjax.models.frozen import check_content
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.utils.errors import UserError
 
@@ -49,6 +50,8 @@ class Terms(NamedTuple):
       whichever of them is unseen; those that train are the engine's clients, in the order of their numbers.
     noise: the noise multiplier that follows from `config.privacy.epsilon` (`fdgjax.deploy.privacy`); 0 where the config
       has it, or needs none.
+    trunk: what tells the weights of frozen stages, which each party reads from its own file, from others
+      (`Trunk.content`); '' without such.
     """
 
     config: Config
@@ -59,6 +62,7 @@ class Terms(NamedTuple):
     encoding: Encoding | None = None
     unseen: int | None = None
     noise: float = 0.0
+    trunk: str = ""
 
     @property
     def parties(self) -> int:
@@ -139,6 +143,7 @@ def from_words(words: str) -> Terms:
         encoding=encoding,
         unseen=found.get("unseen"),
         noise=float(found.get("noise", 0.0)),
+        trunk=found.get("trunk", ""),
     )
 
 
@@ -146,7 +151,8 @@ def agree(terms: Terms) -> Agreed:
     """Builds the method for these terms; needs no samples.
 
     Raises:
-      UserError: a config that cannot be deployed, or that is invalid in a simulation as well.
+      UserError: a config that cannot be deployed, or that is invalid in a simulation as well, or a file with other
+        weights of frozen stages than the terms'.
     """
     config = terms.config
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
@@ -190,6 +196,7 @@ def agree(terms: Terms) -> Agreed:
     stored = np.zeros((0, *terms.sample_shape), terms.stored)
     nothing = Domains(stored, empty, empty, ("own",), terms.class_names, terms.columns)
     _, made = fit_model(config, entry, nothing, unsplit_encoding(nothing), weights, terms.clients, terms.clients)
+    check_content(made.trunk, terms.trunk, config.model.pretrained)
     batching = batching_of(config)
     # A node has one client: nothing is vectorised over clients or split over devices.
     execution = Execution(config.client_axis, config.chunk, 1, config.seed_axis, config.unroll)

@@ -28,7 +28,7 @@ from fdgjax.experiments.components import (
 from fdgjax.experiments.experiment import Experiment
 from fdgjax.experiments.model import fit_model, keeps_features, model_config
 from fdgjax.methods import METHODS
-from fdgjax.models.frozen import Trunk
+from fdgjax.models.frozen import Trunk, check_content
 from fdgjax.models.pretrained.convert import read_weights
 
 
@@ -43,6 +43,7 @@ class DataDescription(NamedTuple):
     samples: the shape of all inputs of the trained model, `(samples, ...)`: images, or features of frozen stages.
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
     content: what tells the data from others (`content_digest`), in a run's folder; '' in those of before that entry.
+    trunk: the same of frozen stages from a file (`Trunk.content`).
     """
 
     class_names: tuple[str, ...]
@@ -57,6 +58,7 @@ class DataDescription(NamedTuple):
     encodings: Sequence[Encoding | None] = (None,)
     label_scales: Sequence[LabelScale | None] = (None,)
     content: str = ""
+    trunk: str = ""
 
     @property
     def numeric(self) -> bool:
@@ -102,6 +104,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         columns=data.columns,
         encodings=experiment.encodings[member],
         label_scales=experiment.label_scales[member],
+        trunk=experiment.trunk.content if experiment.trunk else "",
     )
 
 
@@ -122,6 +125,7 @@ def to_description(plain: Mapping[str, Any]) -> DataDescription:
         encodings=[None if one is None else from_plain(one, layout) for one in plain.get("encodings", (None,))],
         label_scales=[one and LabelScale(*map(np.float32, one)) for one in plain.get("label_scales", (None,))],
         content=plain.get("content", ""),
+        trunk=plain.get("trunk", ""),
     )
 
 
@@ -149,7 +153,7 @@ def make_outline(config: Config, data: DataDescription) -> Outline:
     """The outline of a config's experiment; reads no data, and pretrained weights only if they are frozen.
 
     Raises:
-      UserError: missing weights of frozen stages, or another version's config that does not fit together.
+      UserError: missing or other weights of frozen stages, or another version's config that does not fit together.
     """
     config, mesh = on_callers_mesh(resolved(config))
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
@@ -160,6 +164,7 @@ def make_outline(config: Config, data: DataDescription) -> Outline:
     labels = none.astype(np.float32) if data.numeric else none
     nothing = Domains(inputs, labels, none, data.domain_names, data.class_names, data.columns)
     _, client = fit_model(config, entry, nothing, encoding, weights, data.clients, len(data.domain_names))
+    check_content(client.trunk, data.trunk, config.model.pretrained)
     batching = batching_of(config)
     features = keeps_features(config, entry, client.trunk, batching, encoding)
     execution = execution_of(config, mesh)

@@ -106,7 +106,7 @@ def make_client_model(
         check_dtype(whole, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)
-    trunk = freeze(with_values(first, values), image_shape, stages)
+    trunk = freeze(first, image_shape, stages, values)
     trained_part = network(part=StageRange(len(stages)))
     rest = with_values(as_model(trained_part, trunk.shape, dtype=dtype, statistics=statistics), values)
     check_dtype(trained_part, trunk.shape, name, dtype)

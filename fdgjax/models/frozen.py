@@ -23,6 +23,7 @@ from fdgjax.contract import Model, Output, Variables
 from fdgjax.data.augmentations.view import View
 from fdgjax.data.pixels import as_floats
 from fdgjax.data.sources.cache import cache_root, publishing, read_cached, remove_abandoned
+from fdgjax.models.pretrained.convert import with_values
 from fdgjax.utils.checksums import verify
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
@@ -53,13 +54,15 @@ class Trunk(NamedTuple):
     """The frozen stages of a network.
 
     model: the stages as a model whose logits are the features. variables: its constant variables.
-    stages: the stages' names. shape: the shape of one image's features, float32.
+    stages: the stages' names. shape: the shape of one image's features, float32. content: what tells the variables that
+    a file gave from another file's (`content_of`); '' without a file.
     """
 
     model: Model
     variables: Variables
     stages: tuple[str, ...]
     shape: tuple[int, ...]
+    content: str = ""
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """Images `[batch, H, W, channels]` in [-1, 1] -> features `[batch, ...]`."""
@@ -82,12 +85,46 @@ def count_stages(frozen: int, network: str, stages: tuple[str, ...]) -> int:
     return len(stages) if frozen == ALL_STAGES else frozen
 
 
-def freeze(model: Model, image_shape: tuple[int, ...], stages: tuple[str, ...]) -> Trunk:
-    """The trunk, from a model of a network's first stages; variables that no file holds are the same for all seeds."""
+def freeze(
+    model: Model, image_shape: tuple[int, ...], stages: tuple[str, ...], values: Mapping[str, np.ndarray]
+) -> Trunk:
+    """The trunk, from a model of a network's first stages; variables that no file holds are the same for all seeds.
+
+    Args:
+      model: the stages as a model.
+      image_shape: `(H, W, channels)`.
+      stages: their names.
+      values: a file's values by path, of these stages and others; empty without a file.
+    """
+    model = with_values(model, values)
     variables = jax.device_get(jax.jit(model.init)(jax.random.key(0)))
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     features = jax.eval_shape(lambda v, x: model.apply(v, x, False, jax.random.key(0))[0].logits, variables, image)
-    return Trunk(model, variables, stages, tuple(features.shape[1:]))
+    own = {path: values[path] for path in flatten(variables) if path in values}
+    return Trunk(model, variables, stages, tuple(features.shape[1:]), content_of(own))
+
+
+def content_of(values: Mapping[str, np.ndarray]) -> str:
+    """12 hexadecimal digits that change with the values, their shapes and paths; '' for none."""
+    found = hashlib.sha256()
+    for path, value in sorted(values.items()):
+        found.update(repr((path, value.shape)).encode() + np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()[:12] if values else ""
+
+
+def check_content(trunk: Trunk | None, content: str, pretrained: str) -> None:
+    """Raises a `UserError` if the frozen stages hold another file's values than those that training began with.
+
+    Args:
+      trunk: the frozen stages; None for none.
+      content: of the stages that training began with, '' where it is not known.
+      pretrained: the file, as the config names it.
+    """
+    if trunk and content and trunk.content != content:
+        raise UserError(
+            f"config.model.pretrained='{pretrained}' holds other weights of the frozen stages than training began "
+            f"with: their digest is {content} there and {trunk.content or 'none'} here; put that file back in its place"
+        )
 
 
 def on_images(trunk: Trunk, rest: Model) -> Model:

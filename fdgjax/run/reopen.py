@@ -13,12 +13,14 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import DATASETS, Found
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
+from fdgjax.models.frozen import check_content
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.device_choice import as_there_are
 from fdgjax.run.records import (
     Checkpoint,
     History,
     Workdir,
+    description_of,
     newest_checkpoint,
     read_config_file,
     read_description,
@@ -105,7 +107,10 @@ def reopen(path: Path, data_dir: str = "", **changes: Any) -> Reopened:
 
 def rebuilt(path: Path, data_dir: str = "", **changes: Any) -> Experiment:
     """The experiment of a run's folder, built again; arguments and errors as those of `reopen`."""
-    return build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes)))
+    experiment = build(as_there_are(dataclasses.replace(config_of(path, data_dir), **changes)))
+    begun = description_of(path)
+    check_content(experiment.trunk, begun.trunk if begun else "", experiment.config.model.pretrained)
+    return experiment
 
 
 def restored(experiment: Experiment, path: Path) -> Reopened:

@@ -102,6 +102,7 @@ def run_experiment(
       Interrupted: `stop` was set; the state is saved.
     """
     config, content = experiment.config, content_digest(experiment.data)
+    trunk = experiment.trunk.content if experiment.trunk else ""
     check_same_config(config)
 
     def found() -> tuple[int, dict[str, Any]]:
@@ -111,11 +112,12 @@ def run_experiment(
         if earlier:
             refuse_schedules(path, experiment, earlier)
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
-        check_data(Workdir(path), content)
+        check_data(Workdir(path), content, trunk)
         return earlier, {} if earlier else finished(Workdir(path), console.say)
 
     earlier, summary = broadcast(found)
     check_same("data", content, "the same files on every host; copy them from the host of process 0")
+    check_same("frozen weights", trunk, "the same file on every host; copy it from the host of process 0")
     for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
         console.say(note)
     if summary:

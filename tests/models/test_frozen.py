@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from fdgjax.config import from_plain, to_plain
+from fdgjax.config import Config, from_plain, to_plain
+from fdgjax.deploy.terms import Terms, agree
 from fdgjax.experiments import build
+from fdgjax.inference.classifier import open_classifier, predicted_by
+from fdgjax.inference.trained_run import open_trained
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, Backbone
 from fdgjax.models.client_model import as_model, make_client_model, make_network
@@ -27,7 +30,7 @@ from fdgjax.utils.variables import bytes_of, flatten, merge
 from tests.conformance.weights import CLASSES, FILES, SIDE
 from tests.marks import mostly_slow
 from tests.models.frozen import Tiny, built, frozen, rounds, tiny
-from tests.runs import StopAfter, assert_same_run, never
+from tests.runs import StopAfter, assert_same_run, never, small
 from tests.toys import close
 
 __all__ = ["tiny"]
@@ -250,3 +253,40 @@ def test_trunk_and_rest_start_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         jax.jit(lambda x: made.whole.apply(rest, x, False, key)[0].logits)(x), expected, rtol=1e-3, atol=1e-4
     )
+
+
+@pytest.mark.slow
+def test_a_run_is_not_continued_or_read_with_another_files_frozen_weights(cache: Path, tmp_path: Path) -> None:
+    """Frozen stages are in no checkpoint: their file is compared with the one that training began with."""
+    name, file, rng = "resnet18_imagenet", tmp_path / "weights.safetensors", np.random.default_rng(0)
+    tensors = FILES[name]()
+    save_file(tensors, file)
+    for site in ("a", "b", "c"):
+        inputs = rng.integers(0, 256, (12, SIDE, SIDE, 3), np.uint8)
+        np.savez(tmp_path / f"{site}.npz", inputs=inputs, labels=np.arange(12) % 2)
+
+    def config(rounds: int) -> Config:
+        own = small(cache, model=name, rounds=rounds, data={"name": "arrays", "dir": str(tmp_path), "target": "a"})
+        model = dataclasses.replace(own.model, width=1 / 16, frozen=-1, pretrained=str(file))
+        return dataclasses.replace(own, model=model)
+
+    run = tmp_path / "run"
+    run_config(config(1), run, Console(), never())
+    predict = predicted_by(open_classifier(run))
+    predicted = predict(inputs).probabilities
+    moved = {key: value + np.float32(0.01) if key == "conv1.weight" else value for key, value in tensors.items()}
+    save_file(moved, file)
+    with pytest.raises(UserError, match=r"other weights of the frozen stages: their digest is \w{12} there and \w{12}"):
+        run_config(config(2), run, Console(), never())
+    for read in (open_classifier, open_trained):
+        with pytest.raises(UserError, match=r"holds other weights of the frozen stages than training began with: "):
+            read(run)
+    # In a deployment each party has a file of its own.
+    terms = Terms(config(1), ("0", "1"), inputs.shape[1:], 2)
+    assert agree(terms).client.trunk
+    with pytest.raises(UserError, match=r"other weights of the frozen stages than training began with"):
+        agree(terms._replace(trunk="0" * 12))
+    # What is trained starts afresh, whatever the file's last layer is.
+    save_file(tensors | {"fc.bias": tensors["fc.bias"] + np.float32(1)}, file)
+    np.testing.assert_array_equal(predicted_by(open_classifier(run))(inputs).probabilities, predicted)
+    assert run_config(config(2), run, Console(), never())["rounds"] == 2

@@ -159,22 +159,29 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 def write_description(workdir: Workdir, data: DataDescription) -> None:
     """Writes `data.json`, unless it is there and undamaged; raises like `check_data`."""
-    check_data(workdir, data.content)
+    check_data(workdir, data.content, data.trunk)
     with contextlib.suppress(Damaged):
         if read_description(workdir) is not None:
             return
     write_checked_json(workdir.data, from_description(data))
 
 
-def check_data(workdir: Workdir, content: str) -> None:
-    """Raises a `UserError` if the folder's run was begun with data of another `content_digest`, wherever they lie;
-    paths are no part of an experiment. Folders without a digest, or with a damaged description, are not compared."""
+def check_data(workdir: Workdir, content: str, trunk: str) -> None:
+    """Raises a `UserError` if the folder's run was begun with data of another `content_digest`, wherever they lie, or
+    with other weights of frozen stages, by `Trunk.content`; paths are no part of an experiment. Folders without a
+    digest, or with a damaged description, are not compared."""
     with contextlib.suppress(Damaged):
         begun = read_description(workdir)
         if begun is not None and begun.content and begun.content != content:
             raise UserError(
                 f"workdir {workdir.path} holds a run of other data: their digest is {begun.content} there and "
                 f"{content} here; choose another folder, or give that run the data it was begun with"
+            )
+        if begun is not None and begun.trunk and begun.trunk != trunk:
+            raise UserError(
+                f"workdir {workdir.path} holds a run with other weights of the frozen stages: their digest is "
+                f"{begun.trunk} there and {trunk or 'none'} here; choose another folder, or give "
+                "config.model.pretrained the file it was begun with"
             )
 
 
