@@ -10,6 +10,7 @@ probabilities, with 95 % intervals (bootstrap). The run's own records stay as th
 """
 
 import argparse
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fdgjax.cli.predict import KINDS, add_run, chosen_of
+from fdgjax.cli.predict import KINDS, add_run, check_output, chosen_of
+from fdgjax.config.schema import DataConfig
+from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.probabilities import figures_of_samples
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
@@ -33,6 +36,7 @@ from fdgjax.run.reopen import config_of
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_json, write_text
+from fdgjax.utils.words import words_of
 
 LOGGER = logging.getLogger(__name__)
 MOST_COLUMNS = 12
@@ -46,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
     for file in filter(None, (args.json, args.csv)):
-        check_outside(file, args.run)
+        check_output(file, args.run, [args.data])
     refuse_deployment(args.run)
     predictor = open_predictor(args.run, chosen_of(args))
     if predictor.numeric:
@@ -82,11 +86,23 @@ def warn_of_training_data(run: Path, data: Path) -> None:
     own = config_of(run, needs_data=False).data
     trained, given = Path(own.dir).resolve(), data.resolve()
     inside = given.is_relative_to(trained) and given != trained
-    domain = given.relative_to(trained).parts[0] if inside else ""
+    not_trained_on = {own.target, *words_of(own.excluded)} - {""}
     overlapping = own.dir and (inside or trained.is_relative_to(given))
-    if overlapping and own.target not in {domain, Path(domain).stem} - {""}:
+    if overlapping and not (inside and not_trained_on & domains_named(own, trained, given)):
         unseen = f"; the domain that it has not seen is '{printable(own.target)}'" if own.target else ""
         LOGGER.warning(f"{printable(data)} has samples that the run was trained on, whose figures flatter it{unseen}")
+
+
+def domains_named(own: DataConfig, trained: Path, given: Path) -> set[str]:
+    """The names that may be a domain's of a path below a run's data: of its folders and its file, and, of a table, the
+    domain whose file it is."""
+    parts = given.relative_to(trained).parts
+    names = {*parts, *(Path(part).stem for part in parts)}
+    if own.name in TABLE_DATA:
+        with contextlib.suppress(UserError):
+            files = TABLE_DATA[own.name](own.dir).files
+            names |= {domain for domain, file in files.items() if file.resolve() == given}
+    return names
 
 
 def figures_by_domain(
@@ -126,14 +142,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--json", type=Path, metavar="FILE", help="all figures as JSON")
     add("--csv", type=Path, metavar="FILE", help="a line for each class, with its row of the confusion matrix")
     return parser.parse_args(argv[1:])
-
-
-def check_outside(file: Path, run: Path) -> None:
-    """Raises a `UserError` for a file in the folder of the run or export, which has records of its own."""
-    if file.resolve().is_relative_to(run.resolve()):
-        raise UserError(
-            f"{file} would lie among the records in {run}; expected a file elsewhere; choose another folder"
-        )
 
 
 def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int, samples: str) -> None:

@@ -55,6 +55,8 @@ def main(argv: Sequence[str]) -> int:
     """Writes the predictions; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
+    for file in filter(None, [args.out]):
+        check_output(file, args.run, args.samples)
     predictor, samples = opened(args)
     adapted = args.adapt is not None
     quantile = None if adapted or predictor.numeric else set_quantile(predictor, args)
@@ -95,6 +97,25 @@ def add_run(parser: argparse.ArgumentParser, name: str, what: str) -> None:
     add("--round", default="", metavar="R", help="last, selected or a number; else the selected one, if it is kept")
     add("--calibrated", action="store_true", help="with a temperature fitted on the run's validation data")
     add("--data_dir", default="", help="folder of the run's data for --calibrated, if it has moved since the run")
+
+
+def check_output(file: Path, run: Path, given: Sequence[Path]) -> None:
+    """Raises a `UserError` for a file of results that would replace what they are made from.
+
+    Args:
+      file: to be written.
+      run: the folder of the run or export, which has records of its own, or a deployment's file.
+      given: the samples' files and folders.
+    """
+    place = file.resolve()
+    if not place.parent.is_dir():
+        raise UserError(f"{file} lies in a folder that does not exist; expected an existing one; make {file.parent}")
+    if place.is_relative_to(run.resolve()):
+        raise UserError(
+            f"{file} would lie among the records in {run}; expected a file elsewhere; choose another folder"
+        )
+    if any(place == path.resolve() or (place.exists() and place.is_relative_to(path.resolve())) for path in given):
+        raise UserError(f"{file} is one of the samples, or lies among them; expected a new file; choose another name")
 
 
 def chosen_of(args: argparse.Namespace) -> Chosen:

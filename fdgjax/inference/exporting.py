@@ -1,17 +1,18 @@
 """A classifier's files, to be used without this package."""
 
+import hashlib
 import logging
 from pathlib import Path
 
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.inference.model_card import card_of
-from fdgjax.inference.predictor import FACTS, PROGRAM
-from fdgjax.inference.program import write_program
+from fdgjax.inference.predictor import CHECKSUM, FACTS, PROGRAM
+from fdgjax.inference.program import as_program
 from fdgjax.inference.tensors import facts_of, write_tensors
 from fdgjax.run.records import Workdir, finished
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import make_folder, write_json, write_text
+from fdgjax.utils.files import make_folder, write_bytes, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
 NAMES = ("model.safetensors", PROGRAM, FACTS, "README.md")
@@ -24,15 +25,19 @@ def check_out(out: Path) -> None:
 
 
 def export(classifier: Classifier, run: Path, out: Path) -> None:
-    """Writes the files of an export.
+    """Writes the files of an export, in place of an earlier one's, the facts last: without them a folder is none. They
+    have the program's checksum.
 
     Args:
       classifier: what is exported. run: the folder of its run.
       out: the folder of the export.
     """
     make_folder(out)
-    write_tensors(classifier, out / NAMES[0])
-    write_program(classifier, out / NAMES[1])
-    write_json(out / NAMES[2], facts_of(classifier))
+    for name in NAMES:
+        (out / name).unlink(missing_ok=True)
+    program = as_program(classifier)
+    write_bytes(out / PROGRAM, program)
+    write_tensors(classifier, out / "model.safetensors")
     left_out = read_left_out(run) if classifier.client == UNSEEN else {}
-    write_text(out / NAMES[3], card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))
+    write_text(out / "README.md", card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))
+    write_json(out / FACTS, facts_of(classifier) | {CHECKSUM: hashlib.sha256(program).hexdigest()})

@@ -18,6 +18,7 @@ from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
 from fdgjax.inference.safeguards import COVERAGE, NEAR, Safeguards
 from fdgjax.inference.tensors import facts_of
 from fdgjax.utils.errors import printable
+from fdgjax.utils.variables import flatten
 from fdgjax.utils.words import words_of
 
 CARD = """# {method} on {dataset}: {what}
@@ -146,11 +147,30 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
         unseen=f", unseen domain `{printable(data.target)}`" if data.target else "",
         clients=data.clients,
         network=config.model.name,
-        figures=figures_of(last_evaluated(up_to(classifier))),
+        figures=measured_of(classifier),
         selection=selection_of(classifier, finished),
         safeguards=NO_SETS if classifier.label_scale else safeguards_said(classifier, left_out),
         warning=warning_of(classifier.outline, unseen),
     )
+
+
+def measured_of(classifier: Classifier) -> str:
+    """The figures of the model that is exported: those of the round, or, of one client's model, that client's own."""
+    record = last_evaluated(up_to(classifier))
+    if classifier.client != UNSEEN:
+        value = record.get("client_accuracy", {}).get(str(classifier.client))
+        if value is None:
+            return "None: the run has no figure of this client's model alone."
+        said = f"Measured after round {record['round']}, on the client's own held-out samples alone."
+        return "\n".join(
+            [said, "", "| figure | value |", "|---|--:|", f"| accuracy (`client_accuracy`) | {value:.3f} |"]
+        )
+    models = len(next(iter(flatten(classifier.models).values())))
+    several = (
+        f"\n\nThe run measured its {models} models one by one, and `ood` is the mean of their figures. This export "
+        "averages their probabilities, which is another model, usually a better one: measure it with `fdgjax evaluate`."
+    )
+    return figures_of(record) + (several if models > 1 else "")
 
 
 def figures_of(record: Mapping[str, Any]) -> str:

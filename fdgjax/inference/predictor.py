@@ -1,5 +1,6 @@
 """What classifies samples: the models of a run, or an export's program."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from fdgjax.utils.errors import UserError
 
 FACTS, PROGRAM = "model.json", "program.bin"
 """The files of an export that a predictor is made of."""
+CHECKSUM = "program_sha256"
+"""The fact of an export that is the SHA-256 of its program; exports of before it have none."""
 
 
 def described(facts: Mapping[str, Any]) -> str:
@@ -90,13 +93,28 @@ def open_predictor(path: Path, chosen: Chosen) -> Predictor:
         )
     try:
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
-        program = read_program(path / PROGRAM)
-        return Predictor(
-            {key: facts[key] for key in ("classes", described(facts), *facts)},
-            lambda samples: Predicted(program(samples), None),
-        )
+        program = fitting_program((path / PROGRAM).read_bytes(), facts)
+        return Predictor(facts, lambda samples: Predicted(program(samples), None))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the export {path} is damaged ({type(error).__name__}: {error}); expected the files that fdgjax export "
             "wrote; export again"
         ) from error
+
+
+def fitting_program(content: bytes, facts: Mapping[str, Any]) -> Callable[[jax.Array], jax.Array]:
+    """The program of an export, of samples -> probabilities or numbers.
+
+    Raises:
+      ValueError, KeyError: it is none, or not the one of these facts.
+    """
+    if CHECKSUM in facts and hashlib.sha256(content).hexdigest() != facts[CHECKSUM]:
+        raise ValueError(f"{PROGRAM} is not the program of {FACTS}")
+    program = read_program(content)
+    kind = described(facts)
+    sample = (len(facts[kind]),) if kind == "columns" else tuple(facts[kind])
+    wanted = sample, (1 if "prediction" in facts else len(facts["classes"]),)
+    found = tuple(program.in_avals[0].shape[1:]), tuple(program.out_avals[0].shape[1:])
+    if found != wanted:
+        raise ValueError(f"{PROGRAM} maps {found[0]} to {found[1]}, {FACTS} says {wanted[0]} to {wanted[1]}")
+    return program.call

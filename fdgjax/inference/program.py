@@ -1,14 +1,10 @@
 """A classifier as a StableHLO program, its variables inside, that JAX runs without this package."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 from jax import export
 
 from fdgjax.inference.classifier import Classifier, probabilities_of
-from fdgjax.utils.files import write_bytes
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -32,19 +28,13 @@ def as_program(classifier: Classifier) -> bytes:
     return bytes(export.export(jax.jit(of_samples), platforms=PLATFORMS)(samples).serialize())
 
 
-def write_program(classifier: Classifier, file: Path) -> None:
-    """Writes the program."""
-    write_bytes(file, as_program(classifier))
-
-
-def read_program(file: Path) -> Callable[[jax.Array], jax.Array]:
-    """The function of samples -> probabilities in a file that `write_program` wrote.
+def read_program(content: bytes) -> export.Exported:
+    """What `as_program` serialised; its `call` is the function of samples -> probabilities.
 
     Raises:
-      ValueError: the file holds no such program.
+      ValueError: this is no such program.
     """
     try:
-        loaded = export.deserialize(bytearray(file.read_bytes()))
+        return export.deserialize(bytearray(content))
     except Exception as error:  # flatbuffers documents no list of errors for damaged files
-        raise ValueError(f"{file.name} cannot be read as a program ({type(error).__name__})") from error
-    return loaded.call
+        raise ValueError(f"cannot be read as a program ({type(error).__name__})") from error

@@ -10,7 +10,7 @@ import numpy as np
 from fdgjax.config import to_plain
 from fdgjax.data.sources.cells import TEXT_MISSING, spelt_code
 from fdgjax.evaluation.probability_figures import THRESHOLD
-from fdgjax.inference.classifier import Classifier
+from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
 from fdgjax.utils.words import words_of
@@ -73,10 +73,11 @@ def samples_of(classifier: Classifier) -> dict[str, Any]:
 
 def threshold_of(classifier: Classifier) -> dict[str, float]:
     """The threshold of `config.figures` that the clients' validation data gave after the round, if there is one; not
-    for calibrated probabilities, which are other ones."""
+    for calibrated probabilities or one client's model, whose probabilities are other ones."""
     trained = classifier.trained
     found = next((record for record in trained.records if record["round"] == trained.round), {})
-    return {THRESHOLD: found[THRESHOLD]} if THRESHOLD in found and classifier.temperature == 1 else {}
+    own = classifier.temperature == 1 and classifier.client == UNSEEN
+    return {THRESHOLD: found[THRESHOLD]} if THRESHOLD in found and own else {}
 
 
 def write_tensors(classifier: Classifier, file: Path) -> None:

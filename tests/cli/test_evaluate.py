@@ -84,6 +84,8 @@ def test_the_unseen_domain_has_the_accuracy_of_the_record(
         ("a", ".", "has samples that the run was trained on"),
         ("a", "data/a", ""),
         ("a", "data/a.csv", ""),
+        ("a", "data/folder/a/cat", ""),
+        ("a", "data/out/dog", ""),
         ("", "data/a", "whose figures flatter it"),
         ("a", "elsewhere", ""),
     ],
@@ -92,11 +94,25 @@ def test_samples_of_the_training_are_said(
     target: str, given: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = make_config("fedavg", "folder")
-    config.data.dir, config.data.target = str(tmp_path / "data"), target
+    config.data.dir, config.data.target, config.data.excluded = str(tmp_path / "data"), target, "out"
     write_checked_json(Workdir(tmp_path).config, {"config": config.to_dict(), "versions": {}})
     evaluate.warn_of_training_data(tmp_path, tmp_path / given)
     assert words in caplog.text
     assert bool(words) == bool(caplog.text)
+
+
+def test_a_hospitals_own_file_is_the_unseen_domain_by_whatever_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config("fedavg", "heart_disease")
+    config.data.dir, config.data.target = str(tmp_path), "hungary"
+    for name in ("processed.cleveland.data", "reprocessed.hungarian.data", "processed.switzerland.data", "va.csv"):
+        (tmp_path / name).touch()
+    write_checked_json(Workdir(tmp_path).config, {"config": config.to_dict(), "versions": {}})
+    evaluate.warn_of_training_data(tmp_path, tmp_path / "reprocessed.hungarian.data")
+    assert not caplog.text
+    evaluate.warn_of_training_data(tmp_path, tmp_path / "va.csv")
+    assert "trained on" in caplog.text
 
 
 @pytest.mark.slow

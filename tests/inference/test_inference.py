@@ -267,6 +267,64 @@ def test_the_selected_round_leaves_the_house(cache: Path, perceptron: None, tmp_
             assert f"{summary['id_accuracy']:.3f}" in id_accuracy
 
 
+@pytest.mark.slow
+def test_a_card_states_the_figures_of_the_model_it_lies_beside(trained: Path, exported: Path, tmp_path: Path) -> None:
+    """Of one client's model that client's own; of several averaged ones it says that theirs are others."""
+    record = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()][-1]
+    card = (exported / "README.md").read_text()
+    assert f"| accuracy (`client_accuracy`) | {record['client_accuracy']['1']:.3f} |" in card
+    assert "ood" not in card.partition("| figure |")[2].partition("\n\n")[0]
+    assert export.main(["export", str(trained), "--out", str(tmp_path / "unseen")]) == 0
+    card = (tmp_path / "unseen" / "README.md").read_text()
+    assert f"(`ood_accuracy`) | {record['ood_accuracy']:.3f} |" in card
+    assert "The run measured its 5 models one by one" in card
+
+
+@pytest.mark.slow
+def test_an_export_that_was_not_finished_is_none_and_another_ones_program_is_found(
+    trained: Path, exported: Path, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(exported, out := tmp_path / "out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fdgjax.inference.exporting.write_tensors", fails)
+        assert export.main(["export", str(trained), "--out", str(out)]) == 2
+    assert predict.main(["predict", str(out), str(files[0])]) == 2
+    assert "neither the folder of a run" in capsys.readouterr().err
+    shutil.copy(exported / "model.json", out)
+    assert predict.main(["predict", str(out), str(files[0])]) == 2
+    assert "program.bin is not the program of model.json" in capsys.readouterr().err
+    facts = json.loads((exported / "model.json").read_text())
+    facts = {key: value for key, value in facts.items() if key != "program_sha256"} | {"classes": ["a", "b"]}
+    (out / "model.json").write_text(json.dumps(facts))
+    assert predict.main(["predict", str(out), str(files[0])]) == 2
+    assert "maps (8, 8, 1) to (10,), model.json says (8, 8, 1) to (2,)" in capsys.readouterr().err
+
+
+def fails(*_: object) -> None:
+    raise OSError("no space left")
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("0.png", "is one of the samples"),
+        ("run/config.json", "would lie among the records"),
+        ("nowhere/x.csv", "lies in a folder that does not exist"),
+    ],
+)
+def test_predictions_replace_nothing_that_they_are_made_from(
+    out: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    for name in ("0.png", "run/config.json"):
+        (tmp_path / name).write_text("as it was")
+    for given in ("0.png", "."):
+        words = ["predict", str(tmp_path / "run"), str(tmp_path / given), "--out", str(tmp_path / out)]
+        assert predict.main(words) == 2
+        assert said in capsys.readouterr().err
+    assert {(tmp_path / name).read_text() for name in ("0.png", "run/config.json")} == {"as it was"}
+
+
 def test_an_export_leaves_other_files_alone(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert export.main(["export", str(trained), "--out", str(tmp_path)]) == 2

@@ -58,7 +58,7 @@ def test_an_export_predicts_the_same_numbers_and_its_card_says_so(run: Path, hos
     facts = json.loads((tmp_path / "model" / "model.json").read_text())
     assert (facts["classes"], facts["prediction"], facts["label"]) == ([], "a number in the label's unit", "age")
     data = fdgjax.open_run(run).data
-    numbers = np.asarray(read_program(tmp_path / "model" / "program.bin")(data.inputs))
+    numbers = np.asarray(read_program((tmp_path / "model" / "program.bin").read_bytes()).call(data.inputs))
     assert numbers.shape == (len(data.inputs), 1)
     np.testing.assert_allclose(numbers[:, 0], fdgjax.open_run(run).predict(data.inputs), rtol=1e-5)
     ours, theirs = (

@@ -102,7 +102,7 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     out = tmp_path / "model"
     assert export(["export", str(run), "--out", str(out)]) == 0
     data = fdgjax.open_run(run).data
-    program, classifier = read_program(out / "program.bin"), open_classifier(run)
+    program, classifier = read_program((out / "program.bin").read_bytes()).call, open_classifier(run)
     expected = in_batches(probabilities_of(classifier), data.inputs)
     np.testing.assert_allclose(np.asarray(program(jnp.asarray(data.inputs))), expected, atol=1e-6)
     facts = json.loads((out / "model.json").read_text())
