@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fdgjax.evaluation.selection import ORACLE
 from fdgjax.report.reading import Folder, differing_keys, read_run_folder, run_folders, settings_of
 from fdgjax.run.console import headlines
 from fdgjax.run.records import Workdir
@@ -58,7 +59,7 @@ def row(path: Path, run: Folder | UserError) -> tuple[str, ...]:
         own["data.target"] or "-",
         f"{done}/{config['rounds']}",
         state_of(run),
-        headlines(mean_figures(every)) if all(every) else "",
+        headlines(mean_figures(every)) + f" ({ORACLE})" * (config["selection"] == ORACLE) if all(every) else "",
     )
 
 

@@ -18,7 +18,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import hostile_ids
 from fdgjax.evaluation.probability_figures import names_in
-from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
+from fdgjax.evaluation.selection import HELD_OUT, ORACLE, SELECTIONS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import check_keys
@@ -136,7 +136,7 @@ def check_protocol(config: Config) -> None:
             f"config.selection got '{config.selection}', but in the protocol '{name}' clients have no labels to "
             "validate with; expected last"
         )
-    if config.selection == "oracle" and not protocol.unseen:
+    if config.selection == ORACLE and not protocol.unseen:
         raise UserError(
             f"config.selection got 'oracle', but the protocol '{name}' has no unseen domain; expected last "
             "or validation"

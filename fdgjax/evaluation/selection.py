@@ -60,11 +60,13 @@ def by_figures(rule: str, scope: str) -> dict[str, Selection]:
     }
 
 
+ORACLE = "oracle"
+"""The rule that chooses by the labels of the unseen domain."""
 SELECTIONS: Mapping[str, Selection] = {
     "last": Selection(lambda rounds: rounds[-1], "nothing"),
     "validation": Selection(most_accurate("id"), HELD_OUT, accuracies("id")),
     "validation_by_size": Selection(most_accurate("id_all"), HELD_OUT, accuracies("id_all")),
-    "oracle": Selection(
+    ORACLE: Selection(
         most_accurate("ood"), "labels of the target domain: an upper bound, no result", accuracies("ood")
     ),
     **by_figures("validation", "id"),
@@ -92,7 +94,7 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     """
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
-        asked = name == used or not (name == "oracle" or ":" in name)
+        asked = name == used or not (name == ORACLE or ":" in name)
         if (
             asked
             and evaluated

@@ -1,6 +1,7 @@
 """Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from fdgjax.config import INCIDENTAL
 from fdgjax.config.register import REGISTERED, registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
-from fdgjax.evaluation.selection import reported
+from fdgjax.evaluation.selection import ORACLE, reported
 from fdgjax.experiments import DataDescription
 from fdgjax.report.naming import short_names
 from fdgjax.report.trained_states import TrainedState
@@ -90,13 +91,18 @@ class Run(NamedTuple):
         return not all(seed.summary for seed in self.seeds)
 
     @property
+    def oracle(self) -> bool:
+        """Whether its round is chosen by the labels of the unseen domain: an upper bound, and no result."""
+        return any(folder.config["selection"] == ORACLE for folder in self.folders)
+
+    @property
     def name(self) -> str:
         """Series and panel."""
         return f"{self.series}, {self.panel}"
 
     @property
     def label(self) -> str:
-        """The series, marked where the run is unfinished."""
+        """The series, marked by `marked_name`."""
         return marked_name(self.series, [self])
 
     def values(self, figure: str) -> list[Any]:
@@ -105,9 +111,10 @@ class Run(NamedTuple):
 
 
 def marked_name(name: str, runs: Sequence[Run]) -> str:
-    """The displayed name of runs, marked where all or some of them are unfinished."""
-    unfinished = [run.unfinished for run in runs]
-    return f"{name} (unfinished)" if all(unfinished) else f"{name} (some unfinished)" if any(unfinished) else name
+    """The displayed name of runs, marked where all or some are unfinished or choose their round as an oracle."""
+    for mark, marked in (("unfinished", [run.unfinished for run in runs]), (ORACLE, [run.oracle for run in runs])):
+        name += f" ({mark})" if all(marked) else f" (some {mark})" if any(marked) else ""
+    return name
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
@@ -116,8 +123,8 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     Raises:
       UserError: a folder without any run, or a run whose files cannot be read.
     """
-    found = {path.resolve(): path for given in paths for path in run_folders(given)}
-    return together([read_run_folder(path) for path in found.values()])
+    found = {path.resolve(): (path, given) for given in paths for path in run_folders(given)}
+    return together([read_run_folder(path) for path, _ in found.values()], [given for _, given in found.values()])
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -176,23 +183,17 @@ def read_seed(path: Path, seed: int, selection: str) -> Seed:
     return Seed(seed, path, records, figures, summary)
 
 
-def together(folders: Sequence[Folder]) -> list[Run]:
-    """Joins folders that differ only in their seeds into one run, in the order of the folders.
+def together(folders: Sequence[Folder], given: Sequence[Path]) -> list[Run]:
+    """Joins folders that differ only in their seeds into one run, in the order of the folders; see `distinguished`.
 
-    A folder that repeats a seed is another run, distinguished by its path.
+    Args:
+      folders: of the runs.
+      given: for each, the argument that it was found in.
     """
-    groups: dict[tuple[str, int], list[Folder]] = {}
-    for folder in folders:
-        identity, again = json.dumps(settings_of(folder), sort_keys=True), 0
-        mine = {seed.seed for seed in folder.seeds}
-        while any(mine & {seed.seed for seed in other.seeds} for other in groups.get((identity, again), [])):
-            again += 1
-        groups.setdefault((identity, again), []).append(folder)
-    repeated = {identity for identity, again in groups if again}
-    every = [
-        settings_of(members[0]) | ({"folder": str(members[0].path)} if identity in repeated else {})
-        for (identity, _), members in groups.items()
-    ]
+    groups: dict[str, tuple[dict[str, Any], list[Folder]]] = {}
+    for folder, own in zip(folders, distinguished(folders, given), strict=True):
+        groups.setdefault(json.dumps(own, sort_keys=True), (own, []))[1].append(folder)
+    every = [own for own, _ in groups.values()]
     differing = differing_keys(every)
     data_of = [(own["method.name"], own["data.name"]) for own in every]
     within = {
@@ -208,8 +209,28 @@ def together(folders: Sequence[Folder]) -> list[Run]:
     panels = short_names([(domain_of(own), picked(own, filter(of_panel, differing))) for own in every])
     return [
         as_run(members, own, differing, name, panel)
-        for members, own, name, panel in zip(groups.values(), every, series, panels, strict=True)
+        for (own, members), name, panel in zip(groups.values(), series, panels, strict=True)
     ]
+
+
+def distinguished(folders: Sequence[Folder], given: Sequence[Path]) -> list[dict[str, Any]]:
+    """The folders' settings, with the key `folder` where a seed is there twice: for all runs of such a method the
+    argument that they were found in, and where both are in the same, their own path."""
+
+    def repeated(every: Sequence[dict[str, Any]]) -> list[bool]:
+        keys = [json.dumps(own, sort_keys=True) for own in every]
+        counts = Counter((key, seed.seed) for key, folder in zip(keys, folders, strict=True) for seed in folder.seeds)
+        return [
+            any(counts[key, seed.seed] > 1 for seed in folder.seeds) for key, folder in zip(keys, folders, strict=True)
+        ]
+
+    every = [settings_of(folder) for folder in folders]
+    twice = {own["method.name"] for own, again in zip(every, repeated(every), strict=True) if again}
+    for own, origin in zip(every, given, strict=True):
+        own |= {"folder": str(origin)} if own["method.name"] in twice else {}
+    for own, folder, again in zip(every, folders, repeated(every), strict=True):
+        own |= {"folder": str(folder.path)} if again else {}
+    return every
 
 
 def of_panel(key: str) -> bool:

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import Config, DataConfig, read_config
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.evaluation.selection import ORACLE
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.chosen_data import chosen_data
 from fdgjax.methods import METHODS
@@ -128,7 +129,7 @@ def refuse(config: Config) -> None:
             f"choose got '{config.method.name}', which learns without labels and is measured by probes with labels of "
             "the unseen domain; expected methods that learn from labels"
         )
-    if config.selection == "oracle":
+    if config.selection == ORACLE:
         raise UserError("choose got config.selection=oracle, which looks at the unseen domain; expected last")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_scale
+from fdgjax.evaluation.selection import ORACLE
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_of, hold, summary_of
@@ -60,10 +61,12 @@ def compare(
     `summaries`: by name, empty where a cell is not finished."""
     rows: list[ComparisonRow] = []
     for cell in cells:
-        failure = failure_of(out, cell.name).partition("\n")[0]
+        failure, note = failure_of(out, cell.name).partition("\n")[0], cell.note
+        if cell.config.get("selection") == ORACLE:
+            note = "; ".join(filter(None, [note, "oracle: the round is the best on the unseen domain, an upper bound"]))
         for name in cell.figures:
             ours = summary_figure(summaries[cell.name], name)
-            row = as_row(cell.name, name, ours, published.get((cell.name, name)), cell.reduced, cell.note)
+            row = as_row(cell.name, name, ours, published.get((cell.name, name)), cell.reduced, note)
             rows.append(row._replace(verdict="failed", note=failure) if failure else row)
     for group in dict.fromkeys(cell.group for cell in cells if cell.group):
         members = [cell for cell in cells if cell.group == group]
@@ -141,12 +144,14 @@ def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) 
         summary, names = summaries[cell.name], [name for name in cell.figures if name in SHOWN]
         if not (summary and names):
             continue
-        method = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
+        method = named = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
+        if cell.config.get("selection") == ORACLE:
+            named += f" ({ORACLE})"
         each = summary.get("per_seed") or {cell.config.seed: summary}
         for name, (seed, own) in itertools.product(names, each.items()):
             if (value := nested(own, name)) is not None:
                 place = cell.name.removeprefix(f"{method}-"), int(seed)
-                methods.setdefault(name, {}).setdefault(method, {})[place] = value
+                methods.setdefault(name, {}).setdefault(named, {})[place] = value
     return {name: ranking(of, larger_is_better(name)) for name, of in methods.items() if len(of) > 1}
 
 

@@ -16,6 +16,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import figure_in
+from fdgjax.evaluation.selection import ORACLE
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.sweeps.share import Share
@@ -103,7 +104,7 @@ def refuse_unseen(config: ConfigDict) -> None:
             f"search got config.data.protocol={typed.data.protocol}, whose clients have no labels to compare trials "
             "by; expected one whose clients hold out labelled data, such as leave_one_out"
         )
-    if typed.selection == "oracle":
+    if typed.selection == ORACLE:
         raise UserError(
             "search got config.selection=oracle, which looks at the unseen domain; expected last or validation"
         )

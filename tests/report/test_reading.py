@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fdgjax.experiments import DataDescription, from_description
-from fdgjax.report.reading import read_runs
+from fdgjax.report.reading import marked_name, read_runs
 from fdgjax.utils.checksums import CHECKSUM, json_sha256, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.report.folders import lines_of, record, write_run
@@ -48,6 +48,30 @@ def test_a_seed_that_is_there_twice_is_another_run(tmp_path: Path) -> None:
     runs = read_runs([tmp_path])
     assert [run.settings for run in runs] == [{"folder": str(tmp_path / "a")}, {"folder": str(tmp_path / "b")}]
     assert len({run.series for run in runs}) == 2
+
+
+def test_two_sweeps_of_the_same_runs_are_compared_as_wholes(tmp_path: Path) -> None:
+    """Each is one series over its domains, with all its seeds, though only one run is in both."""
+    for sweep, seed in (("one", 3), ("other", 4)):
+        for own in (0, 1):
+            write_run(tmp_path / sweep / f"avg-{own}", seeds=(own,))
+        write_run(tmp_path / sweep / "prox", "fedprox", seeds=(seed,))
+    first, second = tmp_path / "one", tmp_path / "other"
+    runs = read_runs([first, second])
+    assert [(run.method, [seed.seed for seed in run.seeds]) for run in runs] == [
+        ("fedavg", [0, 1]),
+        ("fedprox", [3, 4]),
+        ("fedavg", [0, 1]),
+    ]
+    assert [run.settings.get("folder") for run in runs] == [str(first), None, str(second)]
+
+
+def test_a_round_that_the_unseen_domain_chose_is_marked(tmp_path: Path) -> None:
+    write_run(tmp_path / "fair")
+    write_run(tmp_path / "bound", "fedprox", selection="oracle")
+    fair, bound = sorted(read_runs([tmp_path]), key=lambda run: run.method)
+    assert (fair.label, bound.label) == ("fedavg", "fedprox (oracle)")
+    assert marked_name("both", [fair, bound]) == "both (some oracle)"
 
 
 def test_an_unfinished_run_has_the_figures_it_would_report_now(tmp_path: Path) -> None:
