@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, docs/choosing.md and of kept curves' own pages that are computed from the kept runs.
+"""The tables of README, docs/results.md, docs/choosing.md and kept curves' pages that are computed from the kept runs.
 
     python -m launch.results            # rewrites them
     python -m launch.results --check    # says whether they are what the kept runs give, and changes nothing
@@ -26,6 +26,7 @@ from fdgjax.utils.markdown import markdown_table
 from launch.choosing import regrets, regrets_by_target
 from launch.curve_tables import curves_of, leads
 from launch.every_method import every_method
+from launch.headlines import headlines
 from launch.hospitals import hospitals_table
 from launch.kept import EVIDENCE, KeptCell, compared, kept_cells
 from launch.pairs import pairs_table
@@ -191,6 +192,7 @@ def not_measured(page: str) -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+    "README.md": {"headlines": headlines},
     "docs/results.md": {
         "published cells": published_cells,
         "augmentation": augmentation,

@@ -155,7 +155,7 @@ def share_or_distance(word: str) -> tuple[float | None, float | None]:
     with contextlib.suppress(ValueError):
         if word.endswith("%") and 0 < (percent := float(word.removesuffix("%"))) < 100:
             return percent / 100, None
-        if not word.endswith("%") and float(word) >= 0:
+        if not word.endswith("%") and 0 <= float(word) < math.inf:
             return None, float(word)
     raise argparse.ArgumentTypeError(f"got '{word}'; expected a distance, such as 1.5, or a share, such as 95%")
 

@@ -5,6 +5,7 @@ import pytest
 
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
+from launch.headlines import headlines
 from launch.kept import EVIDENCE, common_denominator, compared, images_of, kept_cells
 from launch.results import ROOT, main, with_table
 from launch.rows import RESULTS
@@ -65,3 +66,17 @@ def test_no_method_with_results_is_said_to_have_none() -> None:
     assert unmeasured
     assert not [name for name in unmeasured if f"| {name} |" in pages]
     assert "| fedomg |" in pages
+
+
+def test_the_readmes_figures_are_means_of_the_published_cells() -> None:
+    """hFedF's line: the mean over four targets of what the table of cells has."""
+    (line,) = (line for line in headlines("").splitlines() if "augmented" in line and "without" not in line)
+    rows = [row for evidence, _, row in compared() if evidence.folder == "hfedf_pacs_augmented"]
+    for method in ("fedavg", "hfedf"):
+        each = [
+            [getattr(row, who) for row in rows if row.figure == figure and row.name.startswith(f"{method}-")]
+            for who in ("ours", "paper")
+            for figure in ("id_accuracy", "ood_accuracy")
+        ]
+        assert {len(some) for some in each} == {4}
+        assert "{:.1f} / {:.1f} ({:.1f} / {:.1f})".format(*map(np.mean, each)) in line
