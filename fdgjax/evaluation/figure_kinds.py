@@ -68,7 +68,12 @@ def table_scale(key: str) -> float:
 def in_table(key: str, value: float, sign: str = "", digits: int = 1) -> str:
     """A figure times its `table_scale` as tables write it: so many decimals of percent, and four significant digits of
     others, whose unit may be of any size; `sign`: "+" to write a plus, too."""
-    return f"{value:{sign}.4g}" if table_scale(key) == 1 else f"{value:{sign}.{digits}f}"
+    return significant(value, sign) if table_scale(key) == 1 else f"{value:{sign}.{digits}f}"
+
+
+def significant(value: float, sign: str = "") -> str:
+    """Four significant digits."""
+    return f"{value:{sign}.4g}"
 
 
 def larger_is_better(key: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.evaluation.figure_kinds import figure_kind
+from fdgjax.report.rankings import DIFFERENCES
 from fdgjax.report.tables import Cell, Column, Table
 from fdgjax.sweeps.choice_record import CHOICE, Choice, in_words, kept_choice, verdict
 
@@ -28,13 +29,13 @@ def choice_table(choice: Choice, number: int) -> Table:
         costs = one.bytes_per_round, round(1000 * one.seconds_per_round)
         by_domain = choice.scores[one.name].values()
         rows.append([one.name, said, *by_domain, one.score, one.difference, one.error, *costs, settings])
-    kind, difference = ("percent", "points") if figure_kind(choice.figure).unit else ("plain", "difference")
+    kind = "percent" if figure_kind(choice.figure).unit else "number"
     columns = [
         Column("method", "method"),
         Column("verdict", "verdict"),
         *(Column(f"on_{domain}", f"{domain} left out", kind) for domain in choice.domains),
         Column("score", choice.by, kind),
-        Column("difference", "from FedAvg", difference),
+        Column("difference", "from FedAvg", DIFFERENCES[kind]),
         Column("error", "standard error", kind),
         Column("bytes", "MB a round", "megabytes"),
         Column("milliseconds", "ms a round", "count"),

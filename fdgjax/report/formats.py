@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from fdgjax.evaluation import HEADLINES
-from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.figure_kinds import larger_is_better, significant
 from fdgjax.evaluation.statistics import Spread
 from fdgjax.report.escaping import for_csv, for_latex, for_markdown
 from fdgjax.report.spelling import spelled
@@ -17,8 +17,9 @@ NUMBERS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",
     "decimals": lambda value: f"{value:.3f}",
     "points": lambda value: f"{100 * value:+.1f}",
-    "plain": lambda value: f"{value:.3f}",
     "difference": lambda value: f"{value:+.3f}",
+    "number": significant,
+    "number_difference": lambda value: significant(value, "+"),
     "rounds": lambda value: f"{value:.0f}",
     "megabytes": lambda value: f"{value / 1e6:,.1f}",
     "seconds": lambda value: f"{value:,.0f}",

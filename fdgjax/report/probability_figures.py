@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.metrics import SHOWN
 from fdgjax.evaluation.probability_figures import (
     CURVES,
@@ -28,7 +27,7 @@ from fdgjax.report.drawing import (
     sheet,
 )
 from fdgjax.report.figures import by_panel, draw_panels, keys_of, percent_axis, series_of, side_by_side
-from fdgjax.report.rankings import PAIRED, RANKED, ranked_rows
+from fdgjax.report.rankings import ranking_table
 from fdgjax.report.reading import Run
 from fdgjax.report.tables import WHO, Cell, Column, Table, curve, who
 
@@ -110,17 +109,8 @@ def on_domain(
 
 def figures_ranking(runs: Sequence[Run]) -> Table:
     """Who is best by each figure of probabilities on the unseen domain, or on the clients' test data without one."""
-    keys = [
-        key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_")) and any(run.values(key) for run in runs)
-    ]
-    return Table(
-        "figures_ranking",
-        "Ranking by figures of probabilities",
-        f"By the mean over the domains; {PAIRED} All figures times 100; a difference is positive where a method is "
-        "better than the first, also where smaller values are better.",
-        RANKED,
-        [row for key in keys for row in ranked_rows(runs, key, SHOWN[key], larger_is_better(key))],
-    )
+    keys = [key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_"))]
+    return ranking_table(runs, keys, "decimals", "figures_ranking", "Ranking by figures of probabilities")
 
 
 def figures_by_round(runs: Sequence[Run]) -> Figure | None:

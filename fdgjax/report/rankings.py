@@ -1,23 +1,21 @@
 """The tables that compare series: rankings with paired differences, and what differs between the runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation import HEADLINES, SHOWN
+from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import ranking
 from fdgjax.report.reading import Run, marked_name
 from fdgjax.report.tables import MAIN, WHO, Cell, Column, Table, compared
 
+DIFFERENCES: Mapping[str, str] = {"percent": "points", "decimals": "difference", "number": "number_difference"}
+"""The kinds of columns with figures, and of those with differences of such figures."""
 
-def ranked_rows(runs: Sequence[Run], figure: str, title: str = "", larger: bool = True) -> list[list[Cell]]:
-    """Series ranked by a figure, those of several panels by the mean over these; nothing for a single one.
 
-    Args:
-      runs: those compared.
-      figure: its key.
-      title: of the figure; '' for that of a headline.
-      larger: whether larger values are better.
-    """
-    found = ranking(compared(runs, figure), larger)
+def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
+    """Series ranked by a figure, one of `SHOWN`, those of several panels by the mean over these; nothing for a single
+    one."""
+    found = ranking(compared(runs, figure), larger_is_better(figure))
     rows: list[list[Cell]] = []
     for one in found if len(found) > 1 else []:
         name = marked_name(one.name, [run for run in runs if run.series == one.name])
@@ -27,61 +25,89 @@ def ranked_rows(runs: Sequence[Run], figure: str, title: str = "", larger: bool 
             error = one.behind.error if one.behind.freedom else None
             wins = f"{one.behind.wins} of {one.behind.pairs}"
             apart = [one.behind.mean, error, low, high, wins, one.behind.words]
-        rows.append([name, title or HEADLINES[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
+        rows.append([name, SHOWN[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
     return rows
 
 
-RANKED = [
-    Column("method", "method"),
-    Column("figure", "figure"),
-    Column("place", "place", "count"),
-    Column("mean", "mean (%)", "percent"),
-    Column("seeds", "seeds", "count"),
-    Column("targets", "domains", "count"),
-    Column("behind", "from the first", "points"),
-    Column("error", "standard error", "percent"),
-    Column("low", "from", "points"),
-    Column("high", "to", "points"),
-    Column("wins", "ahead in"),
-    Column("verdict", "verdict"),
-]
-"""The columns of `ranked_rows`."""
-PAIRED = (
-    "the difference from the first is paired by seed, in points, with its standard error and an interval of 95 % (t); "
-    "ahead in: the pairs in which a method beats the first. Undecided: the interval has 0 in it. The intervals speak "
-    "of other seeds on these domains, not of other domains, and nothing is corrected for the number of methods."
-)
+def ranked_columns(kind: str) -> list[Column]:
+    """The columns of `ranked_rows` for figures of a kind, one of `DIFFERENCES`."""
+    difference = DIFFERENCES[kind]
+    return [
+        Column("method", "method"),
+        Column("figure", "figure"),
+        Column("place", "place", "count"),
+        Column("mean", "mean (%)" if kind == "percent" else "mean", kind),
+        Column("seeds", "seeds", "count"),
+        Column("targets", "domains", "count"),
+        Column("behind", "from the first", difference),
+        Column("error", "standard error", kind),
+        Column("low", "from", difference),
+        Column("high", "to", difference),
+        Column("wins", "ahead in"),
+        Column("verdict", "verdict"),
+    ]
 
 
-def rankings(runs: Sequence[Run]) -> Table:
-    """Who is best, and how sure that is."""
-    names = [name for name in (*MAIN, *HEADLINES) if name.endswith("accuracy")]
-    return Table(
-        "ranking",
-        "Ranking",
-        f"By the mean over the domains; {PAIRED} Methods that were not run on all domains have no place.",
-        RANKED,
-        [row for name in dict.fromkeys(names) for row in ranked_rows(runs, name)],
+def paired_note(kind: str, figures: Sequence[str]) -> str:
+    """What the columns say of figures of a kind; which of these, by their keys, are the better the smaller they are."""
+    unit = ", in points," if kind == "percent" else ""
+    smaller = ", ".join(SHOWN[name] for name in figures if not larger_is_better(name))
+    sign = f" Smaller values are better of {smaller}; a positive difference is better there, too." if smaller else ""
+    return (
+        f"the difference from the first is paired by seed{unit} with its standard error and an interval of 95 % (t); "
+        "ahead in: the pairs in which a method beats the first. Undecided: the interval has 0 in it. The intervals "
+        "speak of other seeds on these domains, not of other domains, and nothing is corrected for the number of "
+        f"methods.{sign}"
     )
 
 
-def rankings_by_target(runs: Sequence[Run]) -> Table:
-    """The ranking on each domain; empty for a single one."""
-    rows: list[list[Cell]] = []
-    for panel in dict.fromkeys(run.panel for run in runs):
-        mine = [run for run in runs if run.panel == panel]
-        figure = next((name for name in MAIN if any(run.values(name) for run in mine)), "")
-        rows += [[panel, *row] for row in (ranked_rows(mine, figure) if figure else [])]
+def ranking_table(runs: Sequence[Run], figures: Sequence[str], kind: str, name: str, title: str) -> Table:
+    """Who is best by each of some figures of one kind, and how sure that is."""
+    shown = [figure for figure in figures if any(run.values(figure) for run in runs)]
+    return Table(
+        name,
+        title,
+        f"By the mean over the domains; {paired_note(kind, shown)} Methods that were not run on all domains have no "
+        "place.",
+        ranked_columns(kind),
+        [row for figure in shown for row in ranked_rows(runs, figure)],
+    )
+
+
+def ranking_by_target(runs: Sequence[Run], main: Sequence[str], kind: str, name: str, title: str) -> Table:
+    """The ranking on each domain by the first of some figures that its runs have; empty for a single domain."""
+    by_panel = {
+        panel: [run for run in runs if run.panel == panel] for panel in dict.fromkeys(run.panel for run in runs)
+    }
+    chosen = {
+        panel: figure
+        for panel, mine in by_panel.items()
+        if (figure := next((one for one in main if any(run.values(one) for run in mine)), ""))
+    }
+    rows: list[list[Cell]] = [
+        [panel, *row] for panel, figure in chosen.items() for row in ranked_rows(by_panel[panel], figure)
+    ]
     several = len({row[0] for row in rows}) > 1
     table = Table(
-        "ranking_by_target",
-        "Ranking on each domain",
-        f"By the main figure; {PAIRED}",
-        [Column("panel", "tested on"), *RANKED],
+        name,
+        title,
+        f"By the main figure; {paired_note(kind, list(dict.fromkeys(chosen.values())))}",
+        [Column("panel", "tested on"), *ranked_columns(kind)],
         rows if several else [],
     )
     kept = [i for i, column in enumerate(table.columns) if column.key != "targets"]
     return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
+
+
+def rankings(runs: Sequence[Run]) -> Table:
+    """Who is best by each accuracy."""
+    names = [name for name in dict.fromkeys((*MAIN, *HEADLINES)) if name.endswith("accuracy")]
+    return ranking_table(runs, names, "percent", "ranking", "Ranking")
+
+
+def rankings_by_target(runs: Sequence[Run]) -> Table:
+    """The ranking on each domain by its main accuracy."""
+    return ranking_by_target(runs, MAIN, "percent", "ranking_by_target", "Ranking on each domain")
 
 
 def settings_table(runs: Sequence[Run]) -> Table:

@@ -163,12 +163,9 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     rows = [ranked_cells(name, one) for name, ranked in found.items() for one in ranked]
     numbers = ("place", "mean", "seeds", "targets", "behind the first")
     lines = markdown_table((*titles, "interval", "ahead in", "verdict"), rows, right=numbers)
-    note = "Differences are paired by target and seed, in points or a number's unit; the interval is of 95 %."
-    if not all(map(larger_is_better, found)):
-        note += (
-            " Log loss and Brier score are times 100, too. Of these and of errors of numbers smaller values are "
-            "better, and a negative difference is worse."
-        )
+    note = "Differences are paired by target and seed, in points or the figure's unit; the interval is of 95 %."
+    if smaller := [SHOWN[name] for name in found if not larger_is_better(name)]:
+        note += f" Smaller values are better of {', '.join(smaller)}; a negative difference is worse there, too."
     return "\n".join([*lines, "", note, "", ""])
 
 

@@ -117,8 +117,8 @@ def outcome(trial: FrozenTrial) -> str:
 
 
 def unit(search: Search) -> str:
-    """` %`, or nothing for a figure that is no share: a loss times 100 as well."""
-    return " %" if search.sign > 0 and search.scale > 1 else ""
+    """` %` of a figure that is written times 100, a share; nothing of others, such as a loss."""
+    return " %" if search.scale > 1 else ""
 
 
 def written(value: float, search: Search) -> str:

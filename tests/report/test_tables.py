@@ -116,6 +116,21 @@ def test_a_ranking_is_by_pairs_of_domain_and_seed(tmp_path: Path) -> None:
         assert each == sorted(each, reverse=True)
 
 
+def test_a_figure_of_probabilities_has_one_unit_in_all_tables(tmp_path: Path) -> None:
+    tables = {table.name: table for table in make_tables(two_methods(tmp_path))}
+    loss, auroc = (
+        [over_seeds(tmp_path / method, key).mean() for method in ("fedavg", "hfedf")]
+        for key in ("ood_log_loss", "ood_auroc")
+    )
+    for name in ("figures", "figures_ranking"):
+        text = as_markdown(tables[name])
+        assert all(f"| {mean:.3f} ± " in text for mean in (*loss, *auroc)), name
+        assert "%)" not in text
+    ranked = [row for row in rows_of(tables["figures_ranking"]) if row["figure"] == "ood log loss"]
+    assert [float(row["mean"]) for row in ranked] == sorted(loss)
+    assert float(ranked[1]["behind"]) == pytest.approx(-abs(loss[1] - loss[0]))
+
+
 def test_latex_has_the_best_in_bold_and_methods_as_papers_write_them() -> None:
     rows: list[list[Cell]] = [
         ["fedavg", "id", Spread(0.5), None],

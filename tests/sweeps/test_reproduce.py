@@ -11,9 +11,10 @@ from fdgjax.config import Config, read_config
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.evaluation import Metrics
+from fdgjax.evaluation.statistics import Ranked, Spread
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, as_name, configured, read_published, read_spec
-from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, write_tables
+from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, ranked_markdown, write_tables
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.checksums import write_checked_json
@@ -258,3 +259,13 @@ def test_less_than_the_papers_protocol_is_never_a_verdict(tmp_path: Path) -> Non
     header, row = (tmp_path / "table.csv").read_text().splitlines()
     assert header == ",".join(ComparisonRow._fields)
     assert row == "one,probe_by_percent.10,70.00,,1,60.00,1.00,10.00,,reduced,Table 1,another network"
+
+
+def test_a_ranking_s_note_says_what_its_numbers_are() -> None:
+    one = lambda name, mean, place: Ranked(name, place, Spread(mean), 1, None)  # noqa: E731
+    found = {"ood_accuracy": [one("a", 0.5, 1)], "ood_log_loss": [one("a", 0.639, 1), one("b", 0.75, 2)]}
+    text = ranked_markdown(found)
+    assert "| 0.639 |" in text
+    assert "times 100" not in text
+    assert "Smaller values are better of ood log loss;" in text
+    assert "Smaller values" not in ranked_markdown({"ood_accuracy": found["ood_accuracy"]})
