@@ -25,6 +25,11 @@ DARK = ("#5bb4ea", "#ff9b52", "#3fd0a4", "#e99ccc", "#e3cf4e", "#b5a5f2", "#b9c1
 COLOURS = len(LIGHT)
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = "os^Dv<>P"
+HATCHES = ("", "-----", "/////", "xxxxx")
+FILLS = ("full", "none", "left", "bottom")
+"""Of bars and of markers of any shape: with the colours, 32 series are distinct."""
+PAPER = "#fefdfc"
+"""The ground, `--page` in the page."""
 REFERENCE: Any = {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.5, 3))}
 """A line to compare with: dotted, in the colour of the text."""
 REFERENCES: Mapping[str, tuple[float, ...]] = {
@@ -63,34 +68,39 @@ STYLE: Any = {
 }
 
 
+class Key(NamedTuple):
+    """A line of a legend: a name, the number of its colour, dashes, marker and so on, and its kind of swatch: `line`,
+    `fill`, a bar, `marker`, `dot`, a marker of any shape, `shape`, a marker without a colour, or `reference`, one of
+    `REFERENCES`."""
+
+    name: str
+    number: int
+    kind: str = "line"
+
+
 class Panel(NamedTuple):
-    """A part of a figure: what it shows, the drawing as SVG, its name in the page, and the drawing that the SVG was
-    made of. Panels of one `row`, unless '', stand side by side."""
+    """A part of a figure: what it shows, the drawing as SVG, its name in the page, the drawing that the SVG was made
+    of, and the legend of what is in it, None for that of the figure. Panels of one `row`, unless '', stand side by
+    side."""
 
     title: str
     svg: str
     name: str
     drawing: Any
     row: str = ""
+    legend: tuple[Key, ...] | None = None
 
 
 class OpenPanel(NamedTuple):
-    """A panel that can still be changed: its title and row, its name in the page, and the drawing with its axes."""
+    """A panel that can still be changed: its title and row, its name in the page, the drawing with its axes, and its
+    legend as of `Panel`."""
 
     title: str
     row: str
     name: str
     drawing: "Drawing"
     axes: "Axes"
-
-
-class Key(NamedTuple):
-    """A line of a legend: a name, the number of its colour, dashes and marker, and its kind of swatch: `line`, `fill`,
-    `marker`, `shape`, a marker without a colour, or `reference`, one of `REFERENCES`."""
-
-    name: str
-    number: int
-    kind: str = "line"
+    legend: tuple[Key, ...] | None = None
 
 
 class Figure(NamedTuple):
@@ -120,6 +130,29 @@ def marker(number: int) -> str:
     return MARKERS[(number + number // COLOURS) % len(MARKERS)]
 
 
+def hatch(number: int) -> str:
+    """The hatching of a bar, in matplotlib's form; see `HATCHES`."""
+    return HATCHES[number // COLOURS % len(HATCHES)]
+
+
+def fill(number: int) -> Any:
+    """How a marker is filled, in matplotlib's form; see `FILLS`."""
+    return FILLS[number // COLOURS % len(FILLS)]
+
+
+def tick_names(axes: "Axes", names: Sequence[str], marked: str = "") -> None:
+    """Names below the x-axis, tilted where they are too long to stand side by side; `(unseen)` below the marked one."""
+    shown = list(map(for_figure, names))
+    room = 10.5 * axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    tilted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    below = ["\n(unseen)" if name == marked else "" for name in names]
+    crowded = max(map(len, shown), default=0) * len(shown) > room
+    axes.set_xticks(
+        range(len(names)), [one + more for one, more in zip(shown, below, strict=True)], **(tilted if crowded else {})
+    )
+    axes.grid(visible=False, axis="x")
+
+
 def round_axis(axes: "Axes") -> None:
     """Sets the x-axis to rounds, with whole numbers."""
     from matplotlib.ticker import MaxNLocator
@@ -147,7 +180,7 @@ def panels_of(drawn: Sequence[OpenPanel], same: str = "y") -> list[Panel]:
             getattr(one.axes, f"set_{letter}lim")(min(map(min, limits)), max(map(max, limits)))
     in_rows = len({one.row for one in drawn}) < len(drawn)
     return [
-        Panel(one.title, as_svg(one.drawing, one.name), one.name, one.drawing, one.row if in_rows else "")
+        Panel(one.title, as_svg(one.drawing, one.name), one.name, one.drawing, one.row if in_rows else "", one.legend)
         for one in drawn
     ]
 
@@ -178,7 +211,7 @@ def tag_of_page(tag: str, name: str) -> str:
     tag = tag.replace("xlink:href", "href")
     tag = re.sub(r'\bid="', f'id="{name}-', tag)
     tag = re.sub(r'(href="|url\()#', rf"\1#{name}-", tag)
-    tag = tag.replace(INK, "currentColor")
+    tag = tag.replace(INK, "currentColor").replace(PAPER, "var(--page)")
     tag = re.sub(r"#c0de([0-9a-f]{2})", lambda found: f"var(--c{int(found[1], 16)})", tag)
     return re.sub(r"font(-family)?: ([^;\"]*?)'[^;\"]*", r"font\1: \2sans-serif", tag)
 
@@ -217,16 +250,12 @@ def bars(
     if marked in names:
         place = list(names).index(marked)
         axes.axvspan(place - 0.5, place + 0.5, color=INK, alpha=0.07, linewidth=0)
-    last = ["\n(unseen)" if name == marked else "" for name in names]
-    names, width = list(map(for_figure, names)), 0.8 / max(len(heights), 1)
+    width = 0.8 / max(len(heights), 1)
     for i, (values, number) in enumerate(zip(heights, numbers, strict=True)):
         mean, std = by_point(values)
         x = np.arange(len(names)) + (i - (len(heights) - 1) / 2) * width
-        axes.bar(x, np.nan_to_num(mean), width * 0.9, color=colour(number), linewidth=0)
+        look: Any = {"color": colour(number), "hatch": hatch(number), "edgecolor": PAPER, "linewidth": 0}
+        axes.bar(x, np.nan_to_num(mean), width * 0.9, **look)
         shown = np.isfinite(std)
         axes.errorbar(x[shown], mean[shown], std[shown], fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5)
-    longest = max((len(name) for name in names), default=0)
-    tilted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
-    shown_names = [name + more for name, more in zip(names, last, strict=True)]
-    axes.set_xticks(range(len(names)), shown_names, **(tilted if longest * len(names) > 48 else {}))
-    axes.grid(visible=False, axis="x")
+    tick_names(axes, names, marked)

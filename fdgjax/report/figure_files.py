@@ -9,6 +9,7 @@ from fdgjax.report.drawing import (
     COLOURS,
     INK,
     LIGHT,
+    PAPER,
     REFERENCES,
     STYLE,
     Figure,
@@ -16,6 +17,8 @@ from fdgjax.report.drawing import (
     Panel,
     colour,
     dashes,
+    fill,
+    hatch,
     marker,
 )
 from fdgjax.report.escaping import for_figure
@@ -61,17 +64,24 @@ def figure_files(figures: Mapping[str, Figure], formats: Sequence[str]) -> dict[
 
 
 def finish(panel: Panel, legend: Sequence[Key]) -> None:
-    """Adds the legend below the panel, and replaces the placeholders of colours."""
+    """Adds the legend of what is in the panel below it, and replaces the placeholders of colours.
+
+    The legend has as many columns as fit the width; a single one that is wider widens the drawing.
+    """
     import matplotlib
 
     drawing = panel.drawing
     with matplotlib.rc_context(STYLE):
-        handles = [handle(key) for key in legend]
-        if handles:
-            _, height = drawing.get_size_inches()
-            columns = min(3, len(handles))
-            drawing.set_figheight(height + 0.2 * (-(-len(handles) // columns)))
-            drawing.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+        handles = [handle(key) for key in (legend if panel.legend is None else panel.legend)]
+        for columns in range(len(handles), 0, -1):
+            added = drawing.legend(
+                handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+            )
+            width, height = (length / drawing.dpi for length in added.get_window_extent().size)
+            if width <= drawing.get_figwidth() or columns == 1:
+                drawing.set_size_inches(max(width, drawing.get_figwidth()), drawing.get_figheight() + height)
+                break
+            added.remove()
     recolour(drawing)
 
 
@@ -82,13 +92,17 @@ def handle(key: Key) -> Any:
 
     name, ink = for_figure(spelled(key.name), LONGEST_KEY), colour(key.number)
     if key.kind == "fill":
-        return Patch(facecolor=ink, label=name)
+        return Patch(facecolor=ink, hatch=hatch(key.number), edgecolor=PAPER, linewidth=0, label=name)
     if key.kind == "reference":
         return Line2D([], [], color=INK, linewidth=1, linestyle=(0, list(REFERENCES.values())[key.number]), label=name)
     if key.kind == "line":
         return Line2D([], [], color=ink, linestyle=dashes(key.number), label=name)
+    if key.kind == "dot":
+        look: Any = {"marker": "o", "fillstyle": fill(key.number)}
+    else:
+        look = {"marker": marker(key.number)}
     ink = INK if key.kind == "shape" else ink
-    return Line2D([], [], color=ink, marker=marker(key.number), markersize=6, linestyle="none", label=name)
+    return Line2D([], [], color=ink, markersize=6, linestyle="none", label=name, **look)
 
 
 def recolour(drawing: "Drawing") -> None:

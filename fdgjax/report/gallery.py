@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.report import (
+    domain_figures,
     figures,
     method_figures,
     number_figures,
@@ -44,23 +45,41 @@ FIGURES: Mapping[str, Exhibit] = {
         "Accuracy on each domain, as bars",
         "At the reported round. Whiskers: one sample standard deviation over seeds. The unseen domain stands on a "
         "ground of its own; dotted there: what predicting its largest class alone would reach, where that is known.",
-        figures.accuracy_by_domain,
+        domain_figures.accuracy_by_domain,
     ),
     "unseen_domains": Exhibit(
         "Accuracy on each unseen domain, seed by seed",
         "A dot for each domain and seed, at the reported round; a stroke at the mean over seeds.",
-        figures.unseen_domains,
+        domain_figures.unseen_domains,
+    ),
+    "errors_by_round": Exhibit(
+        "Errors of predicted numbers against rounds",
+        "In the label's unit. Line: mean over seeds. Band: one sample standard deviation. Of RMSE smaller values are "
+        "better, of R2 larger ones.",
+        number_figures.errors_by_round,
+    ),
+    "errors_by_domain": Exhibit(
+        "Errors of predicted numbers on each domain, as bars",
+        "Root mean squared error in the label's unit, at the reported round: smaller is better. Whiskers: one sample "
+        "standard deviation over seeds. The unseen domain stands on a ground of its own.",
+        domain_figures.errors_by_domain,
+    ),
+    "unseen_errors": Exhibit(
+        "Errors on each unseen domain, seed by seed",
+        "Root mean squared error in the label's unit: smaller is better. A dot for each domain and seed, at the "
+        "reported round; a stroke at the mean over seeds.",
+        domain_figures.unseen_errors,
     ),
     "fairness": Exhibit(
         "Fairness, as points",
         "The worst domain or client against the standard deviation over all of them, mean over seeds: better is up and "
         "to the left. Whiskers: one sample standard deviation over seeds.",
-        figures.fairness_figure,
+        domain_figures.fairness_figure,
     ),
     "radar": Exhibit(
         "Every domain and client",
         "Mean over seeds, each axis as a fraction of the best accuracy on it (as FDSE, figure 3).",
-        figures.radar,
+        domain_figures.radar,
     ),
     "aggregation_weights": Exhibit(
         "Aggregation weights",
@@ -139,8 +158,11 @@ FIGURES: Mapping[str, Exhibit] = {
 
 TABLES: Mapping[str, Callable[..., Table]] = {
     "ranking": rankings.rankings,
+    "numbers_ranking": number_figures.numbers_ranking,
     "targets": tables.targets,
+    "numbers_targets": number_figures.numbers_targets,
     "ranking_by_target": rankings.rankings_by_target,
+    "numbers_ranking_by_target": number_figures.numbers_by_target,
     "results": tables.results,
     "numbers": number_figures.numbers_table,
     "figures": probability_figures.figures_table,

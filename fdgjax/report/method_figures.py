@@ -92,9 +92,14 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                 round_axis(axes)
                 axes.set_ylabel("weight of each client")
                 title = ", ".join([run.label, run.panel, *([name] if name != "weights" else [])])
-                panels.append(OpenPanel(title, run.name, f"weights-{len(panels)}", drawing, axes))
-    legend = [Key(f"client {i}", i) for i in range(most)] if most <= MOST_NAMED else []
-    return Figure(panels_of(panels), legend) if panels else None
+                legend = tuple(client_keys(table.shape[1]))
+                panels.append(OpenPanel(title, run.name, f"weights-{len(panels)}", drawing, axes, legend))
+    return Figure(panels_of(panels), client_keys(most)) if panels else None
+
+
+def client_keys(clients: int) -> list[Key]:
+    """The legend of so many clients; nothing for more than `MOST_NAMED`."""
+    return [Key(f"client {i}", i) for i in range(clients)] if clients <= MOST_NAMED else []
 
 
 def discard_rate_figure(runs: Sequence[Run]) -> Figure | None:

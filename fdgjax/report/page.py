@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key, Panel, marker, pattern
+from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key, Panel, fill, hatch, marker, pattern
 from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_numeric_column, shown
 from fdgjax.report.gallery import FIGURES
@@ -101,12 +101,15 @@ def rows_of(figure: Figure) -> list[list[Panel]]:
 
 
 def swatch(key: Key) -> Mapping[str, Any]:
-    """What the template needs to draw a legend's line: `colour`, `dashes` and the marker's `shape`."""
+    """What the template needs to draw a legend's line: `colour`, `dashes`, the marker's `shape`, and what fills a dot
+    and is drawn over a bar."""
     lengths = list(REFERENCES.values())[key.number] if key.kind == "reference" else pattern(key.number)
     return {
         "colour": "currentColor" if key.kind in ("shape", "reference") else f"var(--c{key.number % COLOURS})",
         "dashes": " ".join(f"{1.4 * length:g}" for length in lengths),
         "shape": SHAPES[marker(key.number)],
+        "fill": FILLED[fill(key.number)],
+        "hatch": HATCHED[hatch(key.number)],
     }
 
 
@@ -121,3 +124,18 @@ SHAPES: Mapping[str, str] = {
     "P": "M8.5 1h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",
 }
 """matplotlib's markers as paths, 20 wide and 12 high."""
+FILLED: Mapping[str, str] = {
+    "full": "M10 1.5a4.5 4.5 0 1 0 .01 0z",
+    "none": "",
+    "left": "M10 1.5a4.5 4.5 0 0 0 0 9z",
+    "bottom": "M5.5 6a4.5 4.5 0 0 0 9 0z",
+}
+"""The filled part of a dot, as its shape."""
+RISING = "M0 6l6-6M0 12l12-12M6 12l12-12M12 12l8-8M18 12l2-2"
+HATCHED: Mapping[str, str] = {
+    "": "",
+    "-----": "M0 1.5h20M0 4.5h20M0 7.5h20M0 10.5h20",
+    "/////": RISING,
+    "xxxxx": f"{RISING}M20 6l-6-6M20 12l-12-12M14 12l-12-12M8 12l-8-8M2 12l-2-2",
+}
+"""matplotlib's hatchings, of a bar 20 wide and 12 high."""

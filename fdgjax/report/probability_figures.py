@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.metrics import SHOWN
 from fdgjax.evaluation.probability_figures import (
     CURVES,
     FIGURE_HEADLINES,
@@ -21,15 +20,13 @@ from fdgjax.report.drawing import (
     OpenPanel,
     colour,
     dashes,
-    line,
     panels_of,
-    round_axis,
     sheet,
 )
-from fdgjax.report.figures import by_panel, draw_panels, keys_of, percent_axis, series_of, side_by_side
+from fdgjax.report.figures import by_panel, curves_by_round, keys_of, percent_axis, series_of
 from fdgjax.report.rankings import ranking_table
 from fdgjax.report.reading import Run
-from fdgjax.report.tables import WHO, Cell, Column, Table, curve, who
+from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
 
 LEAST = 5
 """A bin of a curve with fewer samples is noise and left out."""
@@ -64,10 +61,11 @@ def figures_table(runs: Sequence[Run]) -> Table:
         [
             *WHO,
             Column("figure", "figure"),
-            *(Column(scope, title, "decimals") for scope, title in scopes.items()),
+            *(Column(scope, title, "decimals", 1) for scope, title in scopes.items()),
             Column("threshold", "threshold", "decimals"),
         ],
         rows,
+        ("panel", "figure"),
     )
 
 
@@ -89,22 +87,19 @@ def figures_by_domain(runs: Sequence[Run]) -> Table:
         "Mean ± sample standard deviation over seeds; of one seed the 95 % interval by bootstrap over the samples of a "
         "domain, where these are few. A source domain by the models of the clients that hold it, the unseen domain by "
         "all models.",
-        [*WHO, Column("figure", "figure"), *(Column(domain, domain) for domain in domains)],
+        [*WHO, Column("figure", "figure"), *(Column(domain, domain, "decimals", 1) for domain in domains)],
         rows,
+        ("panel", "figure"),
     )
 
 
 def on_domain(
     each: Sequence[Mapping[str, float]], sure: Sequence[Mapping[str, Sequence[float]]], domain: str
-) -> str | None:
-    """A cell: `0.912 ± 0.010` of several seeds, `0.912 (0.85 to 0.96)` of one; None for nothing."""
-    found: Spread | None = spread([one.get(domain) for one in each])
-    if found is None:
-        return None
-    if found.std is not None:
-        return f"{found.mean:.3f} ± {found.std:.3f}"
+) -> Spread | Estimate | None:
+    """A cell: mean and deviation of several seeds, the figure of one with its interval where there is one."""
+    found = spread([one.get(domain) for one in each])
     interval = sure[0].get(domain) if len(sure) == 1 else None
-    return f"{found.mean:.3f}" + (" ({:.2f} to {:.2f})".format(*interval) if interval else "")
+    return Estimate(found.mean, *interval) if found and found.std is None and interval else found
 
 
 def figures_ranking(runs: Sequence[Run]) -> Table:
@@ -115,20 +110,7 @@ def figures_ranking(runs: Sequence[Run]) -> Table:
 
 def figures_by_round(runs: Sequence[Run]) -> Figure | None:
     """Every figure of probabilities against rounds, the panels of one target in a row."""
-
-    def of(key: str) -> tuple[list[OpenPanel], list[Run]]:
-        def curves(run: Run) -> Any:
-            return curve(run, key) if run.values(key) else None
-
-        def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-            for (rounds, values), number in zip(found, numbers, strict=True):
-                line(axes, rounds, values, number)
-            round_axis(axes)
-            axes.set_ylabel(SHOWN[key])
-
-        return draw_panels(runs, f"rounds-{key}", curves, draw, f"{SHOWN[key]}, ")
-
-    return side_by_side(runs, [of(key) for key in FIGURE_HEADLINES], "x")
+    return curves_by_round(runs, list(FIGURE_HEADLINES))
 
 
 def curve_of(run: Run, domain: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -163,6 +145,7 @@ def calibration_by_domain(runs: Sequence[Run]) -> Figure | None:
                 percent_axis(axes, "share of samples (%)")
                 unseen = " (unseen)" if domain == there[0][0].target else ""
                 name = f"calibration-{len(panels)}"
-                panels.append(OpenPanel(f"{domain}{unseen}, {title}", title, name, drawing, axes))
+                legend = tuple(keys_of(runs, [run for run, _ in there]))
+                panels.append(OpenPanel(f"{domain}{unseen}, {title}", title, name, drawing, axes, legend))
             drawn += [run for run, _ in there]
     return Figure(panels_of(panels, ""), keys_of(runs, drawn)) if panels else None

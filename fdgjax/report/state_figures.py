@@ -99,9 +99,10 @@ def features(runs: Sequence[Run]) -> Figure | None:
                 axes.set_yticks([])
                 axes.spines[:].set_visible(False)
                 title, name = f"{run.label}, {run.panel}, by {what}", f"features-{len(panels)}"
-                panels.append(OpenPanel(title, "", name, drawing, axes))
-            if len(names) <= NAMED:
-                legend += [Key(f"{what} {name}", i, "marker") for i, name in enumerate(names)]
+                keys = [Key(f"{what} {name}", i, "marker") for i, name in enumerate(names)]
+                own = tuple(keys) if len(names) <= NAMED else ()
+                panels.append(OpenPanel(title, "", name, drawing, axes, own))
+            legend += own
     return Figure(panels_of(panels, ""), list(dict.fromkeys(legend))) if panels else None
 
 

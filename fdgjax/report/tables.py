@@ -1,40 +1,56 @@
 """The tables of a report: statistics over seeds, independent of the output format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.evaluation import HEADLINES, is_evaluated
-from fdgjax.evaluation.statistics import EQUAL, Spread, Values, over_targets, spread
+from fdgjax.evaluation.figure_kinds import larger_is_better
+from fdgjax.evaluation.statistics import EQUAL, Spread, Values, over_targets, ranking, spread
 from fdgjax.report.reading import EVERY_DOMAIN, Run, marked_name
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
 
 
-Cell = str | float | int | Spread | None
+class Estimate(NamedTuple):
+    """A figure of one seed, with the ends of its interval over samples."""
+
+    mean: float
+    low: float
+    high: float
+
+
+Cell = str | float | int | Spread | Estimate | None
 
 
 class Column(NamedTuple):
-    """A column: its name in files, its title for readers, and the format of its values, `text` or an entry of
-    `formats.NUMBERS`."""
+    """A column.
+
+    key: its name in files. title: for readers. kind: the format of its values, `text` or an entry of `formats.NUMBERS`.
+    sense: 1 where larger values are better, -1 where smaller ones are, 0 where rows are not compared; of a table with a
+    column `figure` 1, as each row's figure says it.
+    """
 
     key: str
     title: str
     kind: str = "text"
+    sense: int = 0
 
 
 class Table(NamedTuple):
-    """name: of its files. title, note: what it shows. rows: a cell for each column, None for nothing. best: the column
-    whose rows of one value are compared, column by column, '' where nothing is; LaTeX has the best in bold."""
+    """name: of its files. title, note: what it shows. rows: a cell for each column, None for nothing. best: the columns
+    in which rows must agree to be compared; of these LaTeX has the best in bold. near: by row and key of the column the
+    cells that are not told apart from the best, which LaTeX underlines."""
 
     name: str
     title: str
     note: str
     columns: list[Column]
     rows: list[list[Cell]]
-    best: str = ""
+    best: tuple[str, ...] = ()
+    near: frozenset[tuple[int, str]] = frozenset()
 
 
 def main_figure(run: Run) -> str:
@@ -83,11 +99,11 @@ def results(runs: Sequence[Run]) -> Table:
     return Table(
         "results",
         "Results",
-        "Percent, mean ± sample standard deviation over seeds, at the reported round. Bytes are those of all clients "
-        "and rounds of one seed, seconds those of all seeds.",
+        f"{'Percent, mean ± sample standard deviation over seeds, at the reported round. ' if shown else ''}Bytes are "
+        "those of all clients and rounds of one seed, seconds those of all seeds.",
         [
             *WHO,
-            *(Column(name, f"{title} (%)", "percent") for name, title in shown.items()),
+            *(Column(name, f"{title} (%)", "percent", sense_of(name)) for name, title in shown.items()),
             Column("seeds", "seeds", "count"),
             Column("rounds", "rounds", "count"),
             Column("bytes_up", "sent (MB)", "megabytes"),
@@ -95,7 +111,13 @@ def results(runs: Sequence[Run]) -> Table:
             Column("seconds", "seconds", "seconds"),
         ],
         rows,
+        ("panel",),
     )
+
+
+def sense_of(figure: str) -> int:
+    """Of a column with a figure of a record, see `Column`."""
+    return 1 if larger_is_better(figure) else -1
 
 
 def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
@@ -110,26 +132,43 @@ def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
 
 
 def targets(runs: Sequence[Run]) -> Table:
-    """Methods by unseen domains, and the mean over these; empty for a single domain."""
+    """The headline figures of methods by unseen domains."""
+    return targets_table(runs, HEADLINES, "percent", "targets", "Each method on each unseen domain")
+
+
+def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, name: str, title: str) -> Table:
+    """Methods by unseen domains, and the mean over these; empty for a single domain.
+
+    Args:
+      runs: those shown.
+      figures: their keys, all of one kind, and titles.
+      kind: of the columns.
+      name, title: of the table.
+    """
     panels = list(dict.fromkeys(run.panel for run in runs))
-    names = [name for name in HEADLINES if any(run.values(name) for run in runs)]
-    rows: list[list[Cell]] = []
-    for series in dict.fromkeys(run.series for run in runs):
-        mine = {run.panel: run for run in runs if run.series == series}
-        for name in names:
-            each = [spread(mine[panel].values(name)) if panel in mine else None for panel in panels]
-            mean = over_targets(compared(list(mine.values()), name).get(series, {})) if None not in each else None
-            rows += [[marked_name(series, list(mine.values())), HEADLINES[name], *each, mean]] if any(each) else []
+    rows, near = list[list[Cell]](), set[tuple[int, str]]()
+    for key in [key for key in figures if any(run.values(key) for run in runs)]:
+        ranked = ranking(compared(runs, key), larger_is_better(key))
+        undecided = {one.name for one in ranked if one.behind and one.behind.words == "undecided"}
+        for series in dict.fromkeys(run.series for run in runs):
+            mine = {run.panel: run for run in runs if run.series == series}
+            each = [spread(mine[panel].values(key)) if panel in mine else None for panel in panels]
+            if not any(each):
+                continue
+            near |= {(len(rows), "mean")} if series in undecided else set()
+            mean = over_targets(compared(list(mine.values()), key).get(series, {})) if None not in each else None
+            rows.append([marked_name(series, list(mine.values())), figures[key], *each, mean])
     columns = [Column("method", "method"), Column("figure", "figure")]
-    columns += [Column(panel, panel, "percent") for panel in panels]
+    columns += [Column(panel, panel, kind, 1) for panel in panels]
     return Table(
-        "targets",
-        "Each method on each unseen domain",
-        "Percent; the last column is the mean over the domains, with the deviation of the seeds' means, for methods "
-        "that have all of them.",
-        [*columns, Column("mean", "mean", "percent")],
+        name,
+        title,
+        f"{'Percent; the' if kind == 'percent' else 'The'} last column is the mean over the domains, with the "
+        "deviation of the seeds' means, for methods that have all of them.",
+        [*columns, Column("mean", "mean", kind, 1)],
         rows if len(panels) > 1 else [],
-        "figure",
+        ("figure",),
+        frozenset(near),
     )
 
 
@@ -141,8 +180,9 @@ def domains(runs: Sequence[Run]) -> Table:
         "Accuracy on each domain",
         "Percent. A source domain is evaluated with the models of the clients that hold it, the unseen domain with all "
         "models.",
-        [*WHO, *(Column(name, name, "percent") for name in names)],
+        [*WHO, *(Column(name, name, "percent", 1) for name in names)],
         rows,
+        ("panel",),
     )
 
 
@@ -170,8 +210,9 @@ def fairness_table(runs: Sequence[Run]) -> Table:
         "fairness",
         "Fairness",
         "Percent; the standard deviation (ddof = 0) and the minimum over domains and over clients, mean over seeds.",
-        [*WHO, *(Column(key, title, "percent") for key, title in titles.items())],
+        [*WHO, *(Column(key, title, "percent", -1 if key.endswith("std") else 1) for key, title in titles.items())],
         rows,
+        ("panel",),
     )
 
 
@@ -192,8 +233,9 @@ def probes(runs: Sequence[Run]) -> Table:
         "probes",
         "Linear probes by the share of labels",
         "Percent, on the unseen domain.",
-        [*WHO, *(Column(f"labels_{p}", f"{p} % of labels", "percent") for p in percents)],
+        [*WHO, *(Column(f"labels_{p}", f"{p} % of labels", "percent", 1) for p in percents)],
         rows,
+        ("panel",),
     )
 
 

@@ -96,6 +96,11 @@ def figures(rng: np.random.Generator, round_: int) -> dict[str, Any]:
             }
             for place, name in enumerate(DOMAINS)
         },
+        "ood_rmse": domains["r45"] / 10_000,
+        "id_rmse": 0.0002,
+        "ood_r2": -domains["r45"],
+        "per_domain_rmse": {name: value / 10_000 for name, value in domains.items()},
+        "worst_domain_rmse": max(domains.values()) / 10_000,
         "probe_accuracy": 0.5,
         "probe_by_percent": {"10": float(rng.random()), "30": float(rng.random())},
     }

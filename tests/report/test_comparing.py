@@ -8,8 +8,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import INCIDENTAL, read_config, to_plain
+from fdgjax.report.domain_figures import accuracy_by_domain
 from fdgjax.report.drawing import REFERENCES, OpenPanel, panels_of, sheet
-from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_domain, accuracy_by_round, keys_of
+from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_round, keys_of
 from fdgjax.report.gallery import TABLES, make_tables
 from fdgjax.report.making import PAGE, report
 from fdgjax.report.published import figures_for, published_cells

@@ -1,5 +1,6 @@
 """Every figure is there when its data are, and not when they are not; what is drawn is what the numbers say."""
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,14 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fdgjax.evaluation.number_figures import NUMBER_HEADLINES
 from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
 from fdgjax.evaluation.statistics import by_point
 from fdgjax.inference.client_models import layer_distances
-from fdgjax.report.drawing import COLOURS, INK, as_svg, bars, colour, dashes, marker, sheet
-from fdgjax.report.figure_files import figure_files
+from fdgjax.report.domain_figures import unseen_domains
+from fdgjax.report.drawing import (
+    COLOURS,
+    FILLS,
+    HATCHES,
+    INK,
+    Key,
+    Panel,
+    as_svg,
+    bars,
+    colour,
+    dashes,
+    fill,
+    hatch,
+    marker,
+    sheet,
+)
+from fdgjax.report.figure_files import figure_files, finish
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, grouped, weights_of
+from fdgjax.report.page import FILLED, HATCHED
 from fdgjax.report.reading import Run, Seed
 from fdgjax.report.state_figures import flat
 from fdgjax.report.trained_states import evenly_spaced
@@ -79,6 +98,9 @@ WITHOUT: Mapping[str, Change] = {
     "accuracy_by_bytes": lambda run: run._replace(facts={}),
     "accuracy_by_domain": lacking("per_domain_accuracy"),
     "unseen_domains": lacking("ood_accuracy"),
+    "errors_by_round": lacking(*NUMBER_HEADLINES),
+    "errors_by_domain": lacking("per_domain_rmse"),
+    "unseen_errors": lacking("ood_rmse"),
     "fairness": lacking("per_domain_accuracy", "client_accuracy"),
     "radar": lacking("per_domain_accuracy", "client_accuracy"),
     "aggregation_weights": lacking("coefficients/weights/a", "coefficients/weights/b"),
@@ -219,6 +241,55 @@ def test_samples_are_thinned_evenly(many: int, most: int) -> None:
     assert len(np.unique(kept)) == len(kept)
     if len(kept) > 2:
         assert np.ptp(np.diff(kept)) <= 1
+
+
+def test_bars_and_dots_are_told_apart_beyond_the_colours() -> None:
+    looks = range(4 * COLOURS)
+    assert len({(colour(i), hatch(i)) for i in looks}) == len({(colour(i), fill(i)) for i in looks}) == len(looks)
+    assert set(HATCHES) == set(HATCHED)
+    assert set(FILLS) == set(FILLED)
+    with sheet() as (drawing, axes):
+        bars(axes, ["a"], [np.ones((2, 1))] * (COLOURS + 1), list(range(COLOURS + 1)))
+        drawn = as_svg(drawing, "bars")
+    # The first and the last have one colour, and the last alone is hatched.
+    assert drawn.count("<pattern") == 1
+    (name,) = re.findall(r'<pattern id="([^"]*)"', drawn)
+    assert drawn.count(f"fill: url(#{name})") == 1
+
+
+def test_a_file_s_legend_has_what_is_in_its_panel_and_is_whole() -> None:
+    long = [f"a method, with a setting of so many words {i}" for i in range(4)]
+    keys = [Key(name, i) for i, name in enumerate(long)]
+    with sheet() as (drawing, axes):
+        axes.plot([0, 1], [0, 1])
+        panel = Panel("t", "", "n", drawing, "", tuple(keys[1:]))
+    finish(panel, keys)
+    (legend,) = drawing.legends
+    assert [text.get_text() for text in legend.get_texts()] == long[1:]
+    drawing.draw_without_rendering()
+    assert all(drawing.bbox.contains(*corner) for corner in legend.get_window_extent().corners())
+    # Short names stand side by side, in more than three columns.
+    with sheet() as (drawing, axes):
+        panel = Panel("t", "", "n", drawing)
+    finish(panel, [Key(name, i) for i, name in enumerate("abcde")])
+    assert len({round(text.get_window_extent().y0) for text in drawing.legends[0].get_texts()}) == 1
+    assert drawing.get_figwidth() == 4.6
+
+
+def test_names_of_unseen_domains_do_not_run_into_each_other(runs: list[Run]) -> None:
+    several = [run._replace(panel=f"{name} unseen") for run in runs for name in ("art", "a cartoon in ink")]
+    for whole in (several, [*several, runs[0]._replace(panel="every domain, and what is more")]):
+        figure = unseen_domains(whole)
+        assert figure is not None
+        drawing = figure.panels[0].drawing
+        drawing.draw_without_rendering()
+        labels = drawing.axes[0].get_xticklabels()
+        same = whole is several
+        assert all(("unseen" in label.get_text()) != same for label in labels[:2])
+        assert drawing.axes[0].get_xlabel() == ("unseen domain" if same else "")
+        if not any(label.get_rotation() for label in labels):
+            ends = [label.get_window_extent() for label in labels]
+            assert all(left.x1 < right.x0 for left, right in itertools.pairwise(ends))
 
 
 def test_long_names_are_tilted() -> None:

@@ -25,7 +25,7 @@ from fdgjax.report.reproduction import command_of
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import printable
 from tests.report.folders import look, write_afterwards, write_run
-from tests.report.test_report import Page
+from tests.report.test_report import OF_SEVERAL_DOMAINS, Page
 
 HOSTILE = (
     r"$\frac$",
@@ -120,7 +120,7 @@ def test_the_page_is_whole_and_shows_names_as_text(made: Made) -> None:
     assert len(set(page.ids)) == len(page.ids)
     assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
     # One domain, and no setting that differs.
-    without = {f"table-{name}" for name in ("targets", "ranking_by_target", "settings", "numbers")}
+    without = {f"table-{name}" for name in (*OF_SEVERAL_DOMAINS, "settings")}
     assert {f"table-{name}" for name in TABLES} - set(page.ids) == without
     text = "".join(page.words)
     assert all(printable(name) in text for name in HOSTILE)

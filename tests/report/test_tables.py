@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import json
 import re
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def cells_of(text: str, kind: str) -> list[list[str]]:
     if kind == "markdown":
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[6:]]
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
-    plain = re.sub(r"\$_{\\pm (.*?)}\$", r" ± \1", body).replace("\\_", "_")
+    plain = re.sub(r"\\textbf{(.*?)}", r"\1", re.sub(r"\$_{\\pm (.*?)}\$", r" ± \1", body)).replace("\\_", "_")
     return [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in plain.strip().splitlines()]
 
 
@@ -141,18 +142,53 @@ def test_latex_has_the_best_in_bold_and_methods_as_papers_write_them() -> None:
         ["fedprox", "attack", Spread(0.1), Spread(0.3)],
     ]
     columns = [Column("method", "method"), Column("figure", "figure")]
-    columns += [Column(name, name, "percent") for name in ("a", "b")]
-    body = as_latex(Table("t", "T", "N", columns, rows, "figure")).partition("\\midrule\n")[2].splitlines()
-    assert body[:6] == [
+    columns += [Column(name, name, "percent", 1) for name in ("a", "b")]
+    table = Table("t", "T", "N", columns, rows, ("figure",), frozenset({(1, "b"), (3, "b"), (4, "b")}))
+    body = as_latex(table).partition("\\midrule\n")[2].splitlines()
+    assert body[:8] == [
         r"FedAvg & id & 50.0 &  \\",
-        r"FedDG-GA, mu 2 & id & \textbf{70.0}$_{\pm 1.0}$ & 20.0 \\",
-        # Equal as displayed: both.
-        r"FedAvg & ood & \textbf{42.0} & \textbf{31.0} \\",
-        r"hFedF (unfinished) & ood & \textbf{42.0} & 30.0 \\",
-        # Of an attack's success less is better.
+        r"FedDG-GA, mu 2 & id & \textbf{70.0}$_{\pm 1.0}$ & \underline{20.0} \\",
+        r"\midrule",
+        # Equal as displayed: none.
+        r"FedAvg & ood & 42.0 & \textbf{31.0} \\",
+        r"hFedF (unfinished) & ood & 42.0 & \underline{30.0} \\",
+        r"\midrule",
+        # Of an attack's success less is better, and the best is not marked twice.
         r"FedAvg & attack & 90.0 & \textbf{20.0} \\",
         r"FedProx & attack & \textbf{10.0} & 30.0 \\",
     ]
+    without = table._replace(columns=[column._replace(sense=0) for column in columns], near=frozenset())
+    assert not any(word in as_latex(without) for word in ("textbf", "underline", "Bold", "Underlined"))
+
+
+def test_each_column_is_compared_in_its_own_sense_within_a_domain(tmp_path: Path) -> None:
+    tables = {table.name: table for table in make_tables(two_methods(tmp_path))}
+    results = as_latex(tables["results"]).partition("\\midrule\n")[2].splitlines()
+    for key, best in (("ood_accuracy", max), ("ece", min)):
+        each = [over_seeds(tmp_path / method, key).mean() for method in ("fedavg", "hfedf")]
+        assert rf"\textbf{{{100 * best(each):.1f}}}" in results[each.index(best(each))]
+        assert f" {100 * each[1 - each.index(best(each))]:.1f}$" in results[1 - each.index(best(each))]
+    # Neither seeds, rounds nor bytes are figures.
+    assert all(line.endswith(r"& 18.0 & 6.0 & 12 \\") for line in results[:2])
+    losses = [over_seeds(tmp_path / method, "ood_log_loss").mean() for method in ("fedavg", "hfedf")]
+    assert rf"\textbf{{{min(losses):.3f}}}" in as_latex(tables["figures"])
+    assert rf"\textbf{{{max(losses):.3f}}}" not in as_latex(tables["figures"])
+
+
+def test_what_is_not_told_apart_from_the_best_is_underlined(tmp_path: Path) -> None:
+    for method in ("fedavg", "fedprox", "hfedf"):
+        for name, clients in (("all", 0), ("few", 3)):
+            write_run(tmp_path / f"{method}-{name}", method, data={"clients": clients})
+    tables = {table.name: table for table in make_tables(read_runs([tmp_path]))}
+    verdicts = {(row["figure"], row["method"]): row["verdict"] for row in rows_of(tables["ranking"])}
+    table = tables["targets"]
+    undecided = {(row[1], row[0]) for i, row in enumerate(table.rows) if (i, "mean") in table.near}
+    compared = {(row[1], row[0]) for row in table.rows}
+    assert undecided == {key for key, verdict in verdicts.items() if verdict == "undecided" and key in compared}
+    assert undecided
+    figures = [row[1] for row in table.rows]
+    assert figures == sorted(figures, key=list(dict.fromkeys(figures)).index)
+    assert as_latex(table).count("\\midrule") == len(set(figures))
 
 
 def test_every_method_is_spelt_as_in_the_readme() -> None:
@@ -237,3 +273,57 @@ def test_words_survive_every_format() -> None:
 def test_runs_without_figures_have_a_table_of_results_alone(tmp_path: Path) -> None:
     write_run(tmp_path / "run", done=1)
     assert [table.name for table in make_tables(read_runs([tmp_path]))] == ["results"]
+
+
+def test_runs_that_predict_numbers_are_compared_by_their_errors(tmp_path: Path) -> None:
+    for method in ("fedavg", "hfedf"):
+        for name, clients in (("all", 0), ("few", 3)):
+            write_run(tmp_path / f"{method}-{name}", method, data={"clients": clients})
+    numbers = ("ood_rmse", "id_rmse", "ood_r2", "per_domain_rmse", "worst_domain_rmse")
+    runs = [
+        run._replace(
+            folders=[
+                fold._replace(
+                    seeds=[
+                        seed._replace(figures={key: one for key, one in seed.figures.items() if key in numbers})
+                        for seed in fold.seeds
+                    ]
+                )
+                for fold in run.folders
+            ]
+        )
+        for run in read_runs([tmp_path])
+    ]
+    tables = {table.name: table for table in make_tables(runs)}
+    assert set(tables) == {
+        *("numbers", "numbers_ranking", "numbers_targets", "numbers_ranking_by_target", "results", "settings")
+    }
+    assert all("ercent" not in table.note and "points" not in table.note for table in tables.values())
+    means = {
+        method: np.mean([over_seeds(tmp_path / f"{method}-{name}", "ood_rmse").mean() for name in ("all", "few")])
+        for method in ("fedavg", "hfedf")
+    }
+    ranked = [row for row in rows_of(tables["numbers_ranking"]) if row["figure"] == "ood RMSE"]
+    assert [row["method"] for row in ranked] == sorted(means, key=lambda name: means[name])
+    assert rows_of(tables["numbers_ranking"])[0]["figure"] == "ood RMSE"
+    assert float(ranked[1]["behind"]) == pytest.approx(min(means.values()) - max(means.values()))
+    assert {row["figure"] for row in rows_of(tables["numbers_ranking_by_target"])} == {"ood RMSE"}
+    # Errors of 1e-4 are no zeros.
+    assert all(f"| {mean:.4g} " in as_markdown(tables["numbers_targets"]) for mean in means.values())
+    assert rf"\textbf{{{min(means.values()):.4g}}}" in as_latex(tables["numbers_targets"])
+    assert "0.000 " not in as_markdown(tables["numbers"])
+
+
+def test_an_interval_has_columns_of_its_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seeds=(4,))
+    (table,) = [table for table in make_tables(read_runs([tmp_path])) if table.name == "figures_by_domain"]
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    (row,) = rows_of(table)
+    latex = as_latex(table)
+    for domain in DOMAINS:
+        value, (low, high) = (line[f"per_domain_auroc{end}"][domain] for end in ("", "_interval"))
+        assert [float(row[f"{domain}{end}"]) for end in ("", "_low", "_high")] == [value, low, high]
+        words = f"{value:.3f} ({low:.3f} to {high:.3f})"
+        assert words in as_markdown(table)
+        assert words in latex
+    assert r"\begin{tabular}{@{}lllrrrr@{}}" in latex
