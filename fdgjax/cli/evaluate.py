@@ -6,7 +6,8 @@ DATA has a folder of images for each class, `<class>/*`, or one for each domain 
 for a model of tables (or arrays) it is a file, or a folder with one for each domain, with the column of the labels. The
 classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
 of each class, and the confusion matrix, with 95 % intervals (Wilson), and AUROC, log loss and other figures of the
-probabilities, with 95 % intervals (bootstrap). The run's own records stay as they are.
+probabilities, with 95 % intervals (bootstrap, and Wilson of sensitivity and specificity). The run's own records stay as
+they are.
 """
 
 import argparse

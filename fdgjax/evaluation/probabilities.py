@@ -25,6 +25,7 @@ from fdgjax.evaluation.probability_figures import (
     present,
 )
 from fdgjax.evaluation.resampled import percentile_interval, resamples_of
+from fdgjax.evaluation.statistics import wilson
 from fdgjax.evaluation.tally import filled, on_held_out
 from fdgjax.utils.random import Purpose
 
@@ -181,8 +182,11 @@ def mean_over(figure: Figure, threshold: float | None, models: Sequence[Judged])
 def intervals(
     how: Figuring, threshold: float | None, domains: Mapping[str, list[Judged]], seed: int
 ) -> dict[str, dict[str, list[float]]]:
-    """By the key of each figure the bootstrap interval on each small domain. All figures of a domain have the same
-    resamples, the same in each round; model, threshold and domain are as they are."""
+    """By the key of each figure its interval on each small domain; model, threshold and domain are as they are.
+
+    Of a share of samples Wilson's, of others by bootstrap, with the same resamples for all figures of a domain and in
+    each round; left out where almost all resamples have one value.
+    """
     found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
     for number, (domain, models) in enumerate(domains.items()):
         labels = models[0].labels
@@ -191,22 +195,39 @@ def intervals(
         random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
         counts = resamples_of(labels, how.resamples, random)
         for name in how.names:
-            figure = FIGURES[name]
-            each = [
-                figure.resampled(one.labels, one.probabilities, threshold, counts)
-                for one in models
-                if has_value(figure, one.labels, one.probabilities, threshold)
-            ]
-            if each:
-                found[interval_key(name)][domain] = list(percentile_interval(np.mean(each, axis=0)))
+            sure = interval(FIGURES[name], threshold, models, counts)
+            if sure is not None:
+                found[interval_key(name)][domain] = list(sure)
     return found
+
+
+def interval(
+    figure: Figure, threshold: float | None, models: Sequence[Judged], counts: np.ndarray
+) -> tuple[float, float] | None:
+    """The interval of a figure's mean over models on the same samples; None where it has none.
+
+    Args:
+      figure: an entry of `FIGURES`.
+      threshold: as of `figure_of`.
+      models: their samples.
+      counts: resamples, see `fdgjax.evaluation.resampled`.
+    """
+    there = [one for one in models if has_value(figure, one.labels, one.probabilities, threshold)]
+    if not there:
+        return None
+    if figure.share_of is None:
+        each = [figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there]
+        return percentile_interval(np.mean(each, axis=0))
+    share, samples = mean_over(figure, threshold, there), int(np.sum(there[0].labels == figure.share_of))
+    assert share is not None, "each of them has a value"
+    return wilson(round(share * samples), samples)
 
 
 def figures_of_samples(
     labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
 ) -> dict[str, dict[str, Any]]:
-    """Every figure that has a value for one model's samples: its `value` and, of few samples, its bootstrap `interval`,
-    None of many.
+    """Every figure that has a value for one model's samples: its `value` and, of few samples, its `interval`, None
+    of many and where there is none, see `intervals`.
 
     Args:
       labels: int `[n]`.

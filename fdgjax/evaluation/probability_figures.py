@@ -32,7 +32,7 @@ class Figure(NamedTuple):
     title: for tables. of: computes it from samples for which it is `defined`. resampled: the same of many resamples at
     once, see `fdgjax.evaluation.resampled`. defined: whether it has a value, by the number of samples of each class.
     larger: whether larger values are better. binary: whether it needs two classes. thresholded: whether it needs the
-    threshold, where there are two classes.
+    threshold, where there are two classes. share_of: the class of whose samples it is a share, None for other figures.
     """
 
     title: str
@@ -42,6 +42,7 @@ class Figure(NamedTuple):
     larger: bool = True
     binary: bool = False
     thresholded: bool = False
+    share_of: int | None = None
 
 
 def auroc(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None = None) -> float:
@@ -128,10 +129,22 @@ FIGURES: Mapping[str, Figure] = {
         "balanced accuracy", balanced_accuracy, resampled.balanced_accuracy, every_class, thresholded=True
     ),
     "sensitivity": Figure(
-        "sensitivity", sensitivity, resampled.sensitivity, lambda n: bool(n[1]), binary=True, thresholded=True
+        "sensitivity",
+        sensitivity,
+        resampled.sensitivity,
+        lambda n: bool(n[1]),
+        binary=True,
+        thresholded=True,
+        share_of=1,
     ),
     "specificity": Figure(
-        "specificity", specificity, resampled.specificity, lambda n: bool(n[0]), binary=True, thresholded=True
+        "specificity",
+        specificity,
+        resampled.specificity,
+        lambda n: bool(n[0]),
+        binary=True,
+        thresholded=True,
+        share_of=0,
     ),
     "log_loss": Figure("log loss", log_loss, resampled.log_loss, lambda n: bool(n.sum()), larger=False),
     "brier": Figure("Brier score", brier, resampled.brier, lambda n: bool(n.sum()), larger=False),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fdgjax.evaluation.statistics import LEVEL
+from fdgjax.evaluation.statistics import EQUAL, LEVEL
 
 Resampled = Callable[[np.ndarray, np.ndarray, float | None, np.ndarray], np.ndarray]
 """`(labels [n], probabilities [n, classes], threshold, counts [resamples, n]) -> figures [resamples]`."""
@@ -36,10 +36,11 @@ def resamples_of(labels: np.ndarray, count: int, random: np.random.Generator) ->
     return drawn
 
 
-def percentile_interval(values: np.ndarray) -> tuple[float, float]:
-    """The interval that holds `LEVEL` of the values, with as many below as above it."""
+def percentile_interval(values: np.ndarray) -> tuple[float, float] | None:
+    """The interval that holds `LEVEL` of the values, with as many below as above it; None where its ends are equal:
+    that resamples hardly differ, as at an AUROC of 1, does not make a figure certain."""
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return None if high - low < EQUAL else (float(low), float(high))
 
 
 def decisions(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:

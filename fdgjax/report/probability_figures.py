@@ -70,7 +70,7 @@ def figures_table(runs: Sequence[Run]) -> Table:
 
 
 def figures_by_domain(runs: Sequence[Run]) -> Table:
-    """Each figure on each domain, with the bootstrap interval of a single seed on a small domain."""
+    """Each figure on each domain, with the interval of a single seed on a small domain."""
     names = names_of(runs)
     domains = list(
         dict.fromkeys(d for run in runs for name in names for each in run.values(f"per_domain_{name}") for d in each)
@@ -84,9 +84,9 @@ def figures_by_domain(runs: Sequence[Run]) -> Table:
     return Table(
         "figures_by_domain",
         "Figures of probabilities on each domain",
-        "Mean ± sample standard deviation over seeds; of one seed the 95 % interval by bootstrap over the samples of a "
-        "domain, where these are few. A source domain by the models of the clients that hold it, the unseen domain by "
-        "all models.",
+        "Mean ± sample standard deviation over seeds; of one seed the 95 % interval over the samples of a domain "
+        "where these are few (Wilson's of sensitivity and specificity, else by bootstrap). A source domain by the models of "
+        "the clients that hold it, the unseen domain by all models.",
         [*WHO, Column("figure", "figure"), *(Column(domain, domain, "decimals", 1) for domain in domains)],
         rows,
         ("panel", "figure"),

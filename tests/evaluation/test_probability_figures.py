@@ -141,8 +141,32 @@ def test_an_interval_has_the_figure_in_it_and_is_the_same_for_the_same_seed(give
     found = intervals(how, 0.5, domains, seed)
     assert found == intervals(how, 0.5, domains, seed)
     for name in how.names:
-        low, high = found[interval_key(name)]["north"]
-        assert low - 1e-9 <= value(name, labels, p) <= high + 1e-9, name
+        if "north" in found[interval_key(name)]:
+            low, high = found[interval_key(name)]["north"]
+            assert low < high
+            assert low - 1e-9 <= value(name, labels, p) <= high + 1e-9, name
+
+
+def test_few_samples_or_a_perfect_figure_make_nothing_certain() -> None:
+    """At the boundary no resample differs: shares have Wilson's interval, others none."""
+    labels = np.repeat([0, 1], [12, 3])
+    p = np.stack([1 - labels * 0.8, labels * 0.8], axis=1)
+    worse = p.copy()
+    worse[-1] = 1, 0
+    how = Figuring(("auroc", "balanced_accuracy", "sensitivity", "specificity", "brier"), resamples=200)
+    found = intervals(how, 0.5, {"a": [Judged(labels, np.zeros_like(labels), p)]}, 0)
+    got = {name: found[interval_key(name)].get("a") for name in how.names}
+    assert (got["auroc"], got["balanced_accuracy"]) == (None, None)
+    # n / (n + z^2), of all n recognised.
+    for name, n in (("sensitivity", 3), ("specificity", 12)):
+        assert got[name] == pytest.approx([n / (n + 1.959964**2), 1.0])
+    both = [Judged(labels, np.zeros_like(labels), one) for one in (p, worse)]
+    found = intervals(how, 0.5, {"a": both}, 0)
+    # The mean of two models, 5 of 6: in whole samples 2 of 3, whose interval Wilson's formula gives.
+    middle, half = ((2 / 3 + 1.959964**2 / 6) / (1 + 1.959964**2 / 3), 0.5 * 1.959964)
+    width = half * math.sqrt(4 * (2 / 9) / 3 + 1.959964**2 / 9) / (1 + 1.959964**2 / 3)
+    assert found[interval_key("sensitivity")]["a"] == pytest.approx([middle - width, middle + width], abs=1e-6)
+    assert found[interval_key("auroc")]["a"][0] < 1
 
 
 @pytest.mark.slow
