@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fdgjax.evaluation.linear_probe import LAYERS
+from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.probes import keep, probe_run
 from fdgjax.utils.command import command, positive_number
 
@@ -48,17 +49,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def show(run: Path, found: Mapping[str, Any]) -> None:
-    """Prints the table of a run's probes, a line for each percentage; means over seeds."""
+    """Prints the table of a run's probes, a line for each percentage; means over seeds, and the mean deviation over
+    splits where there are several."""
     table = Table(
         "labels", "trained", "random encoder", "pixels", title=f"{run}, round {found['round']}, {found['layer']}"
     )
-    seeds = found["seeds"]
+    seeds, shown = found["seeds"], ("trained", "deviation", "random_encoder", "pixels")
     for percent in seeds[0]["trained"]:
-        mean = lambda what, percent=percent: sum(seed[what][percent] for seed in seeds) / len(seeds)  # noqa: E731
-        table.add_row(
-            f"{percent} %",
-            f"{mean('trained'):.3f} ± {mean('deviation'):.3f}",
-            f"{mean('random_encoder'):.3f}",
-            f"{mean('pixels'):.3f}",
-        )
+        each = {what: spread([(seed[what] or {}).get(percent) for seed in seeds]) for what in shown}
+        trained, deviation, *others = ("" if one is None else f"{one.mean:.3f}" for one in each.values())
+        table.add_row(f"{percent} %", f"{trained} ± {deviation}" if deviation else trained, *others)
     Console().print(table)

@@ -47,8 +47,8 @@ class Metrics(NamedTuple):
     attack_success: the share of the unseen domain's samples that are predicted as an attack wants them, mean over
       models; for a backdoor, of the samples with its trigger those that are predicted as its class.
     probe_accuracy: of a linear probe on the unseen domain with the first percentage of labels, mean over repeats and
-      models; probe_deviation: sample standard deviation over the repeats; probe_by_percent, probe_deviation_by_percent:
-      of every percentage. All others are None for a method that learns without labels.
+      models; probe_deviation: sample standard deviation over the repeats, None of a single one; probe_by_percent,
+      probe_deviation_by_percent: of every percentage. All others are None for a method that learns without labels.
     """
 
     id_accuracy: float | None = None
@@ -111,15 +111,16 @@ def measure_probe(accuracies: Mapping[int, np.ndarray]) -> Metrics:
     """The figures of linear probes, by their percentage of labels, `[models, repeats]` each."""
     means = {str(percent): float(np.mean(each)) for percent, each in accuracies.items()}
     deviations = {
-        str(percent): float(np.std(np.mean(each, axis=0), ddof=1)) if each.shape[1] > 1 else 0.0
+        str(percent): float(np.std(np.mean(each, axis=0), ddof=1))
         for percent, each in accuracies.items()
+        if each.shape[1] > 1
     }
     first = next(iter(means))
     return Metrics(
         probe_accuracy=means[first],
-        probe_deviation=deviations[first],
+        probe_deviation=deviations.get(first),
         probe_by_percent=means,
-        probe_deviation_by_percent=deviations,
+        probe_deviation_by_percent=deviations or None,
     )
 
 

@@ -20,11 +20,13 @@ from fdgjax.report.tables import Table
 
 
 class Exhibit(NamedTuple):
-    """title, caption: in the page. draw: makes the figure, None where the runs have no data for it."""
+    """title, caption: in the page. draw: makes the figure, None where the runs have no data for it. of_state: whether
+    it is of trained states."""
 
     title: str
     caption: str
     draw: Callable[[Sequence[Run]], Figure | None]
+    of_state: bool = False
 
 
 FIGURES: Mapping[str, Exhibit] = {
@@ -113,8 +115,8 @@ FIGURES: Mapping[str, Exhibit] = {
     "reliability": Exhibit(
         "Reliability",
         "Accuracy against confidence in 15 bins, over all seeds; on the unseen domain, or on test samples where there "
-        "is none. Above the diagonal a model is underconfident. Bins with less than half a percent of the samples are "
-        "left out.",
+        "is none. Above the diagonal a model is underconfident. Bins with less than half a percent of the samples, or "
+        "with fewer than five, are left out.",
         method_figures.reliability,
     ),
     "figures_by_round": Exhibit(
@@ -139,6 +141,7 @@ FIGURES: Mapping[str, Exhibit] = {
         "Client embeddings",
         "The hypernetwork's embedding of each client, with the client's number (as hFedF, figure 6a). First seed.",
         state_figures.embeddings,
+        of_state=True,
     ),
     "divergence": Exhibit(
         "Divergence of the clients' models",
@@ -146,12 +149,14 @@ FIGURES: Mapping[str, Exhibit] = {
         "figure 5b); of the first 20 clients and the first seed. Methods whose clients have the same model, up to one "
         "part in 10,000, are left out.",
         state_figures.divergence_figure,
+        of_state=True,
     ),
     "features": Exhibit(
         "Features",
         "The last layer's input for held-out samples, each from the model that is evaluated on it, in two dimensions "
         "by t-SNE (as FDSE, figure 4). First seed.",
         state_figures.features,
+        of_state=True,
     ),
 }
 """A report draws each of these for which the runs have data."""

@@ -63,7 +63,7 @@ def report(
     tables = [*map(without_empty_columns, choices), *make_tables(runs, reach)]
     notes = [f"No trained state of {run.name}: {run.missed}." for run in runs if run.missed]
     if not states:
-        notes = ["Trained states were not opened (--no-states): no embeddings, divergence and features."]
+        notes = ["Trained states were not opened (--no-states)."]
     figures = {name: figure for name, entry in FIGURES.items() if (figure := entry.draw(runs))}
     page = make_page(runs, tables, figures, command, notes)
     return {

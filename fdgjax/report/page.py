@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key, Panel, fill, hatch, marker, pattern
 from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_numeric_column, shown
-from fdgjax.report.gallery import FIGURES
+from fdgjax.report.gallery import FIGURES, Exhibit
 from fdgjax.report.reading import Run
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import Table
@@ -41,8 +41,11 @@ def make_page(
 
     environment = jinja2.Environment(autoescape=True, finalize=for_html, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(shown=shown, is_number=is_numeric_column, swatch=swatch, rows_of=rows_of, zip=zip)
+    environment.globals.update(described=described)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
     versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))
+    absent = [entry for name, entry in FIGURES.items() if name not in figures]
+    closed = all(run.trained_state is None for run in runs)
     return template.render(
         title=title(runs),
         runs=runs,
@@ -50,7 +53,8 @@ def make_page(
         figures={name: (FIGURES[name], figure) for name, figure in figures.items()},
         light=LIGHT,
         dark=DARK,
-        missing=[entry.title for name, entry in FIGURES.items() if name not in figures],
+        missing=[entry.title for entry in absent if not (entry.of_state and closed)],
+        unopened=[entry.title for entry in absent if entry.of_state and closed],
         made=[made for run in runs for made in folders_of(run, versions)],
         unfinished=[f"{run.name} ({advance(run)})" for run in runs if run.unfinished],
         differing=sorted({key for run in runs for key in run.settings}),
@@ -98,6 +102,13 @@ def shown_progress(done: int, rounds: int) -> str:
 def rows_of(figure: Figure) -> list[list[Panel]]:
     """A figure's panels, those that stand side by side together; one list of all where none do."""
     return [list(panels) for _, panels in itertools.groupby(figure.panels, lambda panel: panel.row)]
+
+
+def described(entry: Exhibit, figure: Figure, panel: Panel) -> str:
+    """A panel in words, for readers who do not see it: what it shows, and of which series."""
+    legend = figure.legend if panel.legend is None else panel.legend
+    of = f"; {', '.join(key.name for key in legend)}" if legend else ""
+    return f"{entry.title}: {panel.title}{of}"
 
 
 def swatch(key: Key) -> Mapping[str, Any]:

@@ -85,8 +85,8 @@ def figures_by_domain(runs: Sequence[Run]) -> Table:
         "figures_by_domain",
         "Figures of probabilities on each domain",
         "Mean ± sample standard deviation over seeds; of one seed the 95 % interval over the samples of a domain "
-        "where these are few (Wilson's of sensitivity and specificity, else by bootstrap). A source domain by the models of "
-        "the clients that hold it, the unseen domain by all models.",
+        "where these are few (Wilson's of sensitivity and specificity, else by bootstrap). A source domain by the "
+        "models of the clients that hold it, the unseen domain by all models.",
         [*WHO, Column("figure", "figure"), *(Column(domain, domain, "decimals", 1) for domain in domains)],
         rows,
         ("panel", "figure"),

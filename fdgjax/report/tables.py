@@ -287,8 +287,8 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
     return Table(
         "communication",
         "Communication needed",
-        "Until an evaluation first reached an accuracy, in all seeds: rounds, and megabytes sent and received by all "
-        f"clients; mean ± deviation over seeds.{unreached if missed else ''}",
+        "Until an evaluation, one every eval_every rounds, first reached an accuracy, in all seeds: rounds, and MB "
+        f"sent and received by all clients; mean ± deviation over seeds.{unreached if missed else ''}",
         columns,
         rows if wanted else [],
     )

@@ -78,9 +78,9 @@ class Console:
         table = Table()
         table.add_column("labels")
         table.add_column(f"probe on {summary['target']} (unseen)", justify="right")
-        over_seeds, over_splits = std.get("probe_by_percent", {}), summary["probe_deviation_by_percent"]
+        over_seeds, over_splits = std.get("probe_by_percent", {}), summary.get("probe_deviation_by_percent", {})
         for percent, value in summary["probe_by_percent"].items():
-            table.add_row(f"{percent} %", figure(value, over_seeds.get(percent, over_splits[percent])))
+            table.add_row(f"{percent} %", figure(value, over_seeds.get(percent, over_splits.get(percent))))
         self._rich.print(table)
 
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Linear evaluation: fair splits, and what a linear classifier can and cannot find."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdgjax.cli.probe import show
+from fdgjax.evaluation import measure_probe
 from fdgjax.evaluation.linear_probe import Probing, linear_probe, stratified_split
 from fdgjax.utils.errors import UserError
 
@@ -71,3 +74,19 @@ def test_features_as_they_are_have_their_weight() -> None:
     assert accuracies(told, labels, how=raw).min() > 0.9
     assert accuracies(hidden, labels, how=raw).max() < 0.7
     assert accuracies(hidden, labels).min() > 0.9
+
+
+def test_a_single_repeat_has_no_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    each = np.array([[0.25, 0.75, 0.5], [0.35, 0.85, 0.6]])
+    several, one = measure_probe({10: each}), measure_probe({10: each[:, :1]})
+    assert several.probe_deviation == pytest.approx(0.25)
+    assert several.probe_deviation_by_percent == {"10": pytest.approx(0.25)}
+    assert (one.probe_accuracy, one.probe_deviation, one.probe_deviation_by_percent) == (pytest.approx(0.3), None, None)
+    for metrics, shown in ((several, "0.550 ± 0.250"), (one, "0.300 ")):
+        seed = {"trained": metrics.probe_by_percent, "deviation": metrics.probe_deviation_by_percent}
+        untrained = {"10": 0.125}
+        seed |= {"random_encoder": untrained, "pixels": untrained}
+        show(tmp_path, {"layer": "features", "round": 2, "seeds": [seed]})
+        printed = capsys.readouterr().out
+        assert shown in printed
+        assert ("±" in printed) == (metrics is several)

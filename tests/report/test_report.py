@@ -92,9 +92,34 @@ def test_the_page_lists_what_it_lacks(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--no-states"]) == 0
     text = "".join(Page((tmp_path / "out" / PAGE).read_text()).words)
     assert "5 of 6, unfinished" in text
-    for name in ("embeddings", "features"):
-        assert FIGURES[name].title in text.partition("Contents")[0]
-    assert "--no-states" in text
+    before = " ".join(text.partition("Contents")[0].split())
+    without_data, without_state = (
+        before.partition(f"Left out, since {reason}: ")[2].partition(".")[0].split(", ")
+        for reason in ("the runs have no data for it", "no trained state was opened")
+    )
+    of_state = [FIGURES[name].title for name in ("embeddings", "divergence", "features")]
+    assert without_state == of_state
+    assert FIGURES["domain_shift"].title in without_data
+    assert not {*of_state} & {*without_data}
+    assert "--no-states" in before
+
+
+@pytest.mark.slow
+def test_tables_and_drawings_can_be_read_out_and_printed(tmp_path: Path) -> None:
+    page = report(two_methods(tmp_path), "command", states=False)[PAGE]
+    tables = re.findall(r"<table>(.*?)</table>", page, re.DOTALL)
+    assert len(tables) > 5
+    for table in tables:
+        head, _, body = table.partition("</thead>")
+        assert re.search(r"<caption>[^<]+</caption>", head)
+        assert head.count("<th ") == head.count('<th scope="col"') > 1
+        assert body.count("<tr>") == body.count('<th scope="row">') > 0
+    assert page.count('role="region" aria-label="') == page.count('class="scroll"')
+    plots = re.findall(r'role="img" aria-label="([^"]*)" aria-describedby="([^"]*)"', page)
+    assert len(plots) == page.count('class="plot"')
+    assert all(f'<figcaption id="{caption}">' in page for _, caption in plots)
+    assert any(label.endswith("; fedavg, hfedf") for label, _ in plots)
+    assert "@media print" in page
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ def over_seeds(path: Path, *keys: str) -> np.ndarray:
 def cells_of(text: str, kind: str) -> list[list[str]]:
     """Rows of cells of a formatted table."""
     if kind == "html":
-        text = text.partition('id="table-results"')[2].partition("</table>")[0]
-        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)]
+        text = text.partition('id="table-results"')[2].partition("<tbody>")[2].partition("</table>")[0]
+        rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)]
         return [[html.unescape(cell) for cell in row] for row in rows if row]
     if kind == "markdown":
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[6:]]
