@@ -38,6 +38,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.tags: set[str] = set()
+        self.attributes: set[str] = set()
         self.ids: list[str] = []
         self.references: list[str] = []
         self.words: list[str] = []
@@ -62,6 +63,7 @@ class Page(HTMLParser):
     def note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         for name, value in attrs:
+            self.attributes.add(name)
             if name == "id":
                 self.ids.append(value or "")
             if name in ("src", "href", "xlink:href", "srcset", "action"):
@@ -176,7 +178,7 @@ def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str
     words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--no-states", "--figures"]
     assert main([*words, "pdf,svg"]) == 0
     page = (tmp_path / "out" / PAGE).read_text()
-    panels = set(re.findall(r'id="([a-z_]+(?:-[a-z_]+)?-?\d*)-figure_1"', page))
+    panels = set(re.findall(r'id="([a-z_]+(?:-[a-z_][a-z_\d]*)?-?\d*)-figure_1"', page))
     files = {path.name: path.read_bytes() for path in (tmp_path / "out/figures").iterdir()}
     assert set(files) == {f"{panel}.{kind}" for panel in panels for kind in ("pdf", "svg")}
     assert len(panels) > 5
