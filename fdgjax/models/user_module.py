@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -21,9 +21,18 @@ from fdgjax.utils.errors import UserError
 Network = nn.Module | Callable[[int], nn.Module]
 """A linen module, `flax.nnx.bridge.to_linen(...)` of an nnx one, or a function from the number of outputs to either."""
 
+MODES: Mapping[str, bool] = {
+    "train": True,
+    "training": True,
+    "is_training": True,
+    "deterministic": False,
+    "use_running_average": False,
+}
+"""Arguments by which a module is told whether it trains, with their value in training."""
+
 
 class Given(nn.Module):
-    """A user-defined module, called as `module(images, train=...)`, or as `module(images)` if it takes no `train`.
+    """A user-defined module, called as `module(images, train=...)`, or by the other arguments of `MODES` that it takes.
 
     Its variables keep their paths. Methods that need features use the array that it sows as `features`.
 
@@ -45,7 +54,7 @@ class Given(nn.Module):
         Raises:
           UserError: a result of another shape.
         """
-        y = self.module(x, train=train) if takes_train(type(self.module).__call__) else self.module(x)
+        y = self.module(x, **mode_arguments(type(self.module).__call__, train))
         if getattr(y, "shape", None) != (len(x), self.outputs):
             got = f"shape {list(y.shape)}" if hasattr(y, "shape") else type(y).__name__
             raise UserError(
@@ -77,7 +86,7 @@ class FromNNX(nn.Module):
             kept = {of: traverse_util.flatten_dict(tree) for of, tree in self.variables.items()}
             held = {path: leaf.replace(kept[kind(leaf)][path_words(path)]) for path, leaf in variables_of(module)}
             nnx.update(module, nnx.from_flat_state(held))
-        y: jax.Array = module(x, train=train) if takes_train(type(module).__call__) else module(x)
+        y: jax.Array = module(x, **mode_arguments(type(module).__call__, train))
         found: dict[str, dict[tuple[str, ...], Any]] = {}
         for path, leaf in variables_of(module):
             found.setdefault(kind(leaf), {})[path_words(path)] = leaf.get_value()
@@ -103,10 +112,14 @@ def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(map(str, path))
 
 
-def takes_train(function: Callable[..., Any]) -> bool:
-    """Whether a function has the argument `train`."""
+def mode_arguments(function: Callable[..., Any], train: bool) -> dict[str, bool]:
+    """The keyword arguments that tell a function whether it trains: `train` if it names that, else those of `MODES`
+    that it names, else `train` if it takes any keyword."""
     parameters = inspect.signature(function).parameters
-    return "train" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = [name for name in MODES if name in parameters]
+    if "train" in named or (not named and any(p.kind is p.VAR_KEYWORD for p in parameters.values())):
+        return {"train": train}
+    return {name: MODES[name] == train for name in named}
 
 
 def backbone_of(network: Network) -> Backbone:

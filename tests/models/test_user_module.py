@@ -1,4 +1,5 @@
-"""The name of a user-defined network changes with its program, and with nothing else."""
+"""The name of a user-defined network changes with its program, and with nothing else; it is trained and evaluated
+alike, whatever its argument for the mode is called."""
 
 import importlib
 import linecache
@@ -7,10 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import flax.linen as nn
+import jax
+import numpy as np
 import pytest
 from flax import nnx
 
-from fdgjax.models.user_module import module_name
+from fdgjax.models.client_model import as_model
+from fdgjax.models.user_module import Network, backbone_of, module_name
 
 TEXT = """
 import flax.linen as nn
@@ -76,3 +81,73 @@ def test_a_name_follows_from_the_program(written: Written) -> None:
     changed, same = names(written("self.layer(x)", "self.layer(x) + 1")), net
     assert (changed[0], changed[1] != other) == (same, True)
     assert module_name(written("", "").Net(4)) != net
+
+
+def layers(x: jax.Array, train: bool) -> jax.Array:
+    x = nn.BatchNorm(use_running_average=not train)(x)
+    return nn.Dense(2)(nn.Dropout(0.5, deterministic=not train)(x))
+
+
+class Train(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        return layers(x, train)
+
+
+class Training(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array, training: bool = True) -> jax.Array:
+        return layers(x, training)
+
+
+class IsTraining(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array, *, is_training: bool = False) -> jax.Array:
+        return layers(x, is_training)
+
+
+class Deterministic(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array, deterministic: bool = True) -> jax.Array:
+        return layers(x, not deterministic)
+
+
+class Both(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array, use_running_average: bool = True, deterministic: bool = False) -> jax.Array:
+        x = nn.BatchNorm(use_running_average=use_running_average)(x)
+        return nn.Dense(2)(nn.Dropout(0.5, deterministic=deterministic)(x))
+
+
+class OfNNX(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.layer = nnx.Linear(3, 2, rngs=rngs)
+
+    def __call__(self, x: jax.Array, deterministic: bool = True) -> jax.Array:
+        return self.layer(x) * (0 if deterministic else 1)
+
+
+def applied(network: Network, train: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The logits and the running mean after one call."""
+    model, key = as_model(backbone_of(network)(2), (3,)), jax.random.key(0)
+    x = np.random.default_rng(0).normal(3, 1, (16, 3)).astype(np.float32)
+    variables = model.init(key)
+    output, changed = model.apply(variables, x, train, key)
+    return np.asarray(output.logits), np.asarray((changed or variables)["batch_stats"]["BatchNorm_0"]["mean"])
+
+
+@pytest.mark.parametrize("network", [Training(), IsTraining(), Deterministic(), Both()])
+def test_the_mode_may_have_another_name(network: nn.Module) -> None:
+    for train in (False, True):
+        for found, expected in zip(applied(network, train), applied(Train(), train), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert applied(network, True)[1].min() > 0
+
+
+def test_the_mode_of_an_nnx_module_may_have_another_name() -> None:
+    model, key = as_model(backbone_of(nnx.bridge.to_linen(OfNNX))(2), (3,)), jax.random.key(0)
+    trained, evaluated = (
+        model.apply(model.init(key), np.ones((1, 3)), train, key)[0].logits for train in (True, False)
+    )
+    assert np.any(trained)
+    assert not np.any(evaluated)
