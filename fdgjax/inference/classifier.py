@@ -1,6 +1,7 @@
 """A run's classifier: probabilities of the classes for stored samples, uint8 images or float32 arrays; or of a
 regression, the predicted numbers."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from fdgjax.inference.temperature import fit_temperature, probabilities_at
 from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained
 from fdgjax.utils.errors import UserError
 
+LOGGER = logging.getLogger(__name__)
+
 UNSEEN = -1
 """Instead of a client's number: the models for an unseen domain."""
 SAMPLES_AT_ONCE = 64
@@ -29,14 +32,15 @@ class Classifier(NamedTuple):
     """One or several models of a trained run, whose probabilities, or predicted numbers, are averaged.
 
     trained: the run. models: variables, stacked `[models, ...]`, without those of a frozen trunk.
-    client: the client whose model it is, or `UNSEEN`. temperature: divides the logits.
-    safeguards: what its predictions are compared with; None for nothing.
+    client: the client whose model it is, or `UNSEEN`. temperature: divides the logits; fitted_to: the number of samples
+      that it was fitted to. safeguards: what its predictions are compared with; None for nothing.
     """
 
     trained: TrainedModels
     models: Variables
     client: int
     temperature: float = 1.0
+    fitted_to: int = 0
     safeguards: Safeguards | None = None
 
     @property
@@ -119,9 +123,19 @@ def open_classifier(
         if guarded:
             kept = safeguards_of(whole, found.models, None if client == UNSEEN else client)
         elif calibrated:
-            return found._replace(temperature=calibration(found, whole))
-    temperature = kept.temperature if kept and calibrated else 1.0
-    return found._replace(temperature=temperature, safeguards=kept)
+            return with_temperature(found, *calibration(found, whole))
+    found = found._replace(safeguards=kept)
+    return with_temperature(found, kept.temperature, len(kept.distances)) if kept and calibrated else found
+
+
+def with_temperature(classifier: Classifier, temperature: float, samples: int) -> Classifier:
+    """The classifier with a temperature fitted to some samples; logs it if they gave none."""
+    if temperature == 1:
+        LOGGER.warning(
+            f"no temperature can be fitted to {samples:,} held-out samples of the clients, as all are right or a "
+            "temperature far from 1 would be best: the probabilities stay as they are; calibrate on more samples"
+        )
+    return classifier._replace(temperature=temperature, fitted_to=samples)
 
 
 def checked_classifier(trained: TrainedModels, run: Path, client: int) -> Classifier:
@@ -220,8 +234,9 @@ def in_compiled_batches(compiled: Callable[[jax.Array], PyTree], images: np.ndar
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=axis), *found)
 
 
-def calibration(classifier: Classifier, trained: TrainedRun) -> float:
-    """The temperature fitted to the run's validation data: the client's own, or, for an unseen domain, all clients'.
+def calibration(classifier: Classifier, trained: TrainedRun) -> tuple[float, int]:
+    """The temperature fitted to the run's validation data, the client's own or, for an unseen domain, all clients'; and
+    the number of these samples.
 
     Raises:
       UserError: the clients have no labels.
@@ -237,4 +252,4 @@ def calibration(classifier: Classifier, trained: TrainedRun) -> float:
     if not len(rows):
         raise UserError("--calibrated needs validation data, of which there are none; leave it out")
     logits = in_batches(logits_of(classifier), experiment.data.inputs[np.sort(rows)], axis=1)
-    return fit_temperature(logits, experiment.data.labels[np.sort(rows)])
+    return fit_temperature(logits, experiment.data.labels[np.sort(rows)]), len(rows)

@@ -211,10 +211,14 @@ def selection_of(classifier: Classifier, finished: bool) -> str:
 def probabilities_said(classifier: Classifier) -> str:
     """Whether the probabilities are calibrated."""
     if classifier.temperature == 1:
-        return "As the network gives them: they are not calibrated, and usually too large on domains it has not seen."
+        tried = f" (no temperature could be fitted to {classifier.fitted_to:,} validation samples)"
+        not_calibrated = f"not calibrated{tried if classifier.fitted_to else ''}"
+        return (
+            f"As the network gives them: they are {not_calibrated}, and usually too large on domains it has not seen."
+        )
     return (
-        f"Divided by the temperature {classifier.temperature:.4f}, fitted on validation data of the training domains; "
-        "on another domain they may still be too large."
+        f"Divided by the temperature {classifier.temperature:.4f}, fitted to {classifier.fitted_to:,} validation "
+        "samples of the training domains; on another domain they may still be too large."
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -341,6 +342,31 @@ def test_the_temperature_of_labels_drawn_from_the_model_is_found() -> None:
     found = fit_temperature(logits, labels)
     assert found == pytest.approx(2.5, rel=0.05)
     assert nll(logits, labels, found) <= min(nll(logits, labels, found * factor) for factor in (0.9, 1.1))
+
+
+def test_a_temperature_that_the_samples_do_not_give_is_one() -> None:
+    draw = np.random.default_rng(0)
+    labels, logits = draw.integers(0, 3, 18), draw.normal(size=(1, 18, 3))
+    right = logits.copy()
+    right[0, np.arange(18), labels] += 6
+    # All right: whatever T is, a smaller one has a smaller loss. Without a word on the class: no T is large enough.
+    assert fit_temperature(right, labels) == 1
+    wrong = np.eye(3)[(labels + 1) % 3][None]
+    assert nll(wrong, labels, 50) < nll(wrong, labels, 40)
+    assert fit_temperature(wrong, labels) == 1
+
+
+@pytest.mark.slow
+def test_a_temperature_that_cannot_be_fitted_is_said(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for fitted, words in ((1.0, "no temperature could be fitted to"), (1.5, "temperature 1.5000, fitted to")):
+        monkeypatch.setattr("fdgjax.inference.classifier.fit_temperature", lambda logits, labels, t=fitted: t)
+        out = tmp_path / str(fitted)
+        assert export.main(["export", str(trained), "--out", str(out), "--client", "1", "--calibrated"]) == 0
+        assert re.search(f"{words} \\d+ validation samples", (out / "README.md").read_text())
+        assert ("no temperature can be fitted to" in caplog.text) == (fitted == 1)
+        caplog.clear()
 
 
 def test_pillow_prints_no_lines_of_its_own(tmp_path: Path) -> None:
