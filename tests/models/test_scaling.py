@@ -129,13 +129,15 @@ def test_an_experiment_s_model_scales(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, outputs[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_contradiction_is_said_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_scaling_is_said_with_what_expects_it(caplog: pytest.LogCaptureFixture) -> None:
     weights = WeightFile("a.safetensors", "resnet18_imagenet", {})
     with caplog.at_level(logging.INFO, "fdgjax"):
         note_scaling(weights, "imagenet")
-        assert not caplog.text
         note_scaling(weights, "unit")
-    assert "data.scaling=unit; published weights of resnet18_imagenet expect imagenet" in caplog.text
+        note_scaling(WeightFile("dino.safetensors", "vit_b8", {}), "signed")
+    assert "data.scaling=imagenet, as torchvision's and timm's weights expect" in caplog.text
+    assert "data.scaling=unit; imagenet is what torchvision's and timm's weights expect" in caplog.text
+    assert "data.scaling=signed, as timm's augreg weights (not DINO's of the same names" in caplog.text
 
 
 def test_every_scaling_is_documented() -> None:

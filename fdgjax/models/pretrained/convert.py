@@ -6,7 +6,7 @@ The names are in `fdgjax.models.pretrained.weight_names`.
 import logging
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,11 @@ HEADS = ("gaussian", "highlighter", "adapter")
 
 UNUSED = ".num_batches_tracked"
 """The suffix of PyTorch's batch counters, which have no variable here."""
+
+WRAPPERS = ("module.", "_orig_mod.", "model.")
+"""The prefixes that PyTorch's `DataParallel`, its `compile` and Lightning put before all names."""
+
+LOGGER = logging.getLogger("fdgjax")
 
 
 class WeightFile(NamedTuple):
@@ -54,26 +59,35 @@ def read_weights(file: str, network: str, unit: str = "") -> WeightFile:
             f"config.model.pretrained got '{file}' with units '{unit}' (config.model.unit, or what the method asks "
             f"for); expected {network}'s own, '{own}', or no file"
         )
-    tensors = read_tensors(file)
-    return WeightFile(file, network, {name: tensor for name, tensor in tensors.items() if not name.endswith(UNUSED)})
+    tensors = {name: tensor for name, tensor in read_tensors(file).items() if not name.endswith(UNUSED)}
+    return WeightFile(file, network, unwrapped(tensors, file))
+
+
+def unwrapped(tensors: dict[str, np.ndarray], file: str) -> dict[str, np.ndarray]:
+    """The tensors by their names without the prefix of a wrapper, if all have one, which is logged."""
+    for prefix in WRAPPERS:
+        if tensors and all(name.startswith(prefix) for name in tensors):
+            LOGGER.info("%s: takes the names without '%s', with which all begin", file, prefix)
+            return unwrapped({name.removeprefix(prefix): tensor for name, tensor in tensors.items()}, file)
+    return tensors
 
 
 def note_scaling(weights: WeightFile, scaling: str) -> None:
-    """Logs it if images are not scaled as the network's published weights expect."""
-    if scaling != (expected := PRETRAINED[weights.network].scaling):
-        logging.getLogger("fdgjax").info(
-            f"images are scaled by data.scaling={scaling}; published weights of {weights.network} expect {expected}"
-        )
+    """Logs how images are scaled, and whether the network's published weights expect that."""
+    names = PRETRAINED[weights.network]
+    agrees = ", as" if scaling == names.scaling else f"; {names.scaling} is what"
+    LOGGER.info(f"images are scaled by data.scaling={scaling}{agrees} {names.published} expect")
 
 
 def starting_from(weights: WeightFile, model: Model) -> Model:
     """The model, with the file's weights instead of those that `init` draws.
 
-    If the file has no last layer, or one for another number of classes, the initialised one stays (a log line reports
-    it).
+    If the file has no last layer, or one for another number of classes, the initialised one stays. A log line says
+    which last layer it is.
 
     Raises:
-      UserError: a tensor that is missing, surplus or of another shape; the first one is named.
+      UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
+        below zero; the first one is named.
     """
     return with_values(model, convert(weights, jax.eval_shape(model.init, any_key())))
 
@@ -94,19 +108,36 @@ def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: tensor_name(path, rows[path]) for path in wanted}
     last = {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"}
-    fresh = fresh_head(weights, last, more_features="highlighter" in shapes["params"])
+    why_fresh = fresh_head(weights, last, more_features="highlighter" in shapes["params"])
+    fresh = last.keys() if why_fresh else ()
     found: dict[str, np.ndarray] = {}
     for path, leaf in wanted.items():
         if names[path] not in fresh:
             layout = rows[path].layout
             tensor = tensor_for(path, names[path], layout.shape(leaf.shape), weights)
             found[path] = np.ascontiguousarray(layout.convert(tensor, leaf.shape), leaf.dtype)
+            check_numbers(path, names[path], found[path], weights.file)
     if surplus := sorted(weights.tensors.keys() - set(names.values())):
         raise UserError(
             f"{weights.file} has '{surplus[0]}', which {weights.network} has no place for; expected weights of this "
-            "network by torchvision's or timm's names"
+            f"network by the names of {PRETRAINED[weights.network].source}"
         )
+    say_head(weights, wanted, why_fresh)
     return found
+
+
+def check_numbers(path: str, name: str, numbers: np.ndarray, file: str) -> None:
+    """Raises a `UserError` for numbers of a variable that no training leaves."""
+    if not np.isfinite(numbers).all():
+        raise UserError(
+            f"{file} has numbers in '{name}' that are NaN or infinite in float32; expected finite ones: take a file "
+            "from before its training diverged"
+        )
+    if path.endswith("/var") and numbers.min(initial=0) < 0:
+        raise UserError(
+            f"{file} has {numbers.min():g} in '{name}'; expected variances, which are not negative: the file is "
+            "damaged or not a network's"
+        )
 
 
 def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.ndarray:
@@ -114,7 +145,7 @@ def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.nd
     if name not in weights.tensors:
         raise UserError(
             f"{weights.file} has no tensor '{name}'; expected one of shape {list(shape)} for {weights.network}'s "
-            f"{path}: take weights of this network by torchvision's or timm's names"
+            f"{path}: take weights of this network by the names of {PRETRAINED[weights.network].source}"
         )
     tensor = weights.tensors[name]
     if tensor.shape != shape or not jnp.issubdtype(tensor.dtype, jnp.floating):
@@ -126,8 +157,8 @@ def tensor_for(path: str, name: str, shape: Shape, weights: WeightFile) -> np.nd
     return tensor
 
 
-def fresh_head(weights: WeightFile, head: Mapping[str, Shape], *, more_features: bool = False) -> frozenset[str]:
-    """Names of the last layer's tensors if it cannot be loaded from the file, which is logged; else nothing.
+def fresh_head(weights: WeightFile, head: Mapping[str, Shape], *, more_features: bool = False) -> str:
+    """Why the last layer cannot be loaded from the file, '' if it can.
 
     head: the variables' shapes by the tensors' names. more_features: whether the model's head adds some.
     """
@@ -135,15 +166,19 @@ def fresh_head(weights: WeightFile, head: Mapping[str, Shape], *, more_features:
     (kernel,) = (name for name, shape in head.items() if len(shape) == 2)
     features, classes = head[kernel]
     if not held:
-        reason = "has no last layer"
-    elif kernel in held and held[kernel][1:] == (features,) and held[kernel][0] != classes:
-        reason = f"has a last layer for {held[kernel][0]} classes"
-    elif more_features:
-        reason = "has a last layer for the features without the attention's"
+        return "has no last layer"
+    if kernel in held and held[kernel][1:] == (features,) and held[kernel][0] != classes:
+        return f"has a last layer for {held[kernel][0]} classes"
+    return "has a last layer for the features without the attention's" if more_features else ""
+
+
+def say_head(weights: WeightFile, wanted: Mapping[str, Any], why_fresh: str) -> None:
+    """Logs where the last layer comes from."""
+    classes = wanted["params/head/kernel"].shape[-1]
+    if why_fresh:
+        LOGGER.info("%s %s: that for %d classes starts fresh", weights.file, why_fresh, classes)
     else:
-        return frozenset()
-    logging.getLogger("fdgjax").info("%s %s: that for %d classes starts fresh", weights.file, reason, classes)
-    return frozenset(head)
+        LOGGER.info("%s: takes the file's last layer for %d classes, in the file's order", weights.file, classes)
 
 
 def row_of(path: str, network: str) -> WeightPattern:

