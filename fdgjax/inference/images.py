@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fdgjax.data.sources.decoding import CONTENTS, decode_image, quiet_pillow
+from fdgjax.data.sources.decoding import CONTENTS, DARK, dark_line, decode_image, quiet_pillow
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, say_skipped
 from fdgjax.inference.classifier import SAMPLES_AT_ONCE, in_compiled_batches
 from fdgjax.inference.predictor import Predictor
@@ -95,7 +95,7 @@ def predict_decoded(predictor: Predictor, decoded: Iterable[Decoded]) -> Predict
 
 def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> Iterator[Decoded]:
     """The images that can be read, a few at a time: their positions, and uint8 `[batch, H, W, channels]`. An image
-    found in a folder that cannot be read is skipped, with a line that names it.
+    found in a folder that cannot be read is skipped, with a line that names it; a last line counts those below `DARK`.
 
     Raises:
       UserError: an image that the user named, or every image, cannot be read; or a model whose images are not square.
@@ -106,17 +106,19 @@ def decoded_images(image_shape: Sequence[int], images: Sequence[ImagePath]) -> I
             f"the model was trained on arrays of {size}x{width}, and files become squares; expected arrays of that "
             "size: fdgjax.open_run(RUN).predict(images), or program.call(images) of an export"
         )
-    some_read = False
+    brightest = list[int]()
     for start in range(0, len(images), SAMPLES_AT_ONCE):
         some = images[start : start + SAMPLES_AT_ONCE]
         with quiet_pillow():
             read = [(place, decoded(image, size, channels)) for place, image in enumerate(some, start)]
         pixels = [one for _, one in read if one is not None]
         if pixels:
-            some_read = True
+            brightest += [int(one.max()) for one in pixels]
             yield [place for place, one in read if one is not None], np.stack(pixels)
-    if not some_read:
+    if not brightest:
         raise UserError(f"none of the {len(images):,} images can be read; expected {', '.join(CONTENTS)}")
+    if dark := [most for most in brightest if most < DARK]:
+        LOGGER.warning(dark_line(f"{len(dark):,} of {len(brightest):,} images", max(dark)))
 
 
 def decoded(image: ImagePath, size: int, channels: int) -> np.ndarray | None:

@@ -376,3 +376,15 @@ def test_pillow_prints_no_lines_of_its_own(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         ((places, pixels),) = decoded_images((8, 8, 3), images_at([tmp_path / "palette.png"]))
     assert (places, pixels.shape) == ([0], (1, 8, 8, 3))
+
+
+def test_images_without_upper_bits_are_counted_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deep = np.linspace(0, 2**16 - 1, 64).astype(np.uint16).reshape(8, 8)
+    for name, shift in (("a", 0), ("b", 4), ("c", 4)):
+        Image.fromarray(deep >> shift).save(tmp_path / f"{name}.png")
+    _ = list(decoded_images((8, 8, 3), images_at([tmp_path])))
+    (said,) = caplog.messages
+    assert "no pixel of 2 of 3 images is brighter than 15 of 255" in said
+    caplog.clear()
+    _ = list(decoded_images((8, 8, 3), images_at([tmp_path / "a.png"])))
+    assert not caplog.messages

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fdgjax.utils.errors import UserError, reason_of
+from fdgjax.utils.errors import UserError, printable, reason_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 CONTENTS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # whatever the suffix; Pillow's other decoders are disabled
+
+DARK = 16
+"""The brightness that some pixel of images has, unless their files hold fewer than 16 bits in 16."""
+
+
+def dark_line(what: str, brightest: int) -> str:
+    """The line on images, `what` in words, that are below `DARK`."""
+    return printable(
+        f"no pixel of {what} is brighter than {brightest} of 255: of 16-bit files the upper 8 bits are taken; if they "
+        "hold 12 bits or fewer, convert them"
+    )
 
 
 def decode_file(encoded: bytes, file: object, size: int, channels: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from fdgjax.data.sources.cache import (
     write_arrays,
     write_names,
 )
+from fdgjax.data.sources.decoding import DARK, dark_line
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.folders import folder_data
 from fdgjax.data.sources.heart_disease import heart_disease, read_hospital
@@ -34,8 +35,6 @@ from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.registry import Registry, lookup
 
 LOGGER = logging.getLogger("fdgjax")
-DARK = 16
-"""The brightness that some pixel of a domain has, unless its files hold fewer than 16 bits in 16."""
 VERSION = "1.1.0"
 """Version of the cache's contents; increase it whenever the same files give other contents."""
 
@@ -177,12 +176,7 @@ def _write_decoded(name: str, source: Source, size: int, holder: Path, unfinishe
     write_names(unfinished, source.domain_names, source.class_names, source.description)
     for domain, most in zip(source.domain_names, brightest, strict=True):
         if most < DARK:
-            LOGGER.warning(
-                printable(
-                    f"no pixel of {domain} is brighter than {most} of 255: of 16-bit files the upper 8 bits are taken; "
-                    "if they hold 12 bits or fewer, convert them"
-                )
-            )
+            LOGGER.warning(dark_line(domain, int(most)))
 
 
 def watched(
