@@ -32,22 +32,35 @@ Samples are like those that it was trained on; their standardisation, if any, is
 USE_TABLES = """```python
 import csv, numpy
 {read}
-def cell(text, column):
-    word, names = text.strip(), column["categories"]
+def number(word):  # NaN for what is no finite number, or has Python's underscores
     try:
-        number = float(word)
-        word = str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+        found = float("?" if "_" in word else word)
     except ValueError:
-        pass
+        found = numpy.nan
+    return found if numpy.isfinite(found) else numpy.nan
+
+def spelt(word):  # 3 and 3.0 are the same category, and the same word for a missing value
+    found = number(word)
+    if numpy.isnan(found):
+        return word
+    return str(int(found)) if found.is_integer() and abs(found) < 2**53 else repr(found)
+
+def cell(text, column):
+    word, names = spelt(text.strip()), [spelt(name) for name in column["categories"]]
     if word in facts["missing"] or column["name"] + "=" + word in facts["missing"]:
-        return float("nan")
-    if not names:
-        return float(word)
-    return names.index(word) if word in names else -1
+        return numpy.nan
+    if abs(number(word)) >= 2.0**128 - 2.0**103:  # infinite in float32, and so missing
+        return numpy.nan
+    if names:
+        return names.index(word) if word in names else -1
+    if numpy.isnan(number(word)):
+        raise ValueError("column " + column["name"] + " has " + repr(text) + "; expected numbers")
+    return number(word)
 
 with open("new.csv", encoding="utf-8-sig", newline="") as file:
-    rows = list(csv.DictReader(file))  # with semicolons: csv.DictReader(file, delimiter=";")
-samples = [[cell(row[column["name"]], column) for column in facts["columns"]] for row in rows]
+    rows = [row for row in csv.reader(file) if row]  # with semicolons: csv.reader(file, delimiter=";")
+header = [name.strip() for name in rows[0]]
+samples = [[cell(row[header.index(one["name"])], one) for one in facts["columns"]] for row in rows[1:]]
 {answers} = program.call(numpy.array(samples, "float32"))  # {of}
 ```
 

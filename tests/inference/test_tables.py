@@ -117,6 +117,7 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     np.testing.assert_allclose(np.asarray(told["probabilities"]), expected[data.domains == 1], atol=1e-6)
     header, *lines = (hospitals / "north.csv").read_text().splitlines()
     lines = [re.sub(r"^[^,]*", word, line) for word, line in zip(("NA", "null", "", " ?"), lines, strict=False)]
+    header = header.replace(",", " , ")
     (out / "new.csv").write_text("\ufeff" + "\r\n".join([header, *lines]), encoding="utf-8")  # as spreadsheets do
     assert predict(["predict", str(run), "new.csv", "--out", "out.csv"]) == 0
     exec(code, told)
@@ -124,20 +125,58 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     np.testing.assert_allclose(np.asarray(told["probabilities"])[:, 1], own, atol=2e-6)
 
 
-@given(number=st.one_of(st.integers(-99, 99), st.floats(-1e30, 1e30)), form=st.sampled_from(["", ".2f", ".1f", "e"]))
-def test_the_cards_code_reads_a_cell_as_predict_does(number: float, form: str) -> None:
-    columns = (Column("thal", ("3", "7")), Column("age", ()))
-    facts = {"columns": [{"name": name, "categories": list(names)} for name, names in columns]}
+COLUMNS_OF_CARD = (Column("thal", ("3", "7.0", "x")), Column("age", ()))
+
+
+def of_card() -> dict[str, Any]:
+    """What the functions of the card's code are called."""
+    facts = {"columns": [{"name": name, "categories": list(names)} for name, names in COLUMNS_OF_CARD]}
     facts |= {"missing": [*TEXT_MISSING, "-9"], "classes": ["a", "b"]}
-    (code,) = re.findall(r"(?s)(?<=\n)(def cell.*?)\nwith open", use_tables(facts))
-    told: dict[str, Any] = {"facts": facts}
+    (code,) = re.findall(r"(?s)(?<=\n)(def number.*?)\nwith open", use_tables(facts))
+    told: dict[str, Any] = {"facts": facts, "numpy": np}
     exec(code, told)
-    text = f" {format(number, form)}"
-    cells = of_texts([text.strip()], frozenset(TEXT_MISSING), [-9.0])
-    for column, read in zip(columns, (partial(codes_of, categories=columns[0].categories), numbers_of), strict=True):
-        with np.errstate(over="ignore"):
-            found = np.float32(told["cell"](text, column._asdict()))
-        np.testing.assert_array_equal(found if np.isfinite(found) else np.nan, read(cells)[0])
+    return told
+
+
+def check_cell(told: dict[str, Any], text: str) -> None:
+    """A cell as the card's code reads it is that which predict reads, or both refuse it."""
+    cells = of_texts([text.strip()], frozenset((*TEXT_MISSING, "-9")), [-9.0])
+    category, age = (partial(told["cell"], text, column._asdict()) for column in COLUMNS_OF_CARD)
+    np.testing.assert_array_equal(np.float32(category()), codes_of(cells, COLUMNS_OF_CARD[0].categories)[0])
+    if cells.numbers is None:
+        with pytest.raises(ValueError, match="expected numbers"):
+            age()
+    else:
+        np.testing.assert_array_equal(np.float32(age()), numbers_of(cells)[0])
+
+
+@given(number=st.one_of(st.integers(-99, 99), st.floats()), form=st.sampled_from(["", ".2f", ".1f", "e"]))
+def test_the_cards_code_reads_a_number_as_predict_does(number: float, form: str) -> None:
+    check_cell(of_card(), f" {format(number, form)}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1_0",
+        "1e39",
+        "-1e39",
+        "3.4028235e38",
+        "3.4028236e38",
+        "1e400",
+        "inf",
+        "NaN",
+        "NAN",
+        "",
+        " ",
+        "x",
+        "-9.0",
+        "7",
+        "3.0",
+    ],
+)
+def test_the_cards_code_reads_a_word_as_predict_does(text: str) -> None:
+    check_cell(of_card(), text)
 
 
 @pytest.mark.slow
