@@ -24,6 +24,7 @@ class Magnitudes(NamedTuple):
 
     shear: as a slope. shift: as a fraction of the side. turn: in radians. jitter: deviation of a factor from 1.
     most_bits: bits of a byte that posterising keeps at level 0; fewer_bits: how many fewer it keeps at full magnitude.
+    corner: whether shears leave the upper left corner where it is, as torchvision's do, instead of the centre.
     """
 
     shear: float
@@ -32,9 +33,10 @@ class Magnitudes(NamedTuple):
     jitter: float
     most_bits: int
     fewer_bits: int
+    corner: bool = True
 
 
-AUGMIX = Magnitudes(shear=0.3, shift=1 / 3, turn=jnp.pi / 6, jitter=0.9, most_bits=4, fewer_bits=4)
+AUGMIX = Magnitudes(shear=0.3, shift=1 / 3, turn=jnp.pi / 6, jitter=0.9, most_bits=4, fewer_bits=4, corner=False)
 """Full magnitudes of torchvision's AugMix."""
 
 
@@ -101,6 +103,7 @@ def operate(images: jax.Array, choice: Choice, full: Magnitudes = AUGMIX) -> jax
         shear=jnp.stack([of("shear_y", full.shear * signed), of("shear_x", full.shear * signed)], axis=1),
         shift=jnp.stack([of("translate_y", full.shift * signed), of("translate_x", full.shift * signed)], axis=1),
         turn=of("rotate", full.turn * signed),
+        corner=full.corner,
     )
     for name, change in (("brightness", brightness), ("contrast", adjust_contrast), ("saturation", saturation)):
         x = change(x, 1 + of(name, full.jitter * signed))
@@ -113,7 +116,7 @@ def operate(images: jax.Array, choice: Choice, full: Magnitudes = AUGMIX) -> jax
     return x
 
 
-def warp(images: jax.Array, shear: jax.Array, shift: jax.Array, turn: jax.Array) -> jax.Array:
+def warp(images: jax.Array, shear: jax.Array, shift: jax.Array, turn: jax.Array, *, corner: bool = False) -> jax.Array:
     """Images sheared, shifted and turned around their centre: bilinear, black beyond the edges.
 
     Args:
@@ -121,6 +124,7 @@ def warp(images: jax.Array, shear: jax.Array, shift: jax.Array, turn: jax.Array)
       shear: rows by columns and columns by rows, `[batch, 2]`.
       shift: down and to the right, as shares of the sides, `[batch, 2]`.
       turn: in radians, `[batch]`.
+      corner: whether they are sheared around their upper left corner instead.
     """
     height, width = images.shape[1:3]
     centre = (height - 1) / 2, (width - 1) / 2
@@ -129,10 +133,12 @@ def warp(images: jax.Array, shear: jax.Array, shift: jax.Array, turn: jax.Array)
         indexing="ij",
     )
 
+    below, beside = (down + height / 2, right + width / 2) if corner else (down, right)
+
     def one(image: jax.Array, sheared: jax.Array, moved: jax.Array, angle: jax.Array) -> jax.Array:
         cos, sin = jnp.cos(angle), jnp.sin(angle)
-        rows = cos * down - sin * right + sheared[0] * right - moved[0] * height + centre[0]
-        columns = sin * down + cos * right + sheared[1] * down - moved[1] * width + centre[1]
+        rows = cos * down - sin * right + sheared[0] * beside - moved[0] * height + centre[0]
+        columns = sin * down + cos * right + sheared[1] * below - moved[1] * width + centre[1]
         look = lambda channel: map_coordinates(channel, [rows, columns], order=1, mode="constant")  # noqa: E731
         return jax.vmap(look, in_axes=2, out_axes=2)(image)
 

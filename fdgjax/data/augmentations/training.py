@@ -22,7 +22,7 @@ STRENGTHS = 30
 """The largest strength of an operation of RandAugment and TrivialAugment; strength s is the fraction s / 30 of the full
 magnitude."""
 
-RANDAUGMENT = AUGMIX._replace(shift=150 / 331, most_bits=8)
+RANDAUGMENT = AUGMIX._replace(shift=150 / 331, most_bits=8, corner=True)
 """Full magnitudes of RandAugment, as in torchvision."""
 
 WIDE = Magnitudes(shear=0.99, shift=1.0, turn=3 * jnp.pi / 4, jitter=0.99, most_bits=8, fewer_bits=6)

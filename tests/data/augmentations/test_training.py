@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fdgjax.data.augmentations.augmix import OPERATIONS, Choice, operate
+from fdgjax.data.augmentations.augmix import OPERATIONS, Choice, Magnitudes, operate
 from fdgjax.data.augmentations.training import (
     IMAGE_AUGMENTATIONS,
     RANDAUGMENT,
@@ -98,6 +98,27 @@ def test_full_magnitudes_are_torchvisions() -> None:
     )
     error = min(np.abs(255 * np.asarray(turned[0]) - one).mean() for one in theirs)
     assert error < 1, "two thirds of 135 degrees are a right angle"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("full", [RANDAUGMENT, WIDE])
+@pytest.mark.parametrize(("name", "row"), [("shear_x", 0), ("shear_y", 1)])
+def test_shears_leave_the_corner_as_torchvisions_do(full: Magnitudes, name: str, row: int) -> None:
+    # torchvision shears with center=[0, 0], by Pillow's transform of this matrix.
+    picture = RNG.uniform(0, 1, (9, 12)).astype(np.float32)
+    matrix = np.array([1, 0, 0, 0, 1, 0], float)
+    matrix[(1, 3)[row]] = full.shear
+    image = Image.fromarray(picture)
+    expected = np.asarray(
+        image.transform(image.size, Image.Transform.AFFINE, matrix.tolist(), Image.Resampling.BILINEAR)
+    )
+    choice = Choice(jnp.asarray([OPERATIONS.index(name)]), jnp.ones(1), jnp.ones(1))
+    found = operate(jnp.asarray(picture)[None, :, :, None], choice, full)[0, :, :, 0]
+    down, right = np.indices(picture.shape)
+    source = (right + full.shear * (down + 0.5)) if row == 0 else (down + full.shear * (right + 0.5))
+    inside = source <= picture.shape[1 - row] - 1  # in the last half pixel Pillow does not blend with the black beyond
+    assert inside.mean() > 0.3
+    np.testing.assert_allclose(np.asarray(found)[inside], expected[inside], atol=1e-4)
 
 
 @pytest.mark.slow
