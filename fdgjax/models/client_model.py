@@ -25,6 +25,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
@@ -166,6 +167,16 @@ def make_network(
     return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 
 
+def check_features(sown: Mapping[str, Any]) -> None:
+    """Raises a `UserError` if some values sown, by path, are `features`, but none of the network itself."""
+    of = [path for path in sown if path.split("/")[-1] == "features"]
+    if of and "features" not in of:
+        raise UserError(
+            f"a submodule of the model sows features ({of[0]}), and the model itself none; expected them of the "
+            'outermost module: return them to it, and there self.sow("intermediates", "features", x)'
+        )
+
+
 def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
     """Images `[batch, H, W, channels]` resized to a given `(H, W, channels)`: bilinear, antialiased as in Pillow."""
     if images.shape[1:] == tuple(shape):
@@ -196,7 +207,7 @@ def as_model(
       statistics: how its `fdgjax.nn.BatchNorm` layers take a batch's statistics in training; None for their default.
 
     Raises:
-      UserError: a scaling for another number of channels.
+      UserError: a scaling for another number of channels; when it is applied, features that only a submodule sows.
     """
     scale = scaling_function(scaling, image_shape[-1])
     lookup("dtype", dtype, DTYPES)
@@ -219,8 +230,9 @@ def as_model(
             )
         logits, changed = full(returned)
         # Values sown by submodules are left out; of several values of one name, the last is closest to the logits.
-        sown = changed.get("intermediates", {}).items()
-        outputs = {name: values[-1] for name, values in sown if isinstance(values, tuple)}
+        sown = changed.get("intermediates", {})
+        outputs = {name: values[-1] for name, values in sown.items() if isinstance(values, tuple)}
+        check_features(flatten(sown))
         features = outputs.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
         return Output(logits, features, outputs), {name: changed[name] for name in mutable}
 

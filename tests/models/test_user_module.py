@@ -16,6 +16,7 @@ from flax import nnx
 
 from fdgjax.models.client_model import as_model
 from fdgjax.models.user_module import Network, backbone_of, module_name
+from fdgjax.utils.errors import UserError
 
 TEXT = """
 import flax.linen as nn
@@ -151,3 +152,33 @@ def test_the_mode_of_an_nnx_module_may_have_another_name() -> None:
     )
     assert np.any(trained)
     assert not np.any(evaluated)
+
+
+class Inner(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.sow("intermediates", "features", x)
+        return x
+
+
+class Outer(nn.Module):
+    own: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = Inner()(x)
+        if self.own:
+            self.sow("intermediates", "features", 2 * x)
+        return nn.Dense(2)(x)
+
+
+def test_features_are_those_of_the_outermost_module() -> None:
+    x, key = np.ones((1, 3), np.float32), jax.random.key(0)
+    for own in (True, False):
+        model = as_model(backbone_of(Outer(own))(2), (3,))
+        variables = model.init(key)
+        if own:
+            np.testing.assert_array_equal(model.apply(variables, x, False, key)[0].features, 2 * x)
+        else:
+            with pytest.raises(UserError, match=r"a submodule of the model sows features \(Inner_0/features\)"):
+                model.apply(variables, x, False, key)
