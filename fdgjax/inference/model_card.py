@@ -17,6 +17,7 @@ from fdgjax.inference.predictor import described
 from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
 from fdgjax.inference.safeguards import COVERAGE, NEAR, Safeguards
 from fdgjax.inference.tensors import facts_of
+from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.utils.errors import printable
 from fdgjax.utils.variables import flatten
 from fdgjax.utils.words import words_of
@@ -33,7 +34,8 @@ Exported by fdgjax {version}: the model of {whose}, after round {round} of {roun
 
 ## Use
 
-With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with, and nothing else:
+With flatbuffers, which `jax.export` reads programs with, JAX {jax} or a version of the six months after it, and nothing
+else. For longer `jax.export` does not promise to read a program: export it anew, or use that version:
 
 {use}
 
@@ -41,7 +43,7 @@ With JAX {jax} or newer and flatbuffers, which `jax.export` reads programs with,
 
 - Data set: `{dataset}`; domains: {domains}.
 - {labels}.
-- Protocol `{protocol}`{unseen}; {clients} clients; `{method}`, network `{network}`.
+- Protocol `{protocol}`{unseen}; {clients} clients; `{method}`, network `{network}`.{start}
 
 ## Figures
 
@@ -147,9 +149,10 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
         unseen=f", unseen domain `{printable(data.target)}`" if data.target else "",
         clients=data.clients,
         network=config.model.name,
+        start=f"\n- Starts from {weights_in_words(start)}." if (start := config.model.pretrained) else "",
         figures=measured_of(classifier),
         selection=selection_of(classifier, finished),
-        safeguards=NO_SETS if classifier.label_scale else safeguards_said(classifier, left_out),
+        safeguards=NO_SETS if classifier.label_scale else safeguards_said(classifier, left_out, samples.many),
         warning=warning_of(classifier.outline, unseen),
     )
 
@@ -223,20 +226,20 @@ def probabilities_said(classifier: Classifier) -> str:
 
 
 SAFEGUARDS = """A set holds the classes with `1 - p <= q`. q is the k-th smallest `1 - p(label)` of n = {n:,} held-out
-images of the clients, `k = ceil((n + 1) c)`: for images like these it holds the true class with probability c, at
+{many} of the clients, `k = ceil((n + 1) c)`: for {many} like these it holds the true class with probability c, at
 least. The program returns no sets: `model.json` has q, `set_quantiles`, by c.
 
-A distance is that of the network's features from those of the nearest class of the clients' training images
+A distance is that of the network's features from those of the nearest class of the clients' training {many}
 (Mahalanobis), about 1 for these. {near} The program
 computes no distances: `fdgjax predict` with the run's folder does (`--refuse-above`).
 
 Far means: above that distance. The sets are those for c = {coverage:g}.
 
-| images | n | coverage | classes in a set | far | right, of those not far | right, of the far |
+| {many} | n | coverage | classes in a set | far | right, of those not far | right, of the far |
 |---|--:|--:|--:|--:|--:|--:|
 {rows}
 
-The clients' own images are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
+The clients' own {many} are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
 NOWHERE_MEASURED = "No domain was left out of training, so that none shows what happens elsewhere."
 LEFT_OUT_MEASURED = (
     "This model was trained on the domains that are named as left out; their figures are those of runs with the same "
@@ -248,12 +251,12 @@ INTERVALS = (
 UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
 
 
-def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
-    """What sets and distances promise, and their figures; `left_out`: see `card_of`."""
+def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str) -> str:
+    """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called."""
     guards, target = classifier.safeguards, classifier.outline.data.target
     if guards is None:
         return (
-            "Sets of classes and distances from the training images were not measured for this model: `fdgjax export "
+            f"Sets of classes and distances from the training {many} were not measured for this model: `fdgjax export "
             "--guarded` measures them on the run's data."
         )
     kind = "calibrated" if classifier.calibrated else "plain"
@@ -264,7 +267,8 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
     nowhere = "" if elsewhere else NOWHERE_MEASURED
     return SAFEGUARDS.format(
         n=len(guards.distances),
-        near=near_said(guards),
+        many=many,
+        near=near_said(guards, many),
         coverage=COVERAGE,
         rows="\n".join(rows),
         fitted=" and the temperature" if classifier.calibrated else "",
@@ -274,12 +278,12 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut) -> str:
     )
 
 
-def near_said(guards: Safeguards) -> str:
-    """Up to which distance an image is near."""
+def near_said(guards: Safeguards, many: str) -> str:
+    """Up to which distance a sample is near. many: what samples are called."""
     farthest = guards.farthest(NEAR)
     if farthest == math.inf:
-        return f"{len(guards.distances)} held-out images are too few for a distance that {NEAR:.0%} do not exceed."
-    return f"{NEAR:.0%} of the clients' held-out images are not above {farthest:.3f}."
+        return f"{len(guards.distances)} held-out {many} are too few for a distance that {NEAR:.0%} do not exceed."
+    return f"{NEAR:.0%} of the clients' held-out {many} are not above {farthest:.3f}."
 
 
 def left_out_said(each: Sequence[Mapping[str, float | None]]) -> str:

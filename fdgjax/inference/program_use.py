@@ -8,9 +8,11 @@ from fdgjax.utils.errors import printable
 
 
 class Samples(NamedTuple):
-    """A kind of samples: what they are, in words, and how the program is used with them, by the classifier's facts."""
+    """A kind of samples: what they are, in words, what several are called, and how the program is used with them, by
+    the classifier's facts."""
 
     words: str
+    many: str
     use: Callable[[Mapping[str, Any]], str]
 
 
@@ -23,7 +25,8 @@ USE_IMAGES = """```python
 ```
 
 Images are {colour}, of {height} x {width} pixels (others are resized to that square by Pillow's bilinear filter, with
-antialiasing), bytes from 0 to 255; scaling is part of the program."""
+antialiasing), bytes from 0 to 255; scaling is part of the program. Of a file `fdgjax predict` first drops transparency,
+takes the upper 8 of 16 bits, and converts to {colour}; EXIF's orientation is ignored."""
 USE_ARRAYS = """```python
 {read}{answers} = program.call(samples)  # float32 [any batch, {shape}], {of}
 ```
@@ -110,8 +113,8 @@ def use_tables(facts: Mapping[str, Any]) -> str:
 
 
 SAMPLES: Mapping[str, Samples] = {
-    "image_shape": Samples("bytes of images", use_images),
-    "columns": Samples("rows of a table", use_tables),
-    "sample_shape": Samples("samples", use_arrays),
+    "image_shape": Samples("bytes of images", "images", use_images),
+    "columns": Samples("rows of a table", "rows", use_tables),
+    "sample_shape": Samples("samples", "samples", use_arrays),
 }
 """The kinds of samples, by the fact that says what they are."""

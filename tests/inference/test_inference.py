@@ -19,8 +19,10 @@ from safetensors import safe_open
 
 from fdgjax.cli import export, predict
 from fdgjax.experiments import build, describe, make_outline, to_description
+from fdgjax.inference.classifier import open_classifier
 from fdgjax.inference.exporting import NAMES
 from fdgjax.inference.images import decoded_images, images_at, images_below
+from fdgjax.inference.model_card import card_of
 from fdgjax.inference.temperature import fit_temperature, nll
 from fdgjax.methods import METHODS
 from fdgjax.run.compilation import state_shapes
@@ -98,6 +100,7 @@ def test_the_exported_program_predicts_the_same_without_this_package(
     assert {(out / name).stat().st_mode for name in NAMES} == {plain}
     card, facts = (out / "README.md").read_text(), json.loads((out / "model.json").read_text())
     assert "must not be used for" in card
+    assert "converts to grey; EXIF's orientation is ignored" in " ".join(card.split())
     assert "unseen domain `r45`" in card
     assert facts["classes"] == [str(digit) for digit in range(10)]
     with safe_open(out / "model.safetensors", "numpy") as tensors:
@@ -354,6 +357,17 @@ def test_a_temperature_that_the_samples_do_not_give_is_one() -> None:
     wrong = np.eye(3)[(labels + 1) % 3][None]
     assert nll(wrong, labels, 50) < nll(wrong, labels, 40)
     assert fit_temperature(wrong, labels) == 1
+
+
+@pytest.mark.slow
+def test_the_card_names_the_weights_that_the_model_starts_from(trained: Path) -> None:
+    classifier = open_classifier(trained)
+    config = classifier.outline.config
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, pretrained="tuned.pth"))
+    started = dataclasses.replace(classifier.trained, outline=classifier.outline._replace(config=config))
+    card = card_of(classifier._replace(trained=started), finished=True)
+    assert "- Starts from `tuned.pth` (licence: see its source).\n" in card
+    assert "Starts from" not in card_of(classifier, finished=True)
 
 
 @pytest.mark.slow

