@@ -1,12 +1,10 @@
 """The model card of an exported classifier: its training, its figures, and what it must not be used for."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.evaluation.selection import SELECTIONS, reported
@@ -15,7 +13,7 @@ from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
 from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
-from fdgjax.inference.safeguards import COVERAGE, NEAR, Safeguards
+from fdgjax.inference.safeguards_text import safeguards_said
 from fdgjax.inference.tensors import facts_of
 from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.utils.errors import printable
@@ -223,86 +221,6 @@ def probabilities_said(classifier: Classifier) -> str:
         f"Divided by the temperature {classifier.temperature:.4f}, fitted to {classifier.fitted_to:,} validation "
         "samples of the training domains; on another domain they may still be too large."
     )
-
-
-SAFEGUARDS = """A set holds the classes with `1 - p <= q`. q is the k-th smallest `1 - p(label)` of n = {n:,} held-out
-{many} of the clients, `k = ceil((n + 1) c)`: for {many} like these it holds the true class with probability c, at
-least. The program returns no sets: `model.json` has q, `set_quantiles`, by c.
-
-A distance is that of the network's features from those of the nearest class of the clients' training {many}
-(Mahalanobis), about 1 for these. {near} The program
-computes no distances: `fdgjax predict` with the run's folder does (`--refuse-above`).
-
-Far means: above that distance. The sets are those for c = {coverage:g}.
-
-| {many} | n | coverage | classes in a set | far | right, of those not far | right, of the far |
-|---|--:|--:|--:|--:|--:|--:|
-{rows}
-
-The clients' own {many} are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
-NOWHERE_MEASURED = "No domain was left out of training, so that none shows what happens elsewhere."
-LEFT_OUT_MEASURED = (
-    "This model was trained on the domains that are named as left out; their figures are those of runs with the same "
-    "settings that did not see them, means over the seeds."
-)
-INTERVALS = (
-    "Both are intervals of 95 %, for a domain that is drawn like these few; wide ones mean that little is known of it."
-)
-UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
-
-
-def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str) -> str:
-    """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called."""
-    guards, target = classifier.safeguards, classifier.outline.data.target
-    if guards is None:
-        return (
-            f"Sets of classes and distances from the training {many} were not measured for this model: `fdgjax export "
-            "--guarded` measures them on the run's data."
-        )
-    kind = "calibrated" if classifier.calibrated else "plain"
-    figures, elsewhere = guards.figures[kind], {name: own[kind] for name, own in left_out.items()}
-    names = {"own": "of the clients", "unseen": f"of the unseen domain `{printable(target)}`"}
-    rows = [safeguard_row(names[name], own) for name, own in figures.items()]
-    rows += [safeguard_row(f"of `{printable(name)}`, while it was left out", own) for name, own in elsewhere.items()]
-    nowhere = "" if elsewhere else NOWHERE_MEASURED
-    return SAFEGUARDS.format(
-        n=len(guards.distances),
-        many=many,
-        near=near_said(guards, many),
-        coverage=COVERAGE,
-        rows="\n".join(rows),
-        fitted=" and the temperature" if classifier.calibrated else "",
-        unseen=" ".join(
-            filter(None, [UNSEEN_MEASURED if "unseen" in figures else nowhere, left_out_said(list(elsewhere.values()))])
-        ),
-    )
-
-
-def near_said(guards: Safeguards, many: str) -> str:
-    """Up to which distance a sample is near. many: what samples are called."""
-    farthest = guards.farthest(NEAR)
-    if farthest == math.inf:
-        return f"{len(guards.distances)} held-out {many} are too few for a distance that {NEAR:.0%} do not exceed."
-    return f"{NEAR:.0%} of the clients' held-out {many} are not above {farthest:.3f}."
-
-
-def left_out_said(each: Sequence[Mapping[str, float | None]]) -> str:
-    """What the figures of left-out domains say of a further one; nothing without any."""
-    if not each:
-        return ""
-    said = [LEFT_OUT_MEASURED]
-    for key, what in (("accuracy", "an accuracy"), ("coverage", "a coverage")):
-        known = [value for one in each if (value := one[key]) is not None]
-        if bounds := prediction_interval(known):
-            low, high = (f"{100 * bound:.0f}" for bound in bounds)
-            said.append(f"A further domain is expected to have {what} between {low} and {high} %.")
-    return " ".join([*said, INTERVALS]) if len(said) > 1 else said[0]
-
-
-def safeguard_row(name: str, figures: Mapping[str, Any]) -> str:
-    """A row of the table of figures, see `fdgjax.inference.safeguards.figures_of`."""
-    shares = [figures[key] for key in ("coverage", "size", "far", "accuracy_near", "accuracy_far")]
-    return f"| {name} | {figures['n']:,.0f} | {' | '.join('' if x is None else f'{x:.3f}' for x in shares)} |"
 
 
 def warning_of(outline: Outline, unseen: bool) -> str:
