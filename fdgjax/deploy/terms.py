@@ -17,7 +17,7 @@ from fdgjax.data.encoding import from_plain as encoding_from_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.protocols import PROTOCOLS, Protocol
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.privacy import check_accountant
 from fdgjax.engine.round import RoundPlan
@@ -31,7 +31,7 @@ from fdgjax.experiments import (
     model_config,
     unsplit_encoding,
 )
-from fdgjax.methods import METHODS
+from fdgjax.methods import METHODS, Entry
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.frozen import check_content
 from fdgjax.models.pretrained.convert import read_weights
@@ -147,16 +147,14 @@ def from_words(words: str) -> Terms:
     )
 
 
-def agree(terms: Terms) -> Agreed:
-    """Builds the method for these terms; needs no samples.
+def check_deployable(config: Config, entry: Entry, protocol: Protocol) -> None:
+    """Raises a `UserError` for what is simulated, but not deployed.
 
-    Raises:
-      UserError: a config that cannot be deployed, or that is invalid in a simulation as well, or a file with other
-        weights of frozen stages than the terms'.
+    Args:
+      config: the experiment's.
+      entry: of its method.
+      protocol: its protocol.
     """
-    config = terms.config
-    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
-    check_method(config, entry, protocol)
     refuse_attack(config)
     if config.privacy.unit == "client" and config.privacy.where != "server":
         raise UserError(
@@ -190,6 +188,19 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' with the protocol labelled_server has pseudo-labels from a model trained before the "
             "first round, which is not deployed; expected a method of that protocol, such as ssfl, or labels at clients"
         )
+
+
+def agree(terms: Terms) -> Agreed:
+    """Builds the method for these terms; needs no samples.
+
+    Raises:
+      UserError: a config that cannot be deployed, or that is invalid in a simulation as well, or a file with other
+        weights of frozen stages than the terms'.
+    """
+    config = terms.config
+    entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
+    check_method(config, entry, protocol)
+    check_deployable(config, entry, protocol)
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
     empty = np.zeros(0, np.int32)
